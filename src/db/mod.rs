@@ -12,13 +12,13 @@ mod queues;
 mod read;
 mod state;
 mod transaction;
+mod write;
 
 pub use check::repair::{
     DoubtfulKeys, LostEntries, LostRange, LostWrites, ManifestCondition, RepairProgress, RepairReport,
     RepairedKeyspace,
 };
 pub use check::verify::{Concerned, Damage, DamagedKeys, VerifyProgress, VerifyReport};
-pub use commit::completion::Commit;
 pub use handles::conditional::answers::{Mismatch, NewKeys};
 pub use handles::iteration::cursor::Cursor;
 pub use handles::iteration::iter::{Iter, Keys, LazyIter, LazyValue, Values};
@@ -32,3 +32,4 @@ pub use state::open_report::{DroppedTail, IgnoredFile, OpenReport};
 pub use state::progress::Progress;
 pub use transaction::handle::{KeyspaceTransaction, Transaction};
 pub use transaction::indexed_batch::{BatchView, IndexedBatch, ReadHandle};
+pub use write::completion::Commit;

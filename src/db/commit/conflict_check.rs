@@ -104,7 +104,7 @@ pub(in crate::db) fn decide(group: &mut [Admitted], visible: SeqNo, hash_seed: u
     let mut overlay = Overlay::new(hash_seed);
     for at in 0..group.len() {
         let (earlier, rest) = group.split_at_mut(at);
-        let Admitted { bytes, trees, condition: Some(condition) } = &mut rest[0] else { continue };
+        let Admitted { bytes, trees, condition: Some(condition), .. } = &mut rest[0] else { continue };
         overlay.cover(earlier)?;
         match &mut **condition {
             Condition::Keys(keys) => keys.decide(bytes, &trees[0], visible, earlier, &overlay)?,
@@ -278,7 +278,12 @@ mod tests {
     }
 
     fn plain(tree: &Arc<Tree>, writes: Writes<'_>) -> Admitted {
-        Admitted { bytes: encoded(tree, writes), trees: vec![Arc::clone(tree)], condition: None }
+        Admitted {
+            bytes: encoded(tree, writes),
+            trees: vec![Arc::clone(tree)],
+            condition: None,
+            may_exceed: false,
+        }
     }
 
     /// As if the caller had found that the rule allows the entries that are marked.

@@ -20,14 +20,15 @@
 //! holds, so nothing later is appended to it (`resume`). After one in step 6 the batches are written, and the
 //! next group tries to seal again.
 
-use crate::Durability;
-use crate::db::state::log::OLDER_LOGS_MAX;
+use crate::db::commit::room::Room;
+use crate::db::queues::commit_queue::Answer;
+use crate::memory::Growth;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::apply::apply;
 use super::conflict_check::decide;
-use crate::batch::{self, WriteBatch};
+use crate::batch::{self};
 use crate::db::engine::Engine;
 use crate::db::queues::commit_queue::{Outcome, Turn, Wanted};
 use crate::db::queues::condition::Admitted;
@@ -36,7 +37,7 @@ use crate::db::queues::retry::Work;
 use crate::db::state::failure::catch;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LOG_SYNC_BYTES;
-use crate::db::state::log::{LogPosition, Synced};
+use crate::db::state::log::LogPosition;
 use crate::db::state::switch_points::point;
 use crate::error::{Error, Result};
 use crate::limits::SEQNO_MAX;
@@ -53,107 +54,37 @@ enum Part {
 struct Written {
     position: LogPosition,
     full: Vec<Arc<Tree>>,
+    /// How many batches of the group had room.
+    fitting: usize,
 }
 
 impl Engine {
-    /// Writes a batch.
-    pub(crate) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
-        let position = self.write_visible(batch)?;
-        self.make_durable(Some(position), durability)
-    }
-
-    /// Writes an encoded batch that has entries, all for this tree.
+    /// Writes a batch as the leader, and hands leadership on. `None`: the memtables have no room for it, and no thread is
+    /// free to make some.
     #[inline]
-    pub(in crate::db) fn write_in(
+    pub(in crate::db) fn lead_alone(
         &self,
-        tree: &Arc<Tree>,
-        bytes: Vec<u8>,
-        durability: Durability,
-    ) -> Result<()> {
-        self.check_writable()?;
-        self.await_resume()?;
-        let position = self.write_plain(bytes, std::slice::from_ref(tree))?;
-        self.make_durable(Some(position), durability)
-    }
-
-    /// Makes what was written, or read, as durable as a caller wants: the log up to this position, or everything
-    /// that is visible. A store that is open for reading syncs nothing.
-    #[inline]
-    pub(in crate::db) fn make_durable(
-        &self,
-        up_to: Option<LogPosition>,
-        durability: Durability,
-    ) -> Result<()> {
-        match (durability, up_to) {
-            (Durability::Buffered, _) => Ok(()),
-            (Durability::Synced, Some(position)) => self.wait_durable(position),
-            (Durability::Synced, None) if self.log.is_none() => Ok(()),
-            (Durability::Synced, None) => self.sync(),
-        }
-    }
-
-    /// Writes a batch. Returns when it is visible, and where a sync makes it durable.
-    pub(in crate::db) fn write_visible(&self, batch: WriteBatch) -> Result<LogPosition> {
-        self.check_writable()?;
-        if batch.store().is_some_and(|store| store != self.id) {
-            return Err(Error::invalid("the batch holds keyspaces of another store"));
-        }
-        let (bytes, keyspaces, count) = batch.into_parts()?;
-        self.await_resume()?;
-        if count == 0 {
-            return Ok(self.log().end());
-        }
-        let trees = self.keyspaces.admit(&keyspaces)?;
-        self.write_plain(bytes, &trees)
-    }
-
-    /// Writes an encoded batch that has entries, and no condition. Who finds no leader leads, and makes no request.
-    #[inline]
-    fn write_plain(&self, mut bytes: Vec<u8>, trees: &[Arc<Tree>]) -> Result<LogPosition> {
-        self.throttle((&bytes, trees))?;
-        point();
-        if !self.commit.lead() {
-            let admitted = Admitted { bytes, trees: trees.to_vec(), condition: None };
-            return self.submit(Wanted::Batch(admitted)).map(|outcome| outcome.position);
-        }
-        point();
+        bytes: &mut [u8],
+        trees: &[Arc<Tree>],
+        may_exceed: bool,
+    ) -> Result<Option<LogPosition>> {
         let written = catch("writing a batch", || {
             check_alive(trees)?;
             self.begin_group(false)?;
-            let written = self.write_parts(&mut [(&mut bytes, trees)])?;
+            let Room::Enough(_growth) = self.make_room(std::iter::once((&*bytes, trees)), may_exceed)? else {
+                return Ok(None);
+            };
+            let written = self.write_parts(&mut [(bytes, trees)])?;
             if !written.full.is_empty() {
-                // Its failure is that of nobody's batch, and the next group tries again.
+                // A failure to seal is not an error of this batch, and the next group tries again.
                 let _ = self.seal_full(&written, Vec::new());
             }
-            Ok(written.position)
+            Ok(Some(written.position))
         });
         let written = written.unwrap_or_else(|panic| Err(self.fail(panic)));
         point();
         self.commit.hand_on();
         written
-    }
-
-    /// Writes a conditional batch. Step 1, in the writer's thread, and then the others.
-    pub(in crate::db) fn submit_batch(&self, admitted: Admitted) -> Result<Outcome> {
-        self.throttle(admitted.part())?;
-        self.submit(Wanted::Batch(admitted))
-    }
-
-    /// Makes every write durable that returned before this call.
-    pub(crate) fn sync(&self) -> Result<()> {
-        self.check_writable()?;
-        self.wait_durable(self.log().end())
-    }
-
-    pub(crate) fn wait_durable(&self, position: LogPosition) -> Result<()> {
-        self.begin_writing()?;
-        let synced = self.log().wait_durable(position, || self.manifest.mark());
-        let Synced { up_to, unpromised } = synced.map_err(|error| self.fail(error))?;
-        if let Some((log, error)) = unpromised {
-            self.suspend_log(log, error);
-        }
-        self.completions.complete(up_to, &Ok(()));
-        Ok(())
     }
 
     /// Makes the memtables of these trees immutable. Does not wait until they are flushed.
@@ -173,7 +104,7 @@ impl Engine {
     }
 
     /// The other steps.
-    pub(in crate::db) fn submit(&self, work: Wanted) -> Result<Outcome> {
+    pub(in crate::db) fn submit(&self, work: Wanted) -> Result<Answer> {
         point();
         let own = match self.commit.enter(work) {
             Turn::Leads(own) => own,
@@ -203,7 +134,7 @@ impl Engine {
     }
 
     /// Carries out a group of one batch.
-    fn write_alone(&self, admitted: Admitted) -> Result<Outcome> {
+    fn write_alone(&self, admitted: Admitted) -> Result<Answer> {
         check_alive(&admitted.trees)?;
         let mut group = [admitted];
         let written = self.write_group(&mut group, false);
@@ -212,11 +143,11 @@ impl Engine {
             let _ = self.seal_full(full, Vec::new());
         }
         let [admitted] = group;
-        self.outcome(admitted, &written)
+        self.answer(admitted, 0, &written)
     }
 
     /// Carries out a group; one result per request.
-    fn carry_out(&self, group: Vec<Wanted>) -> Vec<Result<Outcome>> {
+    fn carry_out(&self, group: Vec<Wanted>) -> Vec<Result<Answer>> {
         let mut parts = Vec::with_capacity(group.len());
         let mut admitted = Vec::with_capacity(group.len());
         let mut seals: Vec<Arc<Tree>> = Vec::new();
@@ -246,36 +177,59 @@ impl Engine {
             Ok(full) => self.seal_full(full, seals),
             Err(error) => Err(error.clone()),
         };
-        let mut admitted = admitted.into_iter();
+        let mut admitted = admitted.into_iter().enumerate();
         let result = |part| match part {
             Part::Refused(error) => Err(error),
-            Part::Write => self.outcome(admitted.next().expect("each batch is in the group"), &written),
-            Part::Seal => sealed.clone().map(|()| Outcome { position: self.log().end(), decided: None }),
+            Part::Write => {
+                let (at, batch) = admitted.next().expect("each batch is in the group");
+                self.answer(batch, at, &written)
+            }
+            Part::Seal => {
+                let position = || self.log().end();
+                sealed.clone().map(|()| Answer::Done(Outcome { position: position(), decided: None }))
+            }
         };
         parts.into_iter().map(result).collect()
     }
 
-    /// What became of a batch, when its group was written or was not.
-    fn outcome(&self, admitted: Admitted, written: &Result<Written>) -> Result<Outcome> {
+    /// What became of a batch, the one `at` this place of its group, when that was written or was not.
+    fn answer(&self, admitted: Admitted, at: usize, written: &Result<Written>) -> Result<Answer> {
         let position = match written {
+            Ok(written) if at >= written.fitting => return Ok(Answer::Stalled(admitted)),
             Ok(written) => written.position,
             Err(_) if admitted.stands_alone() => self.log().end(),
             Err(error) => return Err(error.clone()),
         };
-        Ok(Outcome { position, decided: admitted.condition.is_some().then_some(admitted) })
+        let decided = admitted.condition.is_some().then_some(admitted);
+        Ok(Answer::Done(Outcome { position, decided }))
     }
 
     /// Steps 2 to 5. After an error before step 3 nothing was written.
     fn write_group(&self, group: &mut [Admitted], close: bool) -> Result<Written> {
         self.begin_group(close)?;
+        let (fitting, _growth) = self.room_for(group)?;
+        let group = &mut group[..fitting];
         decide(group, self.sequence.visible(), self.keyspaces.hash_seed)?;
         let written = group.iter_mut().filter(|admitted| admitted.is_written());
         let mut written: Vec<_> =
             written.map(|Admitted { bytes, trees, .. }| (&mut **bytes, &**trees)).collect();
         if written.is_empty() {
-            return Ok(Written { position: self.log().end(), full: Vec::new() });
+            return Ok(Written { position: self.log().end(), full: Vec::new(), fitting });
         }
-        self.write_parts(&mut written)
+        Ok(Written { fitting, ..self.write_parts(&mut written)? })
+    }
+
+    /// How many batches of a group have room: all, or the first alone, or none.
+    fn room_for(&self, group: &[Admitted]) -> Result<(usize, Option<Growth<'_>>)> {
+        for fitting in [group.len(), 1] {
+            let group = &group[..fitting.min(group.len())];
+            let may_exceed = group.len() <= 1 && group.iter().all(|batch| batch.may_exceed);
+            let room = self.make_room(group.iter().map(Admitted::part_max), may_exceed)?;
+            if let Room::Enough(growth) = room {
+                return Ok((group.len(), growth));
+            }
+        }
+        Ok((0, None))
     }
 
     /// Whether anything can be written.
@@ -296,7 +250,6 @@ impl Engine {
             // The reserve may have been given up for that.
             self.check_puts(group)?;
         }
-        let _growth = self.make_room(group)?;
         self.health.check_not_failed()?;
         self.log_and_apply(group)
     }
@@ -350,44 +303,7 @@ impl Engine {
         self.counters.entries.fetch_add(next - 1 - before, Ordering::Relaxed);
         let touched = group.iter().map(|(_, trees)| *trees);
         self.want_log_for(touched.clone(), position.offset, logged);
-        Ok(Written { position, full: self.keyspaces.full_among(touched) })
-    }
-
-    /// Begins a new log and makes the memtables of these trees immutable. Only the leader calls this.
-    pub(in crate::db) fn seal_now(&self, trees: &[Arc<Tree>]) -> Result<()> {
-        match self.begin_writing().and_then(|()| self.begin_log()) {
-            Ok(()) => {
-                self.retry.done(Work::BeginLog);
-                self.retry.done(Work::PrepareLog);
-            }
-            Err(error) => {
-                if self.check_writable().is_ok() && !self.suspension.is_suspended() {
-                    self.put_off(Work::BeginLog, error.clone());
-                }
-                return Err(error);
-            }
-        }
-        for tree in trees {
-            tree.seal();
-        }
-        self.seal_behind_old_logs();
-        self.background.notify();
-        Ok(())
-    }
-
-    /// Makes the memtables immutable whose entries are in the oldest log, if there are too many logs. These
-    /// entries are all in older logs, so no new log is needed.
-    fn seal_behind_old_logs(&self) {
-        if self.log().total_bytes() <= self.options.logs_bytes() && self.log().older() <= OLDER_LOGS_MAX {
-            return;
-        }
-        let oldest = self.log_floor(&[]);
-        for tree in self.keyspaces.with_log(oldest) {
-            let first_log = tree.view_ref().active.as_ref().and_then(|active| active.first_log());
-            if first_log.is_some_and(|first| first <= oldest) {
-                tree.seal();
-            }
-        }
+        Ok(Written { position, full: self.keyspaces.full_among(touched), fitting: group.len() })
     }
 }
 

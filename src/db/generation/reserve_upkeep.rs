@@ -4,7 +4,6 @@ use crate::batch::BatchReader;
 use crate::db::engine::Engine;
 use crate::db::queues::condition::PartMut;
 use crate::db::queues::retry::Work;
-use crate::db::queues::workers::Jobs;
 use crate::db::state::failure::is_out_of_space;
 use crate::db::state::reserve::file::{Found, find, remove_reserve, write_reserve};
 use crate::error::{Error, Result};
@@ -148,6 +147,15 @@ impl Engine {
         Ok(())
     }
 
+    /// Makes the reserve again if that is due, or if asking for the free space shows whether there is room. Finding out
+    /// by writing is expensive and waits until it is due.
+    pub(in crate::db) fn make_reserve_if_cheap(&self) {
+        let is_cheap = || !self.reserve.was_surprised() && self.free_bytes().is_ok_and(|free| free.is_some());
+        if self.reserve.cause().is_some() && (self.retry.is_due(Work::Reserve) || is_cheap()) {
+            self.make_reserve();
+        }
+    }
+
     /// Refuses a group with a put if the reserve is given up.
     pub(in crate::db) fn check_puts(&self, group: &[PartMut<'_>]) -> Result<()> {
         match self.reserve.cause() {
@@ -155,32 +163,9 @@ impl Engine {
             _ => Ok(()),
         }
     }
-
-    /// Refuses a batch with a put as long as the reserve is given up. `true` if it is, and the batch only
-    /// deletes.
-    pub(in crate::db) fn takes_only_deletes(&self, batch: &[u8]) -> Result<bool> {
-        if !self.reserve.is_spent() {
-            return Ok(false);
-        }
-        if !has_put(batch) {
-            return Ok(true);
-        }
-        if self.background.threads == 0 {
-            self.resume_first()?;
-            self.retry.at_once();
-            while self.reserve.cause().is_some() && self.step(Jobs::Urgent)? {}
-            // To ask how much is free costs little. To find out by writing does, and waits until it is due.
-            let costs_little =
-                || !self.reserve.was_surprised() && self.free_bytes().is_ok_and(|free| free.is_some());
-            if self.reserve.cause().is_some() && (self.retry.is_due(Work::Reserve) || costs_little()) {
-                self.make_reserve();
-            }
-        }
-        self.reserve.cause().map_or(Ok(false), Err)
-    }
 }
 
-fn has_put(batch: &[u8]) -> bool {
+pub(in crate::db) fn has_put(batch: &[u8]) -> bool {
     let mut entries = BatchReader::open(batch).into_iter().flatten();
     entries.any(|entry| entry.is_ok_and(|entry| entry.kind == EntryKind::Put))
 }

@@ -3,14 +3,14 @@
 use crate::WriteBatch;
 use crate::batch;
 use crate::db::handles::conditional::answers::Mismatch;
-use crate::db::handles::conditional::conditional_loop::KeyWrite;
-use crate::db::handles::conditional::conditional_loop::Single;
 use crate::db::handles::owner::Owner;
 use crate::db::queues::bits::Bits;
 use crate::db::queues::condition::Rule;
 use crate::db::queues::value::Value;
 use crate::db::state::durability::Durability;
 use crate::db::state::keyspace::tree::Tree;
+use crate::db::write::conditional_loop::KeyWrite;
+use crate::db::write::conditional_loop::Single;
 use crate::error::Result;
 use std::sync::Arc;
 

@@ -180,16 +180,6 @@ impl Engine {
         }
     }
 
-    /// The error of a job, for the caller who waits for it.
-    pub(crate) fn fail_job(&self, error: JobError) -> Error {
-        match error {
-            JobError::Table(error) => error,
-            // A job is told to stop also if writing has ended meanwhile: that is why.
-            JobError::Store(Error::Closed) => self.health.failure().cloned().unwrap_or(Error::Closed),
-            JobError::Store(error) => self.fail_if_final(error),
-        }
-    }
-
     /// Does a job. `false` if it found nothing to do.
     fn carry_out_job(&self, job: &Job) -> Result<bool, JobError> {
         match job {

@@ -44,6 +44,16 @@ impl From<Error> for JobError {
 }
 
 impl Engine {
+    /// The error of a job, for the caller who waits for it.
+    pub(crate) fn fail_job(&self, error: JobError) -> Error {
+        match error {
+            JobError::Table(error) => error,
+            // A job is told to stop also if writing has ended meanwhile: that is why.
+            JobError::Store(Error::Closed) => self.health.failure().cloned().unwrap_or(Error::Closed),
+            JobError::Store(error) => self.fail_if_final(error),
+        }
+    }
+
     /// Writes the oldest immutable memtables of these trees into new runs of level 0, and publishes them with one
     /// edit. Those of dropped keyspaces are left out. If a later one than the first cannot be written, or somebody
     /// waits for one that is written, the job ends there, and the rest is left to other jobs.

@@ -9,7 +9,33 @@ use crate::db::queues::workers::Jobs;
 use crate::db::state::keyspace::tree::{LoggedMemtable, Tree};
 use crate::error::{Error, Result};
 
+/// How often a caller that waits looks whether the store was closed, which wakes no thread.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
 impl Engine {
+    /// One turn of a thread that waits: does a background job if the store has no threads, or else waits for a
+    /// change after `epoch`, but not longer than `limit`. Work that was postponed is tried at once. `false`: there is
+    /// nothing to do, and no thread works.
+    ///
+    /// # Errors
+    ///
+    /// That of the job.
+    pub(in crate::db) fn wait_or_work(&self, epoch: u64, jobs: Jobs, limit: Duration) -> Result<bool> {
+        let reservations = &self.background.reservations;
+        if self.background.threads == 0 {
+            self.retry.at_once();
+            if self.resume_or_step(jobs)? {
+                return Ok(true);
+            }
+            // A job signals shortly after it has ended.
+            if !reservations.is_working() && reservations.epoch() == epoch {
+                return Ok(false);
+            }
+        }
+        reservations.wait_past(epoch, Some(limit));
+        Ok(true)
+    }
+
     /// Waits until `done`, doing the work itself if there are no threads. Work that was put off is tried at
     /// once.
     ///
@@ -35,18 +61,10 @@ impl Engine {
             if let Some(error) = self.retry.failed_since(failures, &waits_for) {
                 return Err(error);
             }
-            if self.background.threads == 0 {
-                if self.resume_or_step(Jobs::All)? {
-                    continue;
-                }
-                // A job signals shortly after it has ended.
-                if !reservations.is_working() && reservations.epoch() == epoch && !done() {
-                    self.health.check_open()?;
-                    return Err(Error::invalid("waiting for work that nobody does"));
-                }
+            if !self.wait_or_work(epoch, Jobs::All, LOOK_INTERVAL)? && !done() {
+                self.health.check_open()?;
+                return Err(Error::invalid("no background threads: call `step`"));
             }
-            // With a time limit, because closing the store does not wake this thread.
-            reservations.wait_past(epoch, Some(Duration::from_millis(200)));
         }
     }
 

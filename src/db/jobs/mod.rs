@@ -5,3 +5,4 @@ pub(in crate::db) mod flush_and_compact;
 pub(in crate::db) mod maintain;
 pub(in crate::db) mod open_all;
 pub(in crate::db) mod refilter;
+pub(in crate::db) mod refilter_keyspace;

@@ -35,6 +35,13 @@ pub(in crate::db) enum Wanted {
     Close,
 }
 
+/// The answer to a request.
+pub(in crate::db) enum Answer {
+    Done(Outcome),
+    /// The memtables have no room for the batch, and no thread is free to make some. Nothing was decided or written.
+    Stalled(Admitted),
+}
+
 /// What became of a request.
 pub(in crate::db) struct Outcome {
     /// A sync up to here makes durable what was written, and what a condition was decided by.
@@ -57,13 +64,13 @@ enum State {
     Taken,
     /// The previous leader is done; the writer of this request is the leader now.
     Leads(Wanted),
-    Done(Result<Outcome>),
+    Done(Result<Answer>),
 }
 
 /// What a writer does next.
 pub(in crate::db) enum Turn {
     Leads(Wanted),
-    Done(Result<Outcome>),
+    Done(Result<Answer>),
 }
 
 /// The writers that wait for a leader.
@@ -106,7 +113,7 @@ impl Wanted {
     /// The most that may be written of it.
     fn bytes(&self) -> usize {
         match self {
-            Self::Batch(admitted) => admitted.bytes_max(),
+            Self::Batch(admitted) => admitted.part_max().0.len(),
             Self::Seal(_) | Self::Close => 0,
         }
     }
@@ -146,7 +153,7 @@ impl Request {
     }
 
     /// Hands the result to the writer.
-    pub(in crate::db) fn finish(&self, result: Result<Outcome>) {
+    pub(in crate::db) fn finish(&self, result: Result<Answer>) {
         self.set(State::Done(result));
     }
 
@@ -354,7 +361,8 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| enter(Wanted::Seal(Vec::new()))).join().unwrap();
             scope.spawn(|| {
-                let batch = Admitted { bytes: Vec::new(), trees: Vec::new(), condition: None };
+                let batch =
+                    Admitted { bytes: Vec::new(), trees: Vec::new(), condition: None, may_exceed: false };
                 enter(Wanted::Batch(batch));
                 assert!(is_free.load(Ordering::Relaxed) || taken_at.elapsed() >= PATIENCE);
             });

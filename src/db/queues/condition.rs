@@ -86,6 +86,8 @@ pub(in crate::db) struct KeyCondition {
 pub(crate) struct Admitted {
     pub(crate) bytes: Vec<u8>,
     pub(crate) trees: Vec<Arc<Tree>>,
+    /// Whether it is written even if nothing can make room for it.
+    pub(in crate::db) may_exceed: bool,
     /// What the leader decides before it writes the batch.
     pub(in crate::db) condition: Option<Box<Condition>>,
 }
@@ -114,7 +116,7 @@ impl Admitted {
 
     /// A batch that is written as its condition says.
     pub(in crate::db) fn asking(bytes: Vec<u8>, trees: Vec<Arc<Tree>>, condition: Condition) -> Self {
-        Self { bytes, trees, condition: Some(Box::new(condition)) }
+        Self { bytes, trees, condition: Some(Box::new(condition)), may_exceed: false }
     }
 
     pub(in crate::db) fn part(&self) -> Part<'_> {
@@ -130,11 +132,11 @@ impl Admitted {
         self.decision().is_none_or(|decision| decision == Decision::Write)
     }
 
-    /// The most bytes that may be written of it.
-    pub(in crate::db) fn bytes_max(&self) -> usize {
+    /// The largest batch that may be written of it.
+    pub(in crate::db) fn part_max(&self) -> Part<'_> {
         match self.condition.as_deref() {
-            Some(Condition::Keys(KeyCondition { all: Some(all), .. })) => all.len(),
-            _ => self.bytes.len(),
+            Some(Condition::Keys(KeyCondition { all: Some(all), .. })) => (all, &self.trees),
+            _ => self.part(),
         }
     }
 

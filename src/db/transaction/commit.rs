@@ -12,7 +12,6 @@
 
 use crate::batch::WriteBatch;
 use crate::db::engine::Engine;
-use crate::db::queues::commit_queue::Wanted;
 use crate::db::queues::condition::Admitted;
 use crate::db::queues::condition::Check;
 use crate::db::queues::condition::Condition;
@@ -44,7 +43,7 @@ impl Engine {
         let (mut bytes, keyspaces, _) = batch.into_parts()?;
         let mut trees = self.keyspaces.admit(&keyspaces)?;
         self.await_resume()?;
-        self.throttle((&bytes, &trees))?;
+        let may_exceed = self.throttle((&bytes, &trees))?;
         let read: Vec<_> = reads.parts().map(|part| part.tree.clone()).collect();
         let mut keepers = Vec::new();
         for attempt in 0..ATTEMPTS_MAX {
@@ -63,7 +62,8 @@ impl Engine {
             point();
             self.await_resume()?;
             let condition = Condition::Reads(ReadCondition::new(reads, read_at));
-            let outcome = self.submit(Wanted::Batch(Admitted::asking(bytes, trees, condition)))?;
+            let asking = Admitted { may_exceed, ..Admitted::asking(bytes, trees, condition) };
+            let outcome = self.submit_throttled(asking)?;
             let decided = outcome.decided.expect("the leader returns a conditional batch");
             let Some(Condition::Reads(condition)) = decided.condition.map(|condition| *condition) else {
                 unreachable!("it has its condition")

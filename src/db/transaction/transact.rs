@@ -2,9 +2,9 @@
 
 use super::commit::may_succeed_again;
 use super::handle::Transaction;
-use crate::db::handles::conditional::backoff::{ALONE_ONE_IN, Tries};
 use crate::db::handles::store::Db;
 use crate::db::state::durability::Durability;
+use crate::db::write::backoff::{ALONE_ONE_IN, Tries};
 use crate::error::Result;
 
 impl Db {

@@ -4,12 +4,12 @@
 //! [The guide](crate::guide::conditional) says what they cost and what their answers are worth.
 
 use super::answers::{Mismatch, NewKeys};
-use super::conditional_loop::KeyWrite;
 use crate::db::handles::keyspace::Keyspace;
 use crate::db::handles::store::Db;
 use crate::db::queues::condition::Rule;
 use crate::db::queues::value::Value;
 use crate::db::state::durability::Durability;
+use crate::db::write::conditional_loop::KeyWrite;
 use crate::error::Result;
 
 macro_rules! conditional_calls {

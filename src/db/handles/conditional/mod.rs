@@ -1,5 +1,3 @@
 pub(in crate::db) mod answers;
-pub(in crate::db) mod backoff;
 mod calls;
-pub(in crate::db) mod conditional_loop;
 mod pop;

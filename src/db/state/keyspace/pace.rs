@@ -30,3 +30,22 @@ impl Pace {
         if delay < DELAY_MIN { Duration::ZERO } else { delay }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writers_of_a_keyspace_share_its_rate_and_small_writes_add_up() {
+        let (pace, now) = (Pace::default(), Instant::now());
+        let (small, large) = (DELAY_MIN / 4, DELAY_MAX / 4);
+        assert_eq!(
+            [(); 4].map(|()| pace.delay(now, small)),
+            [Duration::ZERO, Duration::ZERO, Duration::ZERO, DELAY_MIN]
+        );
+        assert_eq!([(); 2].map(|()| pace.delay(now, large)), [DELAY_MIN + large, DELAY_MIN + 2 * large]);
+        assert_eq!(pace.delay(now, DELAY_MAX), DELAY_MAX);
+        let later = now + 2 * DELAY_MAX;
+        assert_eq!(pace.delay(later, large), large, "nobody has written meanwhile");
+    }
+}

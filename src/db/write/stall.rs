@@ -12,23 +12,22 @@
 //! damaged table. A memtable that cannot be sealed takes entries only as long as it has places for them; then writers get
 //! the error of sealing it.
 
+use crate::db::commit::room::has_much_room;
+use crate::db::commit::room::memory_of;
+use crate::db::generation::reserve_upkeep::has_put;
 use crate::db::state::keyspace::pace::DELAY_MAX;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::batch;
 use crate::compaction::debt::{is_none, of_debt, of_runs};
 use crate::compaction::pick;
 use crate::db::engine::Engine;
 use crate::db::queues::condition::Part;
-use crate::db::queues::condition::PartMut;
 use crate::db::queues::retry::Work;
 use crate::db::queues::workers::Jobs;
 use crate::db::state::keyspace::tree::{Tree, View};
 use crate::error::{Error, Result};
-use crate::memory::Growth;
-use crate::memtable::Memtable;
 use crate::options::IMMUTABLES_MAX;
 
 /// Rate of writing when pressure has just begun, in bytes per second.
@@ -39,9 +38,6 @@ const RATE_MIN: f64 = 1024.0 * 1024.0;
 
 /// The part of the memory for memtables that a keyspace leaves to others while it waits for its flushes.
 const PART_FOR_OTHERS: usize = 8;
-
-/// With less memory for memtables, what a memtable allocates ahead is not little of it.
-const MUCH_ROOM_MIN: usize = 8 << 20;
 
 /// The pressure while work that lowers it fails.
 const FAILING: f64 = 0.5;
@@ -66,137 +62,44 @@ impl Engine {
     /// The error of what keeps the pressure from falling, or the memtables from being flushed. Nothing was
     /// written.
     #[inline]
-    pub(crate) fn throttle(&self, batch: Part<'_>) -> Result<()> {
+    pub(in crate::db) fn throttle(&self, batch: Part<'_>) -> Result<bool> {
         let is_free = !self.reserve.is_spent()
             && self.retry.is_empty()
             && batch.1.iter().all(|tree| tree.has_no_pressure())
             && self.has_much_room(std::iter::once(batch));
-        if is_free { Ok(()) } else { self.throttle_if_needed(batch) }
+        if is_free { Ok(false) } else { self.throttle_if_needed(batch) }
     }
 
     #[inline(never)]
-    fn throttle_if_needed(&self, batch: Part<'_>) -> Result<()> {
+    fn throttle_if_needed(&self, batch: Part<'_>) -> Result<bool> {
         let (bytes, trees) = batch;
         if self.takes_only_deletes(bytes)? {
-            return Ok(());
+            return Ok(false);
         }
         let is_failing = self.retry.is_failing(|work| is_for(trees, work));
         let now = pressure_of(trees).max(if is_failing { FAILING } else { 0.0 });
         let lacks_room = self.lacks_room(batch);
         if now <= 0.0 && !lacks_room {
-            return Ok(());
+            return Ok(false);
         }
+        let mut may_exceed = false;
         let start = Instant::now();
         if now < 1.0 && !lacks_room && self.background.threads > 0 {
             let time = time_of(bytes.len(), now);
             let delays = trees.iter().map(|tree| tree.pace.delay(start, time));
             let delay = delays.max().unwrap_or_default();
             if delay.is_zero() {
-                return Ok(());
+                return Ok(false);
             }
             std::thread::sleep(delay);
         } else {
-            self.wait_for_relief(batch)?;
+            may_exceed = self.wait_for_relief(batch, true)?;
         }
         let nanos = start.elapsed().as_nanos() as u64;
         self.counters.delays.fetch_add(1, Ordering::Relaxed);
         self.counters.delay_nanos.fetch_add(nanos, Ordering::Relaxed);
         self.counters.longest_delay_nanos.fetch_max(nanos, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Waits until the memtables have room for what is to be written of a group, of which each batch has found
-    /// room before; seals the largest ones to make room. A group that is too large even for empty memtables is
-    /// written once they are empty. Cached blocks have given way to the group until the result is dropped. Only the
-    /// commit leader calls this.
-    #[inline]
-    pub(crate) fn make_room(&self, group: &[PartMut<'_>]) -> Result<Option<Growth<'_>>> {
-        let batches = group.iter().map(|(bytes, trees)| (&**bytes, *trees));
-        if !self.suspension.is_suspended() && self.has_much_room(batches.clone()) {
-            return Ok(None);
-        }
-        self.wait_for_room(batches)
-    }
-
-    #[inline(never)]
-    fn wait_for_room<'g>(
-        &self,
-        batches: impl Iterator<Item = Part<'g>> + Clone,
-    ) -> Result<Option<Growth<'_>>> {
-        let reservations = &self.background.reservations;
-        loop {
-            let epoch = reservations.epoch();
-            self.resume_if_due(false)?;
-            if let Some(full) = self.overfull(batches.clone()) {
-                // It was to be sealed before.
-                match self.retry.failed_since(0, |work| work == Work::BeginLog) {
-                    Some(error) if !self.may_seal() => return Err(error),
-                    _ => self.seal_now(std::slice::from_ref(full))?,
-                }
-                // Another one may be, too.
-                continue;
-            }
-            let memory = &self.context.memory;
-            let more = memory_of(batches.clone());
-            let has_room = memory.memtables().saturating_add(more) <= memory.memtables_max();
-            if has_room || self.health.has_failed() || self.background.is_stopping() {
-                return Ok(memory.grow_memtables(more));
-            }
-            // Bytes of those that wait to be flushed; none is empty.
-            if self.may_seal() && memory.immutables() == 0 {
-                let Some(largest) = self.keyspaces.largest_filled() else {
-                    return Ok(memory.grow_memtables(more));
-                };
-                match self.seal_now(&[largest]) {
-                    Ok(()) => continue,
-                    Err(error) if self.background.threads == 0 => return Err(error),
-                    Err(_) => {}
-                }
-            }
-            if let Some(error) =
-                self.retry.out_of_patience(|work| matches!(work, Work::Flush(_) | Work::BeginLog))
-            {
-                return Err(error);
-            }
-            if self.background.has_no_free_thread() {
-                self.retry.at_once();
-                if self.step(Jobs::Urgent)? {
-                    continue;
-                }
-                if !reservations.is_working() {
-                    return Ok(memory.grow_memtables(more));
-                }
-            }
-            reservations.wait_past(epoch, Some(DELAY_MAX));
-        }
-    }
-
-    /// [`has_much_room`] for a group now.
-    #[inline]
-    fn has_much_room<'g>(&self, group: impl Iterator<Item = Part<'g>>) -> bool {
-        let memory = &self.context.memory;
-        has_much_room(memory.memtables(), memory.memtables_max(), group)
-    }
-
-    /// Whether all memtables together, the immutable ones included, have room for a group.
-    pub(in crate::db) fn has_room<'g>(&self, group: impl Iterator<Item = Part<'g>> + Clone) -> bool {
-        let memory = &self.context.memory;
-        let (used, most) = (memory.memtables(), memory.memtables_max());
-        has_much_room(used, most, group.clone()) || used.saturating_add(memory_of(group)) <= most
-    }
-
-    /// A tree whose memtable may have no places for a group.
-    fn overfull<'g>(&self, group: impl Iterator<Item = Part<'g>> + Clone) -> Option<&'g Arc<Tree>> {
-        if self.context.memory.memtables() <= Memtable::FLUSH_BYTES_MAX {
-            return None;
-        }
-        let more = memory_of(group.clone());
-        group.flat_map(|(_, trees)| trees).find(|tree| is_overfull(tree.active_bytes(), more))
-    }
-
-    /// Whether beginning a log, without which nothing is sealed, is not put off.
-    fn may_seal(&self) -> bool {
-        self.background.threads == 0 || self.retry.is_due(Work::BeginLog)
+        Ok(may_exceed)
     }
 
     /// Whether a writer has to wait for memory: the memtables have no room for its batch beside what is left to
@@ -214,28 +117,28 @@ impl Engine {
         used.saturating_add(memory_of(batches)) > most
     }
 
-    /// Waits until the pressure is below 1 and the memtables have room for a batch, doing the work itself if
-    /// there are no threads. A batch that is too large even for empty memtables waits until they are empty.
-    fn wait_for_relief(&self, batch: Part<'_>) -> Result<()> {
+    /// Waits until the memtables have room for a batch and, with `pressed`, until the pressure is below 1. Does
+    /// background work meanwhile if the store has no threads. A batch that is too large even for empty memtables waits
+    /// until they are empty. `true`: nothing can make room.
+    pub(super) fn wait_for_relief(&self, batch: Part<'_>, pressed: bool) -> Result<bool> {
         let (_, trees) = batch;
-        let reservations = &self.background.reservations;
         loop {
             // Read before the pressure, so that a change in between ends the wait at once.
-            let epoch = reservations.epoch();
+            let epoch = self.background.reservations.epoch();
             self.resume_first()?;
-            let (is_pressed, lacks_room) = (pressure_of(trees) >= 1.0, self.lacks_room(batch));
+            let (is_pressed, lacks_room) = (pressed && pressure_of(trees) >= 1.0, self.lacks_room(batch));
             let is_relieved = !is_pressed && !lacks_room;
             if is_relieved || self.health.has_failed() || self.background.is_stopping() {
-                return Ok(());
+                return Ok(false);
             }
-            if let Some(error) = trees.iter().find_map(blocked_for) {
+            if let Some(error) = trees.iter().filter(|_| is_pressed).find_map(blocked_for) {
                 return Err((*error).clone());
             }
             if lacks_room && self.may_seal() && self.context.memory.immutables() == 0 {
                 match self.keyspaces.largest_filled().map(|largest| self.seal(vec![largest])) {
                     Some(Ok(())) => continue,
                     Some(Err(error)) if self.background.threads == 0 => return Err(error),
-                    None if !is_pressed => return Ok(()),
+                    None if !is_pressed => return Ok(false),
                     Some(Err(_)) | None => {}
                 }
             }
@@ -244,17 +147,29 @@ impl Engine {
             if let Some(error) = self.retry.out_of_patience(is_awaited) {
                 return Err(error);
             }
-            if self.background.threads == 0 {
-                self.retry.at_once();
-                if self.step(if is_pressed { Jobs::All } else { Jobs::Urgent })? {
-                    continue;
-                }
-                if !reservations.is_working() {
-                    return Ok(());
-                }
+            let jobs = if is_pressed { Jobs::All } else { Jobs::Urgent };
+            if !self.wait_or_work(epoch, jobs, DELAY_MAX)? {
+                return Ok(true);
             }
-            reservations.wait_past(epoch, Some(DELAY_MAX));
         }
+    }
+
+    /// Refuses a batch with a put as long as the reserve is given up. `true` if it is, and the batch only
+    /// deletes.
+    fn takes_only_deletes(&self, batch: &[u8]) -> Result<bool> {
+        if !self.reserve.is_spent() {
+            return Ok(false);
+        }
+        if !has_put(batch) {
+            return Ok(true);
+        }
+        if self.background.threads == 0 {
+            self.resume_first()?;
+            self.retry.at_once();
+            while self.reserve.cause().is_some() && self.step(Jobs::Urgent)? {}
+            self.make_reserve_if_cheap();
+        }
+        self.reserve.cause().map_or(Ok(false), Err)
     }
 }
 
@@ -272,40 +187,6 @@ fn blocked_for(tree: &Arc<Tree>) -> Option<Arc<Error>> {
     let is_full = compaction_pressure(tree, &view) >= 1.0 && tree.is_alive();
     let stuck = || pick::pick(&view.version, &view.version.set_aside().collect(), &tree.shape()).is_none();
     (is_full && stuck()).then(|| Arc::clone(error))
-}
-
-/// Whether the memtables have room for a group in any case, and blocks need not give way to it: the shortest entry, of
-/// three bytes, takes at most 80 times as much, and what a memtable allocates ahead is little of so much memory.
-#[inline]
-fn has_much_room<'g>(used: usize, most: usize, mut group: impl Iterator<Item = Part<'g>>) -> bool {
-    let Some((bytes, trees)) = group.next() else { return true };
-    // Of more, each memtable is looked at.
-    let most = most.min(Memtable::FLUSH_BYTES_MAX);
-    let is_small = trees.len() == 1 && bytes.len() <= most / 2048;
-    is_small && used <= most / 2 && most >= MUCH_ROOM_MIN && group.next().is_none()
-}
-
-/// Whether a memtable of so many bytes, which could not be sealed, may have no places for so much more. One that can be is
-/// sealed when it has [`Memtable::FLUSH_BYTES_MAX`], and the largest batch finds places beside these.
-fn is_overfull(active: usize, more: usize) -> bool {
-    active > Memtable::FLUSH_BYTES_MAX && (active as u64).saturating_add(more as u64) > Memtable::BYTES_MAX
-}
-
-/// The most that the memtables can grow by when a group is applied.
-fn memory_of<'g>(group: impl Iterator<Item = Part<'g>> + Clone) -> usize {
-    let (mut entries, mut len) = (0, 0);
-    for (bytes, _) in group.clone() {
-        entries += batch::count(bytes) as usize;
-        len += bytes.len();
-    }
-    let mut trees = group.flat_map(|(_, trees)| trees);
-    let Some(first) = trees.next() else { return 0 };
-    let mut others: Vec<&Arc<Tree>> = trees.filter(|tree| tree.id != first.id).collect();
-    others.sort_by_key(|tree| tree.id);
-    others.dedup_by_key(|tree| tree.id);
-    let jumps = others.iter().map(|tree| tree.growth_max());
-    let jumps = jumps.fold(first.growth_max(), usize::saturating_add);
-    Memtable::bytes_max(entries, len, 1 + others.len()).saturating_add(jumps)
 }
 
 fn compaction_pressure(tree: &Tree, view: &View) -> f64 {
@@ -332,8 +213,7 @@ fn pressure_of(trees: &[Arc<Tree>]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use crate::db::state::keyspace::pace::DELAY_MIN;
-    use crate::db::state::keyspace::pace::Pace;
+
     use crate::sync::lock;
     use std::sync::Mutex;
     use std::sync::mpsc;
@@ -350,67 +230,11 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_has_much_room_in_half_of_the_memory_has_room() {
-        for budget in [1 << 20, 20 << 20, 32 << 20, 64 << 20, 1 << 30] {
-            let options =
-                Options::new().fs(Arc::new(MemFs::new())).memory_budget(budget).background_threads(0);
-            let db = options.open("/db").unwrap();
-            let tree = db.engine().keyspaces.default_tree();
-            let most = db.engine().context.memory.memtables_max();
-            for (entries, value) in [(1, 0), (1, most / 4000), (most / 2048 / 3 - 5, 0), (10, most / 20800)] {
-                let mut batch = WriteBatch::new();
-                for _ in 0..entries {
-                    if value > 0 {
-                        batch.put("", vec![7; value])
-                    } else {
-                        batch.delete("")
-                    };
-                }
-                let (bytes, ..) = batch.into_parts().unwrap();
-                let group = || std::iter::once((&bytes[..], std::slice::from_ref(&tree)));
-                let has_much = has_much_room(most / 2, most, group());
-                assert_eq!(has_much, most >= MUCH_ROOM_MIN, "{entries} of {value} in {budget}");
-                let ahead = db.engine().context.memory.memtables_ahead();
-                assert!(!has_much || memory_of(group()) <= ahead, "{entries} of {value} in {budget}");
-                assert!(!has_much_room(most / 2 + 1, most, group()));
-                assert!(
-                    !has_much_room(Memtable::FLUSH_BYTES_MAX, usize::MAX, group()),
-                    "one may be overfull"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn a_memtable_that_could_not_be_sealed_is_overfull_before_its_places_end() {
-        let places = 16u64 << 30;
-        for more in [0, 1 << 20, 5 << 30].map(|more: u64| more as usize) {
-            assert!(!is_overfull(Memtable::FLUSH_BYTES_MAX, usize::MAX), "the largest batch fits");
-            let Ok(active) = usize::try_from(places - more as u64) else { continue };
-            assert!(is_overfull(active, more) && !is_overfull(active - (1 << 31), more));
-        }
-    }
-
-    #[test]
     fn delays_grow_with_pressure_and_with_bytes_and_have_a_limit() {
         let times: Vec<_> = (1..10).map(|tenth| time_of(64 << 10, f64::from(tenth) / 10.0)).collect();
         assert!(times.windows(2).all(|pair| pair[0] <= pair[1]), "{times:?}");
         assert!(times[0] < Duration::from_millis(1) && times[8] > Duration::from_millis(50), "{times:?}");
         assert_eq!(time_of(1 << 30, 0.9), DELAY_MAX);
-    }
-
-    #[test]
-    fn writers_of_a_keyspace_share_its_rate_and_small_writes_add_up() {
-        let (pace, now) = (Pace::default(), Instant::now());
-        let (small, large) = (DELAY_MIN / 4, DELAY_MAX / 4);
-        assert_eq!(
-            [(); 4].map(|()| pace.delay(now, small)),
-            [Duration::ZERO, Duration::ZERO, Duration::ZERO, DELAY_MIN]
-        );
-        assert_eq!([(); 2].map(|()| pace.delay(now, large)), [DELAY_MIN + large, DELAY_MIN + 2 * large]);
-        assert_eq!(pace.delay(now, DELAY_MAX), DELAY_MAX);
-        let later = now + 2 * DELAY_MAX;
-        assert_eq!(pace.delay(later, large), large, "nobody has written meanwhile");
     }
 
     #[test]

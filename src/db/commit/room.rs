@@ -1,0 +1,211 @@
+//! Room for a group in the memtables, as the commit leader makes it.
+//!
+//! The leader waits for flushes of other threads. If no thread is free to flush, it does not wait: the writers of the
+//! group do background work themselves and queue their batches again (`write/stall`).
+
+use crate::batch;
+use crate::db::engine::Engine;
+use crate::db::queues::condition::Part;
+use crate::db::queues::retry::Work;
+use crate::db::state::keyspace::pace::DELAY_MAX;
+use crate::db::state::keyspace::tree::Tree;
+use crate::error::Result;
+use crate::memory::Growth;
+use crate::memtable::Memtable;
+use std::sync::Arc;
+
+/// With less memory for memtables, what a memtable allocates ahead is not little of it.
+const MUCH_ROOM_MIN: usize = 8 << 20;
+
+/// Whether the memtables have room for a group.
+pub(in crate::db) enum Room<'e> {
+    /// They have. Cached blocks give way to the group until this is dropped.
+    Enough(Option<Growth<'e>>),
+    /// They have none, and no thread is free to make some.
+    Lacking,
+}
+
+impl Engine {
+    /// Waits until the memtables have room for a group, whose batches each found room before; seals the largest
+    /// memtables to make room. A group that is too large even for empty memtables is written once they are empty.
+    /// With `may_exceed`, a group for which nothing can make room is written all the same. Only the commit leader
+    /// calls this.
+    #[inline]
+    pub(super) fn make_room<'g>(
+        &self,
+        batches: impl Iterator<Item = Part<'g>> + Clone,
+        may_exceed: bool,
+    ) -> Result<Room<'_>> {
+        if !self.suspension.is_suspended() && self.has_much_room(batches.clone()) {
+            return Ok(Room::Enough(None));
+        }
+        self.wait_for_room(batches, may_exceed)
+    }
+
+    #[inline(never)]
+    fn wait_for_room<'g>(
+        &self,
+        batches: impl Iterator<Item = Part<'g>> + Clone,
+        may_exceed: bool,
+    ) -> Result<Room<'_>> {
+        let reservations = &self.background.reservations;
+        loop {
+            let epoch = reservations.epoch();
+            self.resume_if_due(false)?;
+            if let Some(full) = self.overfull(batches.clone()) {
+                // It was to be sealed before.
+                match self.retry.failed_since(0, |work| work == Work::BeginLog) {
+                    Some(error) if !self.may_seal() => return Err(error),
+                    _ => self.seal_now(std::slice::from_ref(full))?,
+                }
+                // Another one may be, too.
+                continue;
+            }
+            let memory = &self.context.memory;
+            let more = memory_of(batches.clone());
+            let has_room = memory.memtables().saturating_add(more) <= memory.memtables_max();
+            if has_room || self.health.has_failed() || self.background.is_stopping() {
+                return Ok(Room::Enough(memory.grow_memtables(more)));
+            }
+            // Bytes of those that wait to be flushed; none is empty.
+            if self.may_seal() && memory.immutables() == 0 {
+                let Some(largest) = self.keyspaces.largest_filled() else {
+                    return Ok(Room::Enough(memory.grow_memtables(more)));
+                };
+                match self.seal_now(&[largest]) {
+                    Ok(()) => continue,
+                    Err(error) if self.background.threads == 0 => return Err(error),
+                    Err(_) => {}
+                }
+            }
+            if let Some(error) =
+                self.retry.out_of_patience(|work| matches!(work, Work::Flush(_) | Work::BeginLog))
+            {
+                return Err(error);
+            }
+            if self.background.has_no_free_thread() {
+                return Ok(match may_exceed {
+                    true => Room::Enough(memory.grow_memtables(more)),
+                    false => Room::Lacking,
+                });
+            }
+            reservations.wait_past(epoch, Some(DELAY_MAX));
+        }
+    }
+
+    /// [`has_much_room`] for a group now.
+    #[inline]
+    pub(in crate::db) fn has_much_room<'g>(&self, group: impl Iterator<Item = Part<'g>>) -> bool {
+        let memory = &self.context.memory;
+        has_much_room(memory.memtables(), memory.memtables_max(), group)
+    }
+
+    /// Whether all memtables together, the immutable ones included, have room for a group.
+    pub(in crate::db) fn has_room<'g>(&self, group: impl Iterator<Item = Part<'g>> + Clone) -> bool {
+        let memory = &self.context.memory;
+        let (used, most) = (memory.memtables(), memory.memtables_max());
+        has_much_room(used, most, group.clone()) || used.saturating_add(memory_of(group)) <= most
+    }
+
+    /// A tree whose memtable may have no places for a group.
+    fn overfull<'g>(&self, group: impl Iterator<Item = Part<'g>> + Clone) -> Option<&'g Arc<Tree>> {
+        if self.context.memory.memtables() <= Memtable::FLUSH_BYTES_MAX {
+            return None;
+        }
+        let more = memory_of(group.clone());
+        group.flat_map(|(_, trees)| trees).find(|tree| is_overfull(tree.active_bytes(), more))
+    }
+
+    /// Whether beginning a log, without which nothing is sealed, is not put off.
+    pub(in crate::db) fn may_seal(&self) -> bool {
+        self.background.threads == 0 || self.retry.is_due(Work::BeginLog)
+    }
+}
+
+/// Whether the memtables have room for a group in any case, and blocks need not give way to it: the shortest entry, of
+/// three bytes, takes at most 80 times as much, and what a memtable allocates ahead is little of so much memory.
+#[inline]
+pub(in crate::db) fn has_much_room<'g>(
+    used: usize,
+    most: usize,
+    mut group: impl Iterator<Item = Part<'g>>,
+) -> bool {
+    let Some((bytes, trees)) = group.next() else { return true };
+    // Of more, each memtable is looked at.
+    let most = most.min(Memtable::FLUSH_BYTES_MAX);
+    let is_small = trees.len() == 1 && bytes.len() <= most / 2048;
+    is_small && used <= most / 2 && most >= MUCH_ROOM_MIN && group.next().is_none()
+}
+
+/// Whether a memtable of so many bytes, which could not be sealed, may have no places for so much more. One that can be is
+/// sealed when it has [`Memtable::FLUSH_BYTES_MAX`], and the largest batch finds places beside these.
+fn is_overfull(active: usize, more: usize) -> bool {
+    active > Memtable::FLUSH_BYTES_MAX && (active as u64).saturating_add(more as u64) > Memtable::BYTES_MAX
+}
+
+/// The most that the memtables can grow by when a group is applied.
+pub(in crate::db) fn memory_of<'g>(group: impl Iterator<Item = Part<'g>> + Clone) -> usize {
+    let (mut entries, mut len) = (0, 0);
+    for (bytes, _) in group.clone() {
+        entries += batch::count(bytes) as usize;
+        len += bytes.len();
+    }
+    let mut trees = group.flat_map(|(_, trees)| trees);
+    let Some(first) = trees.next() else { return 0 };
+    let mut others: Vec<&Arc<Tree>> = trees.filter(|tree| tree.id != first.id).collect();
+    others.sort_by_key(|tree| tree.id);
+    others.dedup_by_key(|tree| tree.id);
+    let jumps = others.iter().map(|tree| tree.growth_max());
+    let jumps = jumps.fold(first.growth_max(), usize::saturating_add);
+    Memtable::bytes_max(entries, len, 1 + others.len()).saturating_add(jumps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::WriteBatch;
+    use crate::fs::MemFs;
+    use crate::options::Options;
+
+    #[test]
+    fn a_group_that_has_much_room_in_half_of_the_memory_has_room() {
+        for budget in [1 << 20, 20 << 20, 32 << 20, 64 << 20, 1 << 30] {
+            let options =
+                Options::new().fs(Arc::new(MemFs::new())).memory_budget(budget).background_threads(0);
+            let db = options.open("/db").unwrap();
+            let tree = db.engine().keyspaces.default_tree();
+            let most = db.engine().context.memory.memtables_max();
+            for (entries, value) in [(1, 0), (1, most / 4000), (most / 2048 / 3 - 5, 0), (10, most / 20800)] {
+                let mut batch = WriteBatch::new();
+                for _ in 0..entries {
+                    if value > 0 {
+                        batch.put("", vec![7; value])
+                    } else {
+                        batch.delete("")
+                    };
+                }
+                let (bytes, ..) = batch.into_parts().unwrap();
+                let group = || std::iter::once((&bytes[..], std::slice::from_ref(&tree)));
+                let has_much = has_much_room(most / 2, most, group());
+                assert_eq!(has_much, most >= MUCH_ROOM_MIN, "{entries} of {value} in {budget}");
+                let ahead = db.engine().context.memory.memtables_ahead();
+                assert!(!has_much || memory_of(group()) <= ahead, "{entries} of {value} in {budget}");
+                assert!(!has_much_room(most / 2 + 1, most, group()));
+                assert!(
+                    !has_much_room(Memtable::FLUSH_BYTES_MAX, usize::MAX, group()),
+                    "one may be overfull"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_memtable_that_could_not_be_sealed_is_overfull_before_its_places_end() {
+        let places = 16u64 << 30;
+        for more in [0, 1 << 20, 5 << 30].map(|more: u64| more as usize) {
+            assert!(!is_overfull(Memtable::FLUSH_BYTES_MAX, usize::MAX), "the largest batch fits");
+            let Ok(active) = usize::try_from(places - more as u64) else { continue };
+            assert!(is_overfull(active, more) && !is_overfull(active - (1 << 31), more));
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Making writes durable: one sync of the log for all that wait.
+
+use crate::db::engine::Engine;
+use crate::db::state::durability::Durability;
+use crate::db::state::log::LogPosition;
+use crate::db::state::log::Synced;
+use crate::error::Result;
+
+impl Engine {
+    /// Makes what was written, or read, as durable as a caller wants: the log up to this position, or everything
+    /// that is visible. A store that is open for reading syncs nothing.
+    #[inline]
+    pub(in crate::db) fn make_durable(
+        &self,
+        up_to: Option<LogPosition>,
+        durability: Durability,
+    ) -> Result<()> {
+        match (durability, up_to) {
+            (Durability::Buffered, _) => Ok(()),
+            (Durability::Synced, Some(position)) => self.wait_durable(position),
+            (Durability::Synced, None) if self.log.is_none() => Ok(()),
+            (Durability::Synced, None) => self.sync(),
+        }
+    }
+
+    /// Makes every write durable that returned before this call.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.check_writable()?;
+        self.wait_durable(self.log().end())
+    }
+
+    pub(crate) fn wait_durable(&self, position: LogPosition) -> Result<()> {
+        self.begin_writing()?;
+        let synced = self.log().wait_durable(position, || self.manifest.mark());
+        let Synced { up_to, unpromised } = synced.map_err(|error| self.fail(error))?;
+        if let Some((log, error)) = unpromised {
+            self.suspend_log(log, error);
+        }
+        self.completions.complete(up_to, &Ok(()));
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! Writing a batch, in the thread of its caller.
+//!
+//! 1. Check that the store takes writes; wait until the background keeps up and the memtables have room
+//!    ([`stall`](super::stall)).
+//! 2. Hand the batch to the commit leader (`commit/group_commit`). If there is no leader, the caller becomes the leader
+//!    without queueing.
+//! 3. If the leader found no room and no thread to make some, go back to 1.
+//! 4. Wait for a sync, if the caller asked for one.
+
+use crate::WriteBatch;
+use crate::db::engine::Engine;
+use crate::db::queues::commit_queue::Answer;
+use crate::db::queues::commit_queue::Outcome;
+use crate::db::queues::commit_queue::Wanted;
+use crate::db::queues::condition::Admitted;
+use crate::db::state::durability::Durability;
+use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::log::LogPosition;
+use crate::db::state::switch_points::point;
+use crate::error::Error;
+use crate::error::Result;
+use std::sync::Arc;
+
+impl Engine {
+    /// Writes a batch.
+    pub(crate) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
+        let position = self.write_visible(batch)?;
+        self.make_durable(Some(position), durability)
+    }
+
+    /// Writes an encoded batch that has entries, all for this tree.
+    #[inline]
+    pub(in crate::db) fn write_in(
+        &self,
+        tree: &Arc<Tree>,
+        bytes: Vec<u8>,
+        durability: Durability,
+    ) -> Result<()> {
+        self.check_writable()?;
+        self.await_resume()?;
+        let position = self.write_plain(bytes, std::slice::from_ref(tree))?;
+        self.make_durable(Some(position), durability)
+    }
+
+    /// Writes a batch. Returns when it is visible, and where a sync makes it durable.
+    pub(in crate::db) fn write_visible(&self, batch: WriteBatch) -> Result<LogPosition> {
+        self.check_writable()?;
+        if batch.store().is_some_and(|store| store != self.id) {
+            return Err(Error::invalid("the batch holds keyspaces of another store"));
+        }
+        let (bytes, keyspaces, count) = batch.into_parts()?;
+        self.await_resume()?;
+        if count == 0 {
+            return Ok(self.log().end());
+        }
+        let trees = self.keyspaces.admit(&keyspaces)?;
+        self.write_plain(bytes, &trees)
+    }
+
+    /// Writes an encoded batch that has entries, and no condition.
+    #[inline]
+    fn write_plain(&self, mut bytes: Vec<u8>, trees: &[Arc<Tree>]) -> Result<LogPosition> {
+        let mut may_exceed = self.throttle((&bytes, trees))?;
+        point();
+        while self.commit.lead() {
+            point();
+            if let Some(position) = self.lead_alone(&mut bytes, trees, may_exceed)? {
+                return Ok(position);
+            }
+            may_exceed = self.wait_for_relief((&bytes, trees), false)?;
+        }
+        let admitted = Admitted { bytes, trees: trees.to_vec(), condition: None, may_exceed };
+        self.submit_throttled(admitted).map(|outcome| outcome.position)
+    }
+
+    /// Writes a conditional batch.
+    pub(in crate::db) fn submit_batch(&self, mut admitted: Admitted) -> Result<Outcome> {
+        admitted.may_exceed = self.throttle(admitted.part())?;
+        self.submit_throttled(admitted)
+    }
+
+    /// Queues a batch, again and again if there was no room for it.
+    pub(in crate::db) fn submit_throttled(&self, mut admitted: Admitted) -> Result<Outcome> {
+        loop {
+            match self.submit(Wanted::Batch(admitted))? {
+                Answer::Done(outcome) => return Ok(outcome),
+                Answer::Stalled(batch) => admitted = batch,
+            }
+            admitted.may_exceed = self.wait_for_relief(admitted.part(), false)?;
+        }
+    }
+}
