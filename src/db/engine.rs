@@ -1,5 +1,6 @@
 //! The state that all handles and threads of an open store share, and how a failure disables writing.
 
+use crate::db::state::lifecycle::Lifecycle;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -8,7 +9,7 @@ use crate::db::queues::commit_queue::CommitQueue;
 use crate::db::queues::retry::{Retry, Work};
 use crate::db::queues::workers::Background;
 use crate::db::state::completions::Completions;
-use crate::db::state::failure::{Health, catch, ends_writing};
+use crate::db::state::failure::{catch, ends_writing};
 use crate::db::state::files::StoreFiles;
 use crate::db::state::keyspace::keyspaces::Keyspaces;
 use crate::db::state::keyspace::tree::Tree;
@@ -17,8 +18,6 @@ use crate::db::state::next_log::NextLog;
 use crate::db::state::open_report::OpenReport;
 use crate::db::state::reserve::state::Reserve;
 use crate::db::state::snapshot_list::SnapshotList;
-use crate::db::state::suspension::Suspension;
-use crate::db::state::unchanged::Unchanged;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
 use crate::manifest::log::ManifestLog;
@@ -41,15 +40,13 @@ pub(crate) struct Engine {
     /// `None` if read-only.
     pub(crate) log: Option<Log>,
     pub(crate) next_log: NextLog,
-    pub(in crate::db) unchanged: Unchanged,
     pub(crate) manifest: Manifest,
     pub(crate) background: Background,
     pub(crate) retry: Retry,
-    pub(crate) suspension: Suspension,
     pub(crate) reserve: Reserve,
     pub(in crate::db) completions: Completions,
     pub(crate) counters: Counters,
-    pub(crate) health: Health,
+    pub(in crate::db) lifecycle: Lifecycle,
 }
 
 /// Sequence numbers: what readers see now, and what snapshots see.
@@ -145,6 +142,7 @@ pub(crate) struct EngineParts {
 impl Engine {
     /// A store without log and manifest: one that is read-only, or that is still being opened.
     pub(crate) fn new(parts: EngineParts) -> Self {
+        let lifecycle = Lifecycle::new();
         Self {
             id: OpenId::new(),
             background: Background::new(parts.options.background_threads, &parts.keyspaces.memtables.marks),
@@ -157,19 +155,18 @@ impl Engine {
             commit: CommitQueue::default(),
             log: None,
             next_log: NextLog::default(),
-            unchanged: Unchanged::default(),
             manifest: Manifest::new(None),
-            retry: Retry::default(),
-            suspension: Suspension::default(),
-            reserve: parts.reserve,
+            retry: Retry::new(lifecycle.work_failing()),
+            reserve: parts.reserve.with_flag(lifecycle.reserve_spent()),
             completions: Completions::default(),
             counters: Counters::default(),
-            health: Health::default(),
+            lifecycle,
         }
     }
 
     /// Makes a store writable.
     pub(crate) fn set_writable(&mut self, log: Log, manifest: ManifestLog) {
+        self.lifecycle.set_writable();
         self.log = Some(log);
         self.manifest = Manifest::new(Some(manifest));
     }
@@ -224,7 +221,7 @@ impl Engine {
         if is_refusal || matches!(error, Error::Forked { .. }) {
             return error;
         }
-        if self.health.set_failure(error.poison()) {
+        if self.lifecycle.set_failure(error.poison()) {
             if let Some(log) = &self.log {
                 log.fail(&error.poison());
             }
@@ -238,19 +235,17 @@ impl Engine {
         error
     }
 
+    /// Refuses writes in a forked process, and to a store that takes none.
+    #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.log.is_none() {
-            return Err(Error::ReadOnly);
-        }
         self.files.check_not_forked()?;
-        self.health.check_open()?;
-        self.health.check_not_failed()
+        self.lifecycle.check_writable()
     }
 
     #[inline]
     pub(crate) fn check_readable(&self, tree: &Tree) -> Result<()> {
         self.files.check_not_forked()?;
-        self.health.check_open()?;
+        self.lifecycle.check_open()?;
         tree.check_alive()
     }
 }

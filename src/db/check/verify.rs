@@ -230,7 +230,7 @@ impl Db {
 
 impl Engine {
     fn verify(&self) -> Result<VerifyReport> {
-        self.health.check_open()?;
+        self.lifecycle.check_open()?;
         let (fs, dir) = (&*self.files.fs, &*self.files.dir);
         let mut silent = |_| ();
         let mut verifier = Verifier::new(dir, &self.options, &mut silent);
@@ -242,7 +242,7 @@ impl Engine {
         let is_whole = match verifier.read_current().map(|current| verifier.read_manifest(&current)) {
             Some(Some((manifest, true))) => {
                 let (found, expected) = (manifest.state.mark, in_memory.mark);
-                if found != expected && !self.health.has_failed() {
+                if found != expected && !self.lifecycle.has_failed() {
                     let detail = format!("it ends with {found:?}, but {expected:?} was written");
                     verifier.damaged(Error::corruption(&manifest.path, 0, "manifest", detail));
                 }

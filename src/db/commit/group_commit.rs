@@ -70,11 +70,11 @@ impl Engine {
     ) -> Result<Option<LogPosition>> {
         let written = catch("writing a batch", || {
             check_alive(trees)?;
-            self.begin_group(false)?;
+            let is_ready = self.begin_group(false)?;
             let Room::Enough(_growth) = self.make_room(std::iter::once((&*bytes, trees)), may_exceed)? else {
                 return Ok(None);
             };
-            let written = self.write_parts(&mut [(bytes, trees)])?;
+            let written = self.write_parts(&mut [(bytes, trees)], is_ready)?;
             if !written.full.is_empty() {
                 // A failure to seal is not an error of this batch, and the next group tries again.
                 let _ = self.seal_full(&written, Vec::new());
@@ -93,9 +93,15 @@ impl Engine {
         self.submit(Wanted::Seal(trees)).map(drop)
     }
 
+    /// Waits until every writer that came before is done. Resumes writing if that is due.
+    pub(in crate::db) fn barrier(&self) -> Result<()> {
+        self.await_resume()?;
+        self.submit(Wanted::Barrier).map(drop)
+    }
+
     /// Resumes writing if it is suspended, and waits until that is due. Not for the commit leader.
     pub(in crate::db) fn resume_first(&self) -> Result<()> {
-        if self.suspension.is_suspended() { self.seal(Vec::new()) } else { Ok(()) }
+        if self.lifecycle.is_suspended() { self.barrier() } else { Ok(()) }
     }
 
     /// Ends the active log. Nothing can be written afterwards.
@@ -165,6 +171,7 @@ impl Engine {
                     seals.extend(trees);
                     Part::Seal
                 }
+                Wanted::Barrier => Part::Seal,
                 Wanted::Close => {
                     close = true;
                     Part::Seal
@@ -206,7 +213,7 @@ impl Engine {
 
     /// Steps 2 to 5. After an error before step 3 nothing was written.
     fn write_group(&self, group: &mut [Admitted], close: bool) -> Result<Written> {
-        self.begin_group(close)?;
+        let is_ready = self.begin_group(close)?;
         let (fitting, _growth) = self.room_for(group)?;
         let group = &mut group[..fitting];
         decide(group, self.sequence.visible(), self.keyspaces.hash_seed)?;
@@ -216,7 +223,7 @@ impl Engine {
         if written.is_empty() {
             return Ok(Written { position: self.log().end(), full: Vec::new(), fitting });
         }
-        Ok(Written { fitting, ..self.write_parts(&mut written)? })
+        Ok(Written { fitting, ..self.write_parts(&mut written, is_ready)? })
     }
 
     /// How many batches of a group have room: all, or the first alone, or none.
@@ -232,25 +239,32 @@ impl Engine {
         Ok((0, None))
     }
 
-    /// Whether anything can be written.
-    fn begin_group(&self, close: bool) -> Result<()> {
-        // A request that was queued after the store was closed fails like one made later.
-        if !close {
-            self.health.check_open()?;
+    /// Checks the lifecycle, and resumes writing if that is due. `true`: nothing is to be checked before the append.
+    #[inline]
+    fn begin_group(&self, close: bool) -> Result<bool> {
+        let is_ready = self.lifecycle.is_ready();
+        if !is_ready {
+            // A request that was queued after the store was closed fails like one made later.
+            if !close {
+                self.lifecycle.check_open()?;
+            }
+            self.lifecycle.check_not_failed()?;
+            self.resume_if_due(close)?;
         }
-        self.health.check_not_failed()?;
-        self.resume_if_due(close)
+        Ok(is_ready)
     }
 
-    /// The rest of step 2, and steps 3 to 5, for the batches that are to be written.
+    /// Steps 3 to 5, for the batches that are to be written. The first change of a store makes its new files.
     #[inline]
-    fn write_parts(&self, group: &mut [PartMut<'_>]) -> Result<Written> {
-        if self.is_unchanged() {
-            self.begin_writing()?;
-            // The reserve may have been given up for that.
-            self.check_puts(group)?;
+    fn write_parts(&self, group: &mut [PartMut<'_>], is_ready: bool) -> Result<Written> {
+        if !is_ready {
+            if self.lifecycle.is_unchanged() {
+                self.begin_writing()?;
+                // The reserve may have been given up for that.
+                self.check_puts(group)?;
+            }
+            self.lifecycle.check_not_failed()?;
         }
-        self.health.check_not_failed()?;
         self.log_and_apply(group)
     }
 

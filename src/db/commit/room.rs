@@ -36,7 +36,7 @@ impl Engine {
         batches: impl Iterator<Item = Part<'g>> + Clone,
         may_exceed: bool,
     ) -> Result<Room<'_>> {
-        if !self.suspension.is_suspended() && self.has_much_room(batches.clone()) {
+        if self.has_much_room(batches.clone()) {
             return Ok(Room::Enough(None));
         }
         self.wait_for_room(batches, may_exceed)
@@ -64,7 +64,8 @@ impl Engine {
             let memory = &self.context.memory;
             let more = memory_of(batches.clone());
             let has_room = memory.memtables().saturating_add(more) <= memory.memtables_max();
-            if has_room || self.health.has_failed() || self.background.is_stopping() {
+            self.lifecycle.check_not_failed()?;
+            if has_room || self.background.is_stopping() {
                 return Ok(Room::Enough(memory.grow_memtables(more)));
             }
             // Bytes of those that wait to be flushed; none is empty.

@@ -16,7 +16,7 @@ impl Engine {
                 self.retry.done(Work::PrepareLog);
             }
             Err(error) => {
-                if self.check_writable().is_ok() && !self.suspension.is_suspended() {
+                if self.check_writable().is_ok() && !self.lifecycle.is_suspended() {
                     self.put_off(Work::BeginLog, error.clone());
                 }
                 return Err(error);

@@ -50,8 +50,8 @@ impl Engine {
         point();
         self.begin_writing()?;
         let mut guard = self.manifest.lock();
-        self.health.check_not_failed()?;
-        self.suspension.cause().map_or(Ok(()), Err)?;
+        self.lifecycle.check_not_failed()?;
+        self.lifecycle.suspended_by().map_or(Ok(()), Err)?;
         let manifest = guard.as_mut().ok_or(Error::Closed)?;
         let change = change.of_living()?;
         self.files.check_locked().map_err(|error| self.fail_if_final(error))?;
@@ -64,7 +64,7 @@ impl Engine {
         all.extend(ended.clone());
         all.extend(items);
         all.extend(changed);
-        let doubt = self.suspension.doubt(&change);
+        let doubt = self.lifecycle.doubt(&change);
         let mark = manifest.append(all).map_err(|error| self.suspend(error))?;
         self.manifest.set_mark(mark);
         ended.iter().for_each(|ended| self.next_log.note_stated(ended));
@@ -120,14 +120,14 @@ impl Engine {
                 }
                 // `CURRENT` may name either of the two.
                 Err(error) => {
-                    self.suspension.keep_file(FileName::Manifest(number));
+                    self.lifecycle.keep_file(FileName::Manifest(number));
                     self.suspend(error);
                 }
             },
             Err(error) => {
                 self.files.obsolete.add(FileName::Manifest(number));
                 let error = self.fail_if_final(error);
-                if !self.health.has_failed() {
+                if !self.lifecycle.has_failed() {
                     self.put_off(Work::ReplaceManifest, error);
                 }
             }
@@ -175,7 +175,7 @@ mod tests {
         let numbers = (tables[1].meta.number, tables[0].meta.number);
         assert!(matches!(&refused, Error::Overlap { tables, .. } if *tables == numbers), "{refused}");
         assert_eq!(fs.files(Path::new("/db")), files);
-        assert!(!engine.suspension.is_suspended() && !engine.health.has_failed());
+        assert!(!engine.lifecycle.is_suspended() && !engine.lifecycle.has_failed());
         db.compact().unwrap();
         assert!(db.contains("a").unwrap() && db.verify().unwrap().damage.is_empty());
     }

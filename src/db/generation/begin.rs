@@ -24,8 +24,6 @@
 //! not the case, the files are written anew before the opening returns. A copy of a store is durable once its maker
 //! has synced it: an opening syncs neither its tables nor its logs.
 
-use std::sync::atomic::Ordering;
-
 use crate::db::engine::Engine;
 use crate::db::generation::new_files::Memory;
 use crate::db::state::failure::{catch, is_out_of_space};
@@ -33,11 +31,6 @@ use crate::error::Result;
 use crate::sync::lock;
 
 impl Engine {
-    /// Whether nothing has changed since the store was opened.
-    pub(in crate::db) fn is_unchanged(&self) -> bool {
-        self.unchanged.is_unchanged.load(Ordering::Acquire)
-    }
-
     /// Makes the new files of a store of which nothing has changed, on a full disk with the reserve's room. Not for
     /// who holds the lock of the manifest or of the log.
     ///
@@ -45,15 +38,15 @@ impl Engine {
     ///
     /// Nothing has changed, and the next caller tries again, unless the failure ends or suspends writing.
     pub(in crate::db) fn begin_writing(&self) -> Result<()> {
-        if !self.is_unchanged() {
+        if !self.lifecycle.is_unchanged() {
             return Ok(());
         }
-        let _one = lock(&self.unchanged.beginning);
-        if !self.is_unchanged() {
+        let _one = lock(&self.lifecycle.beginning);
+        if !self.lifecycle.is_unchanged() {
             return Ok(());
         }
-        self.health.check_open()?;
-        self.health.check_not_failed()?;
+        self.lifecycle.check_open()?;
+        self.lifecycle.check_not_failed()?;
         catch("beginning to write", || self.begin_once()).unwrap_or_else(|panic| Err(self.fail(panic)))
     }
 
@@ -75,7 +68,7 @@ impl Engine {
             }
             begun => begun?,
         };
-        self.unchanged.is_unchanged.store(false, Ordering::Release);
+        self.lifecycle.set_unchanged(false);
         activated.map_err(|error| self.suspend(error))?;
         self.remove_obsolete_files();
         Ok(())
@@ -83,7 +76,7 @@ impl Engine {
 
     /// Whether the store is to be closed as it was found. Nobody begins after that.
     pub(in crate::db) fn stays_unchanged(&self) -> bool {
-        let _one = lock(&self.unchanged.beginning);
-        self.is_unchanged()
+        let _one = lock(&self.lifecycle.beginning);
+        self.lifecycle.is_unchanged()
     }
 }

@@ -74,7 +74,7 @@ impl Engine {
             let mut guard = self.manifest.lock();
             let manifest = manifest
                 .install()
-                .inspect_err(|_| self.suspension.keep_files(&new.changes, std::mem::take(&mut new.names)))?;
+                .inspect_err(|_| self.lifecycle.keep_files(&new.changes, std::mem::take(&mut new.names)))?;
             let mark = manifest.state().mark;
             self.manifest.set_mark(mark);
             *guard = Some(manifest);
@@ -83,7 +83,7 @@ impl Engine {
         };
         let activated = self.log().activate(log_number, log, mark);
         // Nothing is in doubt any more.
-        let in_doubt = std::mem::take(&mut lock(&self.suspension.state).in_doubt);
+        let in_doubt = std::mem::take(&mut lock(&self.lifecycle.suspension).in_doubt);
         self.log().forget(&old_logs);
         let logs = old_logs.into_iter().map(FileName::Log);
         for name in logs.chain([FileName::Manifest(old_manifest)]).chain(in_doubt.files) {

@@ -71,7 +71,7 @@ impl Engine {
     pub(in crate::db) fn prepare_log(&self) -> bool {
         match self.try_prepare_log().map_err(|error| self.fail_if_final(error)) {
             Ok(()) => self.retry.done(Work::PrepareLog),
-            Err(error) if self.check_writable().is_ok() && !self.suspension.is_suspended() => {
+            Err(error) if self.check_writable().is_ok() && !self.lifecycle.is_suspended() => {
                 self.put_off(Work::PrepareLog, error);
                 return false;
             }
@@ -93,10 +93,10 @@ impl Engine {
         let name = FileName::Log(log.number);
         let created = log_created(log.number, log.file_id, self.log().active());
         self.publish(vec![created], Change::None).inspect_err(|_| {
-            if self.suspension.is_suspended() {
+            if self.lifecycle.is_suspended() {
                 // The manifest may name it.
-                self.suspension.keep_file(name);
-            } else if !self.health.has_failed() {
+                self.lifecycle.keep_file(name);
+            } else if !self.lifecycle.has_failed() {
                 self.files.obsolete.add(name);
             }
         })?;
@@ -126,7 +126,7 @@ impl Engine {
                 let items = vec![log_closed(old, len, last_seqno), created];
                 self.publish(items, Change::None).map_err(|error| {
                     // The manifest may name the new log, and nothing can be appended to the old one.
-                    self.suspension.keep_file(name);
+                    self.lifecycle.keep_file(name);
                     self.suspend(error)
                 })?;
                 next
@@ -452,7 +452,7 @@ mod tests {
             let done = in_order(seed, [&flush as &(dyn Fn() -> Result<()> + Sync), &begin]);
             assert!(done.iter().all(Result::is_ok) && active(&db) > before, "order {seed}: {done:?}");
             while db.step().unwrap_or_else(|error| panic!("order {seed}: {error}")) {}
-            assert!(!db.engine().suspension.is_suspended(), "order {seed}");
+            assert!(!db.engine().lifecycle.is_suspended(), "order {seed}");
             assert_eq!(opens(&fs.crash(CrashPolicy::DropUnsynced)).0, entries, "order {seed}");
         }
     }

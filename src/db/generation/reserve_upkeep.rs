@@ -60,7 +60,7 @@ impl Engine {
     /// a shorter one is tried next.
     pub(in crate::db) fn make_reserve(&self) -> bool {
         let _one_at_a_time = lock(&self.reserve.making);
-        if self.suspension.is_suspended() {
+        if self.lifecycle.is_suspended() {
             return false;
         }
         let (cause, wanted) = (self.reserve.cause(), self.reserve.wanted());
@@ -91,7 +91,7 @@ impl Engine {
 
     fn put_off_reserve(&self, error: Error) {
         let error = self.fail_if_final(error);
-        if !self.health.has_failed() {
+        if !self.lifecycle.has_failed() {
             self.put_off(Work::Reserve, error);
         }
     }

@@ -57,20 +57,20 @@ impl Engine {
     /// The failure of the newest attempt.
     #[inline]
     pub(in crate::db) fn resume_if_due(&self, is_closing: bool) -> Result<()> {
-        if self.suspension.is_suspended() { self.resume_now_if_due(is_closing) } else { Ok(()) }
+        if self.lifecycle.is_suspended() { self.resume_now_if_due(is_closing) } else { Ok(()) }
     }
 
     #[cold]
     fn resume_now_if_due(&self, is_closing: bool) -> Result<()> {
-        let Some(cause) = self.suspension.cause() else { return Ok(()) };
+        let Some(cause) = self.lifecycle.suspended_by() else { return Ok(()) };
         let is_due = self.background.threads == 0 || is_closing || self.retry.is_due(Work::Resume);
         if !is_due {
             return Err(cause);
         }
         self.resume(&cause).map_err(|error| {
             let error = self.fail_if_final(error);
-            if !self.health.has_failed() {
-                self.suspension.begin(&mut lock(&self.suspension.state), error.clone());
+            if !self.lifecycle.has_failed() {
+                self.lifecycle.suspend(&mut lock(&self.lifecycle.suspension), error.clone());
                 self.put_off(Work::Resume, error.clone());
             }
             error
@@ -100,7 +100,7 @@ impl Engine {
         let activated = self.move_to_new_files(memory)?;
         next_log.forget();
         activated?;
-        self.suspension.end();
+        self.lifecycle.end_suspension();
         self.retry.done(Work::Resume);
         self.remove_obsolete_files();
         tracing::info!(dir = %self.files.dir.display(), log = self.log().active(), "writing resumes");
@@ -130,7 +130,7 @@ mod tests {
         let fs = Arc::new(MemFs::new());
         let db = Options::new().fs(fs).background_threads(2).open("/db").unwrap();
         let engine = db.engine();
-        assert!(engine.health.set_closed());
+        assert!(engine.lifecycle.set_closed());
         let cause = Error::io("append to", Path::new("/db"), io::ErrorKind::StorageFull.into());
         engine.suspend(cause);
         engine.retry.at_once();
@@ -153,11 +153,11 @@ mod tests {
         let cause = || Error::io("append to", Path::new("/db"), io::ErrorKind::StorageFull.into());
         let before = engine.log().active();
         engine.suspend_log(before, cause());
-        assert!(engine.suspension.is_suspended() && db.background_error().is_some());
+        assert!(engine.lifecycle.is_suspended() && db.background_error().is_some());
         db.put("k", "v").unwrap();
         // By a writer that synced the old log, and could not append a promise to it.
         engine.suspend_log(before, cause());
-        assert!(!engine.suspension.is_suspended() && db.background_error().is_none());
+        assert!(!engine.lifecycle.is_suspended() && db.background_error().is_none());
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
         });
         told.recv_timeout(Duration::from_secs(60)).expect("the write ends").unwrap();
         fs.stop_observing();
-        assert!(!db.engine().suspension.is_suspended() && db.contains("large").unwrap());
+        assert!(!db.engine().lifecycle.is_suspended() && db.contains("large").unwrap());
     }
 
     #[test]
@@ -228,7 +228,7 @@ mod tests {
         assert!(matches!(refused, Err(Error::Io { op: "append to", .. })));
         assert_eq!(manifest(), before);
         db.put("l", "v").unwrap();
-        assert!(!engine.suspension.is_suspended() && db.background_error().is_none());
+        assert!(!engine.lifecycle.is_suspended() && db.background_error().is_none());
         assert!(manifest().len() == 1 && manifest() != before);
         engine.publish(vec![EditItem::LastSeqno(9)], Change::None).unwrap();
     }

@@ -25,14 +25,14 @@ impl Engine {
     fn suspend_if(&self, error: Error, is_needed: impl FnOnce() -> bool) -> Error {
         let error = self.fail_if_final(error);
         let is_refusal = matches!(error, Error::Closed | Error::Forked { .. });
-        if is_refusal || self.health.has_failed() {
+        if is_refusal || self.lifecycle.has_failed() {
             return error;
         }
         // Writing that resumes meanwhile ends the suspension under this lock, after its new log is active,
         // and then takes the work back.
-        let mut state = lock(&self.suspension.state);
-        if !self.suspension.is_suspended() && is_needed() {
-            self.suspension.begin(&mut state, error.clone());
+        let mut state = lock(&self.lifecycle.suspension);
+        if !self.lifecycle.is_suspended() && is_needed() {
+            self.lifecycle.suspend(&mut state, error.clone());
             self.notice_full_disk(&error);
             self.put_off(Work::Resume, error.clone());
         }
@@ -46,7 +46,7 @@ impl Engine {
     /// The failure of an attempt that another thread made meanwhile.
     #[inline]
     pub(in crate::db) fn await_resume(&self) -> Result<()> {
-        if self.suspension.is_suspended() { self.wait_for_resume() } else { Ok(()) }
+        if self.lifecycle.is_suspended() { self.wait_for_resume() } else { Ok(()) }
     }
 
     #[cold]
@@ -54,11 +54,11 @@ impl Engine {
         let reservations = &self.background.reservations;
         let failures = {
             // Who suspends counts the failure under this lock.
-            let _state = lock(&self.suspension.state);
+            let _state = lock(&self.lifecycle.suspension);
             self.retry.failures()
         };
         loop {
-            if !self.suspension.is_suspended() {
+            if !self.lifecycle.is_suspended() {
                 return Ok(());
             }
             let epoch = reservations.epoch();
@@ -66,7 +66,7 @@ impl Engine {
                 return Err(error);
             }
             let is_due = self.background.threads == 0 || self.retry.is_due(Work::Resume);
-            if is_due || !self.suspension.is_suspended() {
+            if is_due || !self.lifecycle.is_suspended() {
                 return Ok(());
             }
             self.check_writable()?;

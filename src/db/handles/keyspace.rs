@@ -330,7 +330,7 @@ impl WriteBatch {
 impl Engine {
     /// Returns the keyspace of this name; creates it with `options` if it does not exist.
     pub(in crate::db) fn keyspace(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Tree>> {
-        self.health.check_open()?;
+        self.lifecycle.check_open()?;
         if self.log.is_some() && self.keyspaces.find(name).is_none() {
             self.resume_first()?;
         }

@@ -12,13 +12,13 @@ impl Engine {
     /// there, a lock may be held for ever, and the files belong to the other process.
     pub(crate) fn close(&self) -> Result<()> {
         self.files.check_process()?;
-        if !self.health.set_closed() {
+        if !self.lifecycle.set_closed() {
             return Ok(());
         }
         point();
         self.background.stop();
         point();
-        let result = match (&self.log, self.health.failure()) {
+        let result = match (&self.log, self.lifecycle.failure()) {
             (None, _) => Ok(()),
             (Some(_), Some(error)) => Err(error.clone()),
             (Some(_), None) => self.close_log(),

@@ -584,7 +584,7 @@ impl Db {
     ///
     /// [`Error::Closed`]; the error of the job, which is tried again later: see [`Db::background_error`].
     pub fn step(&self) -> Result<bool> {
-        self.engine().health.check_open()?;
+        self.engine().lifecycle.check_open()?;
         Ok(self.engine().step_completions()? || self.engine().resume_or_step(Jobs::All)?)
     }
 

@@ -30,9 +30,7 @@ impl Writes<'_> {
     }
 
     pub(in crate::db) fn write(&self, batch: Vec<u8>, durability: Durability) -> Result<()> {
-        let engine = self.owner.engine();
-        engine.check_readable(self.tree)?;
-        engine.write_in(self.tree, batch, durability)
+        self.owner.engine().write_in(self.tree, batch, durability)
     }
 
     pub(in crate::db) fn write_if(&self, write: KeyWrite<'_>, durability: Durability) -> Result<Single> {

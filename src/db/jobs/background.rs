@@ -80,7 +80,7 @@ impl Engine {
             }
             // A job that failed is put off, and others go on.
             while !self.background.is_stopping()
-                && self.resume_or_step(jobs).unwrap_or(!self.health.has_failed())
+                && self.resume_or_step(jobs).unwrap_or(!self.lifecycle.has_failed())
             {}
             self.background.reservations.wait_past(epoch, self.until_next_work(jobs));
         }
@@ -88,23 +88,23 @@ impl Engine {
 
     /// Resumes writing if that is due, or else does a background job. Not for the commit leader.
     pub(crate) fn resume_or_step(&self, jobs: Jobs) -> Result<bool> {
-        if self.suspension.is_suspended() && self.retry.is_due(Work::Resume) {
+        if self.lifecycle.is_suspended() && self.retry.is_due(Work::Resume) {
             self.check_writable()?;
             let _committing = self.background.begin_commit();
-            return self.seal(Vec::new()).map(|()| true);
+            return self.barrier().map(|()| true);
         }
         self.step(jobs)
     }
 
     /// How long until there is work that no change announces.
     pub(in crate::db) fn until_next_work(&self, jobs: Jobs) -> Option<Duration> {
-        let has_ended = self.health.has_failed();
+        let has_ended = self.lifecycle.has_failed();
         let is_short = jobs == Jobs::All && self.background.is_short_of_memory() && !has_ended;
         let until_idle = || {
             let at = self.background.reservations.look(|reserved| reserved.pending().next_idle())?;
             Some(at.saturating_duration_since(Instant::now()))
         };
-        let may_be_idle = jobs == Jobs::All && !has_ended && !self.suspension.is_suspended();
+        let may_be_idle = jobs == Jobs::All && !has_ended && !self.lifecycle.is_suspended();
         let idle = if may_be_idle { until_idle() } else { None };
         let intervals = [is_short.then_some(RESIDENCY_INTERVAL), self.retry.next_due(has_ended), idle];
         intervals.into_iter().flatten().min()
@@ -121,11 +121,11 @@ impl Engine {
             return Ok(false);
         }
         self.files.check_process()?;
-        if self.health.has_failed() {
+        if self.lifecycle.has_failed() {
             // What a durable edit has dropped is not needed by any later opening either.
             self.remove_obsolete_files();
         }
-        self.health.check_not_failed()?;
+        self.lifecycle.check_not_failed()?;
         catch("background work", || self.find_and_do(jobs)).unwrap_or_else(|panic| Err(self.fail(panic)))
     }
 
@@ -137,7 +137,7 @@ impl Engine {
                 Tried::Job(is_done) => return Ok(any || is_done),
                 Tried::InVain(has_removed) => any |= has_removed,
             }
-            self.health.check_not_failed()?;
+            self.lifecycle.check_not_failed()?;
         }
         Ok(any)
     }
@@ -172,7 +172,7 @@ impl Engine {
                 if matches!(reservation.job(), Job::Flush(_)) && is_out_of_space(&error) {
                     self.spend_reserve(&error);
                 }
-                if let Some(work) = work.filter(|_| !self.health.has_failed()) {
+                if let Some(work) = work.filter(|_| !self.lifecycle.has_failed()) {
                     self.put_off(work, error.clone());
                 }
                 Err(error)
@@ -198,7 +198,7 @@ impl Engine {
 
     /// The most urgent job that is neither reserved nor put off.
     fn next_job(&self, jobs: Jobs, log_is_long: bool, reserved: &mut Reserved<'_>) -> Option<Job> {
-        if self.suspension.is_suspended() {
+        if self.lifecycle.is_suspended() {
             return None;
         }
         if log_is_long && !reserved.is_upkeep(Upkeep::SyncLog) {
@@ -267,7 +267,7 @@ impl Engine {
         reserved.pending().set(keyspace, flush, compaction);
         reserved.pending().set_held_back(keyspace, held_back);
         // A store that was closed stays as it is while it is only read.
-        let may_be_idle = self.background.threads > 0 && urgency.is_none() && !self.is_unchanged();
+        let may_be_idle = self.background.threads > 0 && urgency.is_none() && !self.lifecycle.is_unchanged();
         let idle = tree.filter(|_| may_be_idle).and_then(|tree| {
             let free = Free::new(tree, oldest_snapshot, reserved);
             free.pick_idle().map(|_| Instant::now() + IDLE_DELAY)
@@ -810,7 +810,7 @@ mod tests {
         db.close().unwrap();
         let db = open(1);
         db.settle().unwrap();
-        assert!(db.engine().is_unchanged() && level_0_runs(&db) == 2);
+        assert!(db.engine().lifecycle.is_unchanged() && level_0_runs(&db) == 2);
     }
 
     #[test]

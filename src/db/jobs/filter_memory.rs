@@ -297,7 +297,7 @@ impl Engine {
     /// change was begun meanwhile, or a table was reserved, it is made anew.
     pub(in crate::db) fn reserve_residency(&self) -> Option<Reservation> {
         let reservations = &self.background.reservations;
-        if self.suspension.is_suspended() || reservations.is_stopping() {
+        if self.lifecycle.is_suspended() || reservations.is_stopping() {
             return None;
         }
         let look = |reserved: &mut Reserved<'_>| {

@@ -49,7 +49,7 @@ impl Engine {
         match error {
             JobError::Table(error) => error,
             // A job is told to stop also if writing has ended meanwhile: that is why.
-            JobError::Store(Error::Closed) => self.health.failure().cloned().unwrap_or(Error::Closed),
+            JobError::Store(Error::Closed) => self.lifecycle.failure().cloned().unwrap_or(Error::Closed),
             JobError::Store(error) => self.fail_if_final(error),
         }
     }
@@ -65,7 +65,7 @@ impl Engine {
                 Err(error) if changes.is_empty() => return Err(error),
                 Err(error) => {
                     let error = self.fail_if_final(error);
-                    if !self.health.has_failed() {
+                    if !self.lifecycle.has_failed() {
                         self.put_off(Work::Flush(tree.id), error);
                     }
                     break;
@@ -87,7 +87,7 @@ impl Engine {
     /// store, who resumes writing.
     fn is_awaited(&self, flushes: &[TreeChange]) -> bool {
         self.background.is_stopping()
-            || self.suspension.is_suspended()
+            || self.lifecycle.is_suspended()
             || flushes.iter().any(|flush| flush.tree.view_ref().immutables.len() > 1)
     }
 
@@ -126,7 +126,7 @@ impl Engine {
                 progress.add(bytes);
                 progress.is_cancelled()
             });
-            is_cancelled || self.background.is_stopping() || !tree.is_alive() || self.health.has_failed()
+            is_cancelled || self.background.is_stopping() || !tree.is_alive() || self.lifecycle.has_failed()
         };
         let (version, level) = (&view.version, task.output_level);
         let merged = task_lineage(tree, task).and_then(|lineage| {
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(about(engine.compact(&tree, &task)), Some(path.clone()));
         assert!(table.set_aside_for().is_some());
         assert_eq!(about(engine.refilter_table(&tree, &table)), Some(path.clone()));
-        assert!(engine.health.failure().is_none());
+        assert!(engine.lifecycle.failure().is_none());
         assert!(db.put("k", "v").is_ok() && db.step().is_ok());
     }
 

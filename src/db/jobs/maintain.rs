@@ -56,13 +56,13 @@ impl Engine {
             if done() {
                 return Ok(());
             }
-            self.health.check_not_failed()?;
-            self.health.check_open()?;
+            self.lifecycle.check_not_failed()?;
+            self.lifecycle.check_open()?;
             if let Some(error) = self.retry.failed_since(failures, &waits_for) {
                 return Err(error);
             }
             if !self.wait_or_work(epoch, Jobs::All, LOOK_INTERVAL)? && !done() {
-                self.health.check_open()?;
+                self.lifecycle.check_open()?;
                 return Err(Error::invalid("no background threads: call `step`"));
             }
         }

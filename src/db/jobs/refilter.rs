@@ -148,7 +148,7 @@ impl Engine {
     ) -> Result<Option<Vec<u8>>> {
         let stop = |bytes| {
             room.set(bytes);
-            self.background.is_stopping() || !tree.is_alive() || self.health.has_failed()
+            self.background.is_stopping() || !tree.is_alive() || self.lifecycle.has_failed()
         };
         plan.map(|plan| table.open()?.build_filter(plan, &stop)).transpose()
     }

@@ -52,7 +52,7 @@ impl Engine {
         let writer = FramedWriter::ended(&FileName::Log(number).path(dir), header, len);
         let end = EditItem::LogClosed { number, len, last_seqno };
         self.set_writable(Log::ended(number, writer, end, older), manifest);
-        *self.unchanged.is_unchanged.get_mut() = true;
+        self.lifecycle.set_unchanged(true);
     }
 }
 

@@ -31,6 +31,8 @@ pub(in crate::db) enum Wanted {
     Batch(Admitted),
     /// Make the memtables of these trees immutable (those that hold something).
     Seal(Vec<Arc<Tree>>),
+    /// Nothing, after every request before it; resume writing if that is due.
+    Barrier,
     /// End the active log: nothing is written afterwards.
     Close,
 }
@@ -114,7 +116,7 @@ impl Wanted {
     fn bytes(&self) -> usize {
         match self {
             Self::Batch(admitted) => admitted.part_max().0.len(),
-            Self::Seal(_) | Self::Close => 0,
+            Self::Seal(_) | Self::Barrier | Self::Close => 0,
         }
     }
 }
@@ -277,9 +279,7 @@ mod tests {
     fn a_writer_that_finds_no_leader_makes_no_request_and_leaves_none_behind() {
         let queue = CommitQueue::default();
         for _ in 0..2 {
-            let Turn::Leads(work) = queue.enter(Wanted::Seal(Vec::new())) else {
-                panic!("nobody else leads")
-            };
+            let Turn::Leads(work) = queue.enter(Wanted::Barrier) else { panic!("nobody else leads") };
             assert!(queue.take_followers(&work).is_empty());
             assert_eq!(lock(&queue.queue).waiting.capacity(), 0, "no request was made");
             queue.hand_on();
@@ -359,7 +359,7 @@ mod tests {
             queue.hand_on();
         };
         std::thread::scope(|scope| {
-            scope.spawn(|| enter(Wanted::Seal(Vec::new()))).join().unwrap();
+            scope.spawn(|| enter(Wanted::Barrier)).join().unwrap();
             scope.spawn(|| {
                 let batch =
                     Admitted { bytes: Vec::new(), trees: Vec::new(), condition: None, may_exceed: false };
@@ -375,12 +375,10 @@ mod tests {
     #[test]
     fn those_who_wait_are_carried_out_with_the_leader_or_lead_themselves_in_their_order() {
         let queue = CommitQueue::default();
-        let Turn::Leads(own) = queue.enter(Wanted::Seal(Vec::new())) else { panic!("nobody else leads") };
+        let Turn::Leads(own) = queue.enter(Wanted::Barrier) else { panic!("nobody else leads") };
         std::thread::scope(|scope| {
             let mut waiters = Vec::new();
-            for (at, work) in
-                [Wanted::Seal(Vec::new()), Wanted::Close, Wanted::Seal(Vec::new())].into_iter().enumerate()
-            {
+            for (at, work) in [Wanted::Barrier, Wanted::Close, Wanted::Barrier].into_iter().enumerate() {
                 let queue = &queue;
                 waiters.push(scope.spawn(move || queue.enter(work)));
                 while queue.waiting() <= at {
@@ -391,7 +389,7 @@ mod tests {
             assert_eq!((followers.len(), queue.waiting()), (1, 2), "one that closes is alone");
             queue.hand_on();
             followers.iter().for_each(|request| {
-                assert!(matches!(request.take(), Wanted::Seal(_)));
+                assert!(matches!(request.take(), Wanted::Barrier));
                 request.finish(Err(crate::error::Error::Closed));
             });
             let mut turns = waiters.into_iter().map(|waiter| waiter.join().unwrap());
@@ -399,7 +397,7 @@ mod tests {
             let Some(Turn::Leads(close)) = turns.next() else { panic!("it has waited longest") };
             assert!(matches!(close, Wanted::Close) && queue.take_followers(&close).is_empty());
             queue.hand_on();
-            assert!(matches!(turns.next(), Some(Turn::Leads(Wanted::Seal(_)))));
+            assert!(matches!(turns.next(), Some(Turn::Leads(Wanted::Barrier))));
         });
     }
 }

@@ -8,9 +8,10 @@
 //!
 //! Each kind of work of each keyspace is put off by itself, so that the others go on.
 
+use crate::db::state::lifecycle::Flag;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::reservations::Job;
@@ -102,11 +103,10 @@ impl Failed {
 }
 
 /// The work that failed and has not succeeded since.
-#[derive(Default)]
 pub(crate) struct Retry {
     failed: Mutex<BTreeMap<Work, Failed>>,
-    /// Its length, to be read without the lock.
-    len: AtomicUsize,
+    /// Whether there is any, readable without the lock.
+    any: Flag,
     /// Failures so far.
     failures: AtomicU64,
     /// Tests set the clock ahead by so many milliseconds.
@@ -114,13 +114,17 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
+    pub(in crate::db) fn new(any: Flag) -> Self {
+        Self { failed: Mutex::default(), any, failures: AtomicU64::new(0), ahead: AtomicU64::new(0) }
+    }
+
     fn now(&self) -> Instant {
         Instant::now() + Duration::from_millis(self.ahead.load(Ordering::Relaxed))
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.len.load(Ordering::Acquire) == 0
+        !self.any.is_set()
     }
 
     /// Changes what failed, if anything did.
@@ -128,7 +132,7 @@ impl Retry {
         if !self.is_empty() {
             let mut failed = lock(&self.failed);
             change(&mut failed);
-            self.len.store(failed.len(), Ordering::Release);
+            self.any.set(!failed.is_empty());
         }
     }
 
@@ -147,7 +151,7 @@ impl Retry {
         let delay = before.map_or(DELAY_MIN, |before| (before.delay * 2).min(DELAY_MAX));
         failed
             .insert(work, Failed { error, number, at: now, since, delay, due: now + delay, is_taken: false });
-        self.len.store(failed.len(), Ordering::Release);
+        self.any.set(!failed.is_empty());
     }
 
     /// To be called when work was done, or is not needed any more.
@@ -261,6 +265,7 @@ impl Retry {
 
 #[cfg(test)]
 mod tests {
+    use crate::db::state::lifecycle::Lifecycle;
     use std::io;
     use std::path::Path;
     use std::sync::atomic::AtomicBool;
@@ -289,7 +294,7 @@ mod tests {
 
     #[test]
     fn the_delay_doubles_from_50_milliseconds_to_four_seconds_and_begins_anew() {
-        let retry = Retry::default();
+        let retry = Retry::new(Lifecycle::new().work_failing());
         let delays: Vec<u128> = (0..9)
             .map(|_| {
                 retry.put_off(FLUSH, error("full"));
@@ -309,7 +314,7 @@ mod tests {
 
     #[test]
     fn while_writing_is_suspended_no_thread_wakes_for_work_that_cannot_be_done() {
-        let retry = Retry::default();
+        let retry = Retry::new(Lifecycle::new().work_failing());
         retry.put_off(FLUSH, error("full"));
         retry.advance(DELAY_MAX);
         assert_eq!(retry.next_due(false), Some(Duration::ZERO));
@@ -340,7 +345,7 @@ mod tests {
 
     #[test]
     fn work_is_due_at_once_for_a_caller_and_after_the_shortest_delay_for_room() {
-        let retry = Retry::default();
+        let retry = Retry::new(Lifecycle::new().work_failing());
         (0..5).for_each(|_| retry.put_off(FLUSH, error("full")));
         retry.note_room();
         assert!(!retry.is_due(FLUSH));
@@ -357,7 +362,7 @@ mod tests {
 
     #[test]
     fn the_error_told_is_that_which_has_lasted_longest_and_new_ones_can_be_told_apart() {
-        let retry = Retry::default();
+        let retry = Retry::new(Lifecycle::new().work_failing());
         retry.put_off(Work::Compact(1), error("first"));
         retry.advance(Duration::from_secs(1));
         let before = retry.failures();

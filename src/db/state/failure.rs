@@ -9,49 +9,10 @@
 use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::fs;
-
-/// The failure that disabled writing, if any, and whether the store is closed.
-#[derive(Default)]
-pub(crate) struct Health {
-    failure: OnceLock<Error>,
-    closed: AtomicBool,
-}
-
-impl Health {
-    /// Stores the first failure. `false` if there was one before.
-    pub(in crate::db) fn set_failure(&self, error: Error) -> bool {
-        self.failure.set(error).is_ok()
-    }
-
-    /// The failure that disabled writing.
-    pub(crate) fn failure(&self) -> Option<&Error> {
-        self.failure.get()
-    }
-
-    pub(crate) fn has_failed(&self) -> bool {
-        self.failure.get().is_some()
-    }
-
-    pub(crate) fn check_not_failed(&self) -> Result<()> {
-        self.failure.get().map_or(Ok(()), |error| Err(error.clone()))
-    }
-
-    #[inline]
-    pub(crate) fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
-    }
-
-    /// Marks the store as closed. `false` if it was before.
-    pub(in crate::db) fn set_closed(&self) -> bool {
-        !self.closed.swap(true, Ordering::AcqRel)
-    }
-}
 
 /// Whether writing ends with this failure, until the store is opened again.
 pub(in crate::db) fn ends_writing(error: &Error, dir: &Path) -> bool {

@@ -341,7 +341,7 @@ impl Transaction {
         let engine = self.engine();
         let writes = std::mem::take(&mut *lock(&self.writes));
         if writes.is_empty() {
-            return engine.health.check_open().map(|()| None);
+            return engine.lifecycle.check_open().map(|()| None);
         }
         let batch = writes.to_batch();
         drop(writes);

@@ -297,7 +297,7 @@ fn one_that_only_reads_never_conflicts_and_needs_no_place_in_the_queue() {
     assert_eq!((tx.len().unwrap(), tx.get("k").unwrap()), (1, Some("1".into())));
     db.put("k", "2").unwrap();
     assert_eq!(tx.get("k").unwrap(), Some("1".into()), "it reads its snapshot");
-    let Turn::Leads(_) = db.engine().commit.enter(Wanted::Seal(Vec::new())) else { panic!("nobody leads") };
+    let Turn::Leads(_) = db.engine().commit.enter(Wanted::Barrier) else { panic!("nobody leads") };
     tx.commit().unwrap();
     db.engine().commit.hand_on();
 }

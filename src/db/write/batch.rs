@@ -36,25 +36,34 @@ impl Engine {
         bytes: Vec<u8>,
         durability: Durability,
     ) -> Result<()> {
-        self.check_writable()?;
-        self.await_resume()?;
+        self.check_takes_writes()?;
         let position = self.write_plain(bytes, std::slice::from_ref(tree))?;
         self.make_durable(Some(position), durability)
     }
 
     /// Writes a batch. Returns when it is visible, and where a sync makes it durable.
     pub(in crate::db) fn write_visible(&self, batch: WriteBatch) -> Result<LogPosition> {
-        self.check_writable()?;
+        self.check_takes_writes()?;
         if batch.store().is_some_and(|store| store != self.id) {
             return Err(Error::invalid("the batch holds keyspaces of another store"));
         }
         let (bytes, keyspaces, count) = batch.into_parts()?;
-        self.await_resume()?;
         if count == 0 {
             return Ok(self.log().end());
         }
         let trees = self.keyspaces.admit(&keyspaces)?;
         self.write_plain(bytes, &trees)
+    }
+
+    /// Refuses a write that the store does not take, and waits while writing is suspended.
+    #[inline]
+    fn check_takes_writes(&self) -> Result<()> {
+        self.files.check_not_forked()?;
+        if self.lifecycle.is_ready() {
+            return Ok(());
+        }
+        self.lifecycle.check_writable()?;
+        self.await_resume()
     }
 
     /// Writes an encoded batch that has entries, and no condition.

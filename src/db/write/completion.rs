@@ -208,7 +208,7 @@ impl Engine {
     /// Starts the completion thread, unless it runs. It is there for failed writes too.
     fn start_completions(self: &Arc<Self>) -> Result<()> {
         self.files.check_process()?;
-        self.health.check_open()?;
+        self.lifecycle.check_open()?;
         let mut state = self.completions.lock();
         if state.is_served || state.ended.is_some() || self.log.is_none() {
             return Ok(());

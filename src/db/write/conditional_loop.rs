@@ -411,8 +411,7 @@ mod tests {
         let db = options(&fs).open("/db").unwrap();
         db.put("k", "").unwrap();
         let before = db.stats();
-        let Turn::Leads(_) =
-            db.engine().commit.enter(crate::db::queues::commit_queue::Wanted::Seal(Vec::new()))
+        let Turn::Leads(_) = db.engine().commit.enter(crate::db::queues::commit_queue::Wanted::Barrier)
         else {
             panic!("nobody else leads")
         };

@@ -63,8 +63,7 @@ impl Engine {
     /// written.
     #[inline]
     pub(in crate::db) fn throttle(&self, batch: Part<'_>) -> Result<bool> {
-        let is_free = !self.reserve.is_spent()
-            && self.retry.is_empty()
+        let is_free = self.lifecycle.is_ready()
             && batch.1.iter().all(|tree| tree.has_no_pressure())
             && self.has_much_room(std::iter::once(batch));
         if is_free { Ok(false) } else { self.throttle_if_needed(batch) }
@@ -128,7 +127,7 @@ impl Engine {
             self.resume_first()?;
             let (is_pressed, lacks_room) = (pressed && pressure_of(trees) >= 1.0, self.lacks_room(batch));
             let is_relieved = !is_pressed && !lacks_room;
-            if is_relieved || self.health.has_failed() || self.background.is_stopping() {
+            if is_relieved || self.lifecycle.has_failed() || self.background.is_stopping() {
                 return Ok(false);
             }
             if let Some(error) = trees.iter().filter(|_| is_pressed).find_map(blocked_for) {
@@ -344,7 +343,7 @@ mod tests {
             Ok(())
         });
         std::thread::scope(|scope| {
-            let leads = scope.spawn(|| engine.seal(Vec::new()));
+            let leads = scope.spawn(|| engine.barrier());
             let (is_leader, _) = begun.recv_timeout(Duration::from_secs(20)).expect("writing resumes");
             assert!(is_leader);
             let writes = scope.spawn(|| {
@@ -360,6 +359,6 @@ mod tests {
             assert!(other.is_err(), "beside the leader that resumes: {other:?}");
         });
         fs.stop_observing();
-        assert!(db.contains("l").unwrap() && !engine.suspension.is_suspended());
+        assert!(db.contains("l").unwrap() && !engine.lifecycle.is_suspended());
     }
 }

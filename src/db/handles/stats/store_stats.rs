@@ -334,7 +334,7 @@ impl Engine {
             held_file_bytes,
             snapshots: snapshots.len() as u64,
             oldest_snapshot: snapshots.first().copied(),
-            disabled: self.health.failure().map(Error::to_string),
+            disabled: self.lifecycle.failure().map(Error::to_string),
         }
     }
 }

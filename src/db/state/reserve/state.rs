@@ -1,5 +1,6 @@
 //! How long the reserve is and is to be, and whether it was given up.
 
+use crate::db::state::lifecycle::Flag;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,7 +38,7 @@ pub(crate) struct Reserve {
     /// Length of the tables, by the manifest.
     table_bytes: AtomicU64,
     /// It was given up, and could not be made again since.
-    is_spent: AtomicBool,
+    is_spent: Flag,
     /// Why.
     cause: Mutex<Option<Error>>,
     /// There can be none: the file belongs to others.
@@ -94,6 +95,11 @@ impl Reserve {
         }
     }
 
+    /// The same, with its bit of the lifecycle.
+    pub(in crate::db) fn with_flag(self, is_spent: Flag) -> Self {
+        Self { is_spent, ..self }
+    }
+
     pub(in crate::db) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -122,7 +128,7 @@ impl Reserve {
 
     #[inline]
     pub(in crate::db) fn is_spent(&self) -> bool {
-        self.is_spent.load(Ordering::Acquire)
+        self.is_spent.is_set()
     }
 
     /// The error of the full disk, if the reserve was given up and could not be made again.
@@ -132,12 +138,12 @@ impl Reserve {
 
     pub(in crate::db) fn set_spent(&self, cause: &Error) {
         *lock(&self.cause) = Some(cause.clone());
-        self.is_spent.store(true, Ordering::Release);
+        self.is_spent.set(true);
     }
 
     /// To be called when the reserve has its length.
     pub(in crate::db) fn set_whole(&self) {
-        self.is_spent.store(false, Ordering::Release);
+        self.is_spent.set(false);
         lock(&self.denied).at = None;
     }
 
@@ -224,7 +230,7 @@ mod tests {
             let reserve = Reserve { set_by_caller: Some(16 << 20), ..Reserve::default() };
             reserve.set_made(before);
             reserve.set_removed();
-            reserve.is_spent.store(is_spent, Ordering::Relaxed);
+            reserve.is_spent.set(is_spent);
             let next = || {
                 let wanted = reserve.wanted();
                 reserve.note_no_room(wanted);

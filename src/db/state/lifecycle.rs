@@ -1,0 +1,240 @@
+//! The lifecycle of an open store: whether it takes reads and writes as usual, and if not, why.
+//!
+//! One word holds a bit for each reason. A write checks the word once before the commit queue, and the leader checks it
+//! once for its group; only if a bit is set do they look at the reasons one by one.
+//!
+//! | bit | meaning | ends |
+//! |---|---|---|
+//! | read-only | the store has no log | never |
+//! | closed | every call is refused | never |
+//! | failed | a failure disabled writing ([`failure`](super::failure)) | never |
+//! | suspended | an append failed; its end is unknown (`generation/resume`) | with a new log and a new manifest |
+//! | unchanged | the files are those that the opening found (`generation/begin`) | before the first change |
+//! | reserve spent | the disk is full, and only deletes are taken | when the reserve is made again |
+//! | work failing | background work failed and is retried (`queues/retry`) | when it succeeds |
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use super::keyspace::change::{Change, TreeChange};
+use crate::error::{Error, Result};
+use crate::filename::FileName;
+use crate::sync::lock;
+use crate::version::TableHandle;
+
+const READ_ONLY: u32 = 1;
+const CLOSED: u32 = 1 << 1;
+const FAILED: u32 = 1 << 2;
+const SUSPENDED: u32 = 1 << 3;
+const UNCHANGED: u32 = 1 << 4;
+const RESERVE_SPENT: u32 = 1 << 5;
+const WORK_FAILING: u32 = 1 << 6;
+
+/// One bit of the lifecycle, for the state that decides about it.
+#[derive(Debug, Default)]
+pub(in crate::db) struct Flag {
+    word: Arc<AtomicU32>,
+    bit: u32,
+}
+
+impl Flag {
+    #[inline]
+    pub(in crate::db) fn is_set(&self) -> bool {
+        self.word.load(Ordering::Acquire) & self.bit != 0
+    }
+
+    /// Sets or clears the bit. Whether it was set before.
+    pub(in crate::db) fn set(&self, is_set: bool) -> bool {
+        let before = match is_set {
+            true => self.word.fetch_or(self.bit, Ordering::AcqRel),
+            false => self.word.fetch_and(!self.bit, Ordering::AcqRel),
+        };
+        before & self.bit != 0
+    }
+}
+
+/// The lifecycle of a store.
+pub(in crate::db) struct Lifecycle {
+    word: Arc<AtomicU32>,
+    failure: OnceLock<Error>,
+    /// Why writing is suspended, and the files to keep until it resumes.
+    pub(in crate::db) suspension: Mutex<Suspension>,
+    /// One thread begins to change an unchanged store.
+    pub(in crate::db) beginning: Mutex<()>,
+}
+
+#[derive(Default)]
+pub(in crate::db) struct Suspension {
+    /// The newest failure.
+    cause: Option<Error>,
+    pub(in crate::db) in_doubt: InDoubt,
+}
+
+/// Files that a manifest may name of which it is unknown whether it counts, or whether it has the edit.
+#[derive(Default)]
+pub(in crate::db) struct InDoubt {
+    pub(in crate::db) files: Vec<FileName>,
+    /// Handles of tables. They are marked as obsolete, and their files are removed with the last handle.
+    pub(in crate::db) tables: Vec<Arc<TableHandle>>,
+}
+
+impl Lifecycle {
+    /// A store that is read-only so far.
+    pub(in crate::db) fn new() -> Self {
+        Self {
+            word: Arc::new(AtomicU32::new(READ_ONLY)),
+            failure: OnceLock::new(),
+            suspension: Mutex::default(),
+            beginning: Mutex::default(),
+        }
+    }
+
+    fn flag(&self, bit: u32) -> Flag {
+        Flag { word: Arc::clone(&self.word), bit }
+    }
+
+    pub(in crate::db) fn reserve_spent(&self) -> Flag {
+        self.flag(RESERVE_SPENT)
+    }
+
+    pub(in crate::db) fn work_failing(&self) -> Flag {
+        self.flag(WORK_FAILING)
+    }
+
+    #[inline]
+    fn has(&self, bits: u32) -> bool {
+        self.word.load(Ordering::Acquire) & bits != 0
+    }
+
+    /// Whether nothing stands in the way of a write.
+    #[inline]
+    pub(in crate::db) fn is_ready(&self) -> bool {
+        !self.has(u32::MAX)
+    }
+
+    /// Refuses writes to a store that is read-only, closed, or disabled by a failure.
+    #[inline]
+    pub(in crate::db) fn check_writable(&self) -> Result<()> {
+        if self.has(READ_ONLY | CLOSED | FAILED) { self.refuse() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refuse(&self) -> Result<()> {
+        if self.has(READ_ONLY) {
+            return Err(Error::ReadOnly);
+        }
+        self.check_open()?;
+        self.check_not_failed()
+    }
+
+    #[inline]
+    pub(in crate::db) fn check_open(&self) -> Result<()> {
+        if self.has(CLOSED) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    pub(in crate::db) fn check_not_failed(&self) -> Result<()> {
+        self.failure.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// The store gets a log.
+    pub(in crate::db) fn set_writable(&self) {
+        self.flag(READ_ONLY).set(false);
+    }
+
+    /// Marks the store as closed. `false` if it was before.
+    pub(in crate::db) fn set_closed(&self) -> bool {
+        !self.flag(CLOSED).set(true)
+    }
+
+    /// Stores the first failure. `false` if there was one before.
+    pub(in crate::db) fn set_failure(&self, error: Error) -> bool {
+        let is_first = self.failure.set(error).is_ok();
+        self.flag(FAILED).set(true);
+        is_first
+    }
+
+    /// The failure that disabled writing.
+    pub(in crate::db) fn failure(&self) -> Option<&Error> {
+        self.failure.get()
+    }
+
+    pub(in crate::db) fn has_failed(&self) -> bool {
+        self.failure.get().is_some()
+    }
+
+    #[inline]
+    pub(in crate::db) fn is_unchanged(&self) -> bool {
+        self.has(UNCHANGED)
+    }
+
+    pub(in crate::db) fn set_unchanged(&self, is_unchanged: bool) {
+        self.flag(UNCHANGED).set(is_unchanged);
+    }
+
+    #[inline]
+    pub(in crate::db) fn is_suspended(&self) -> bool {
+        self.has(SUSPENDED)
+    }
+
+    /// The failure because of which writing is suspended, if it is.
+    pub(in crate::db) fn suspended_by(&self) -> Option<Error> {
+        if self.is_suspended() { lock(&self.suspension).cause.clone() } else { None }
+    }
+
+    pub(in crate::db) fn suspend(&self, suspension: &mut Suspension, cause: Error) {
+        suspension.cause = Some(cause);
+        self.flag(SUSPENDED).set(true);
+    }
+
+    pub(in crate::db) fn end_suspension(&self) {
+        lock(&self.suspension).cause = None;
+        self.flag(SUSPENDED).set(false);
+    }
+
+    /// The files to hold from before the edit of a change is appended until the change is visible.
+    pub(in crate::db) fn doubt(&self, change: &Change) -> Doubt<'_> {
+        let tables = match change {
+            Change::Trees(changes) => changes.iter().flat_map(TreeChange::new_tables).collect(),
+            Change::Filters(change) => vec![Arc::clone(&change.new)],
+            Change::None | Change::End | Change::Options(..) | Change::Drop(_) => Vec::new(),
+        };
+        Doubt { lifecycle: self, tables }
+    }
+
+    /// Keeps a file that a manifest may name.
+    pub(in crate::db) fn keep_file(&self, name: FileName) {
+        lock(&self.suspension).in_doubt.files.push(name);
+    }
+
+    /// Keeps the new tables of changes, and these files.
+    pub(in crate::db) fn keep_files(&self, changes: &[TreeChange], names: Vec<FileName>) {
+        let in_doubt = &mut lock(&self.suspension).in_doubt;
+        for change in changes {
+            in_doubt.tables.extend(change.new_tables());
+            change.set_added_obsolete();
+        }
+        in_doubt.files.extend(names);
+    }
+}
+
+/// The new tables and filters of a change whose edit may be in the manifest. Unless that ends, they are kept,
+/// also if a panic has interrupted the change.
+pub(in crate::db) struct Doubt<'a> {
+    lifecycle: &'a Lifecycle,
+    tables: Vec<Arc<TableHandle>>,
+}
+
+impl Doubt<'_> {
+    /// The change is visible.
+    pub(in crate::db) fn end(mut self) {
+        self.tables.clear();
+    }
+}
+
+impl Drop for Doubt<'_> {
+    fn drop(&mut self) {
+        if !self.tables.is_empty() {
+            lock(&self.lifecycle.suspension).in_doubt.tables.append(&mut self.tables);
+        }
+    }
+}
