@@ -84,7 +84,7 @@ impl Engine {
 
     /// Writes a conditional batch.
     pub(in crate::db) fn submit_batch(&self, mut admitted: Admitted) -> Result<Outcome> {
-        admitted.may_exceed = self.throttle(admitted.part())?;
+        admitted.may_exceed = self.throttle(admitted.part_max())?;
         self.submit_throttled(admitted)
     }
 
@@ -95,7 +95,7 @@ impl Engine {
                 Answer::Done(outcome) => return Ok(outcome),
                 Answer::Stalled(batch) => admitted = batch,
             }
-            admitted.may_exceed = self.wait_for_relief(admitted.part(), false)?;
+            admitted.may_exceed = self.wait_for_relief(admitted.part_max(), false)?;
         }
     }
 }

@@ -1,0 +1,166 @@
+//! Modules import only what is below them, and no file needs itself through others.
+//!
+//! The sources are read as text. A file uses another one if it names a path into it (`crate::`, `super::`), or if it
+//! calls a method of the engine that is defined there. `cargo test -p sievedb --lib layers -- --nocapture` prints the
+//! figures of the structure.
+
+mod figures;
+mod graph;
+mod sources;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use graph::{Graph, cycles, graph};
+use sources::{Module, Sources};
+
+/// The modules of each layer, as in ARCHITECTURE.md. A module may use those of its own layer and of the
+/// layers before it in this list.
+const LAYERS: [&[&str]; 8] = [
+    &["counters", "error", "limits", "sync"],
+    &["batch", "key"],
+    &["block", "file_header", "iter", "memtable", "table_meta"],
+    &["cache", "filename", "fs", "manifest", "memory", "table", "wal"],
+    &["compaction", "merge", "obsolete_files", "snapshot_read", "version"],
+    &["inspect"],
+    &["db", "options"],
+    &["guide"],
+];
+
+/// The rooms of the engine. A file of a room may use its own room and those before it in this list, and of the rooms in
+/// one line only its own.
+const ROOMS: [&[&str]; 11] = [
+    &["state"],
+    &["queues"],
+    &["engine"],
+    &["read"],
+    &["build"],
+    &["generation"],
+    &["commit"],
+    &["jobs", "open"],
+    &["write"],
+    &["handles"],
+    &["check", "transaction"],
+];
+
+fn src() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+fn named(module: &Module) -> String {
+    module.join("/")
+}
+
+/// Uses of a module that is above, by the place of each module in a list of layers. `None`: in no layer.
+fn upward(graph: &Graph, place: impl Fn(&Module) -> Option<(usize, usize)>) -> Vec<String> {
+    let uses = graph.iter().flat_map(|(from, all)| all.iter().map(move |to| (from, to)));
+    let is_wrong = |(from, to): &(&Module, &Module)| match (place(from), place(to)) {
+        (Some(from), Some(to)) => to.0 > from.0 || to.0 == from.0 && to.1 != from.1,
+        _ => true,
+    };
+    uses.filter(is_wrong).map(|(from, to)| format!("{} uses {}", named(from), named(to))).collect()
+}
+
+/// Where a name is in a list of layers.
+fn place_in(layers: &[&[&str]], name: &str) -> Option<(usize, usize)> {
+    let find = |(at, layer): (usize, &&[&str])| {
+        layer.iter().position(|&other| other == name).map(|within| (at, within))
+    };
+    layers.iter().enumerate().find_map(find)
+}
+
+#[test]
+fn no_module_uses_a_higher_layer() {
+    let graph = graph(&sources::read(&src()));
+    let layer = |module: &Module| place_in(&LAYERS, &module[0]).map(|(at, _)| (at, 0));
+    assert_eq!(upward(&graph, layer), [""; 0]);
+    let used: BTreeSet<&str> = graph.keys().map(|module| &*module[0]).collect();
+    let known: BTreeSet<&str> =
+        LAYERS.iter().copied().flatten().copied().filter(|name| *name != "guide").collect();
+    assert_eq!(used, known, "a layer names a module that does not exist");
+}
+
+#[test]
+fn no_room_of_the_engine_uses_a_higher_room() {
+    let graph = graph(&sources::read(&src()));
+    let inside = |module: &Module| module[0] == "db";
+    let engine: Graph = graph
+        .into_iter()
+        .filter(|(from, _)| inside(from))
+        .map(|(from, to)| (from, to.into_iter().filter(inside).collect()))
+        .collect();
+    assert!(engine.len() > 60 && engine.values().map(BTreeSet::len).sum::<usize>() > 300, "uses are found");
+    assert_eq!(upward(&engine, |module| place_in(&ROOMS, &module[1])), [""; 0]);
+}
+
+#[test]
+fn no_file_uses_itself_through_others() {
+    let graph = graph(&sources::read(&src()));
+    let cycles: Vec<Vec<String>> =
+        cycles(&graph).into_iter().map(|cycle| cycle.into_iter().map(named).collect()).collect();
+    assert_eq!(cycles, [[""; 0]; 0]);
+}
+
+#[test]
+fn no_folder_holds_more_than_a_dozen_files_flat() {
+    let mut flat = std::collections::BTreeMap::<PathBuf, usize>::new();
+    for (module, source) in sources::read(&src()) {
+        let folder = if source.is_folder { continue } else { &module[..module.len() - 1] };
+        *flat.entry(folder.iter().collect()).or_default() += 1;
+    }
+    // The root is the map of the crate: its files are the smallest modules of each layer.
+    flat.remove(Path::new(""));
+    let large: Vec<_> = flat.into_iter().filter(|&(_, files)| files > 13).collect();
+    assert_eq!(large, []);
+}
+
+/// Sources of modules, by their paths.
+fn of(files: &[(&str, &str)]) -> Sources {
+    let source = |&(path, text): &(&str, &str)| {
+        let mut module: Module = path.split('/').map(str::to_owned).collect();
+        let is_folder = module.last().is_some_and(|name| name == "mod");
+        if is_folder {
+            module.pop();
+        }
+        (module, sources::Source { text: sources::without_tests(text), is_folder })
+    };
+    files.iter().map(source).collect()
+}
+
+#[test]
+fn imports_reexports_and_calls_of_the_engine_are_found() {
+    let sources = of(&[
+        ("a/mod", "pub(super) mod one;\npub use one::One;\n"),
+        ("a/one", "use super::two::{self, Two};\n#[cfg(test)]\nmod tests {\n    use crate::b::b;\n}\n"),
+        ("a/two", "// crate::b\nimpl X {\n    fn f() {}\n}\n\nimpl Engine {\n    pub fn work(&self) {}\n}\n"),
+        ("b", "use crate::{a::{One, two::Two}};\n"),
+        ("c", "fn f(engine: &Engine) {\n    engine.work();\n    some_crate::b();\n}\n"),
+        ("d", "\nimpl Engine {\n    fn g(&self) {\n        self.work();\n    }\n}\n"),
+    ]);
+    let graph = graph(&sources);
+    let used = |name: &str| -> Vec<String> {
+        let module: Module = name.split('/').map(str::to_owned).collect();
+        graph[&module].iter().map(named).collect()
+    };
+    assert_eq!(used("a/one"), ["a/two"]);
+    assert_eq!(used("a/two"), [""; 0]);
+    assert_eq!(used("b"), ["a/one", "a/two"]);
+    assert_eq!((used("c"), used("d")), (vec!["a/two".to_owned()], vec!["a/two".to_owned()]));
+}
+
+#[test]
+fn uses_of_higher_layers_and_cycles_are_found() {
+    let sources = of(&[
+        ("wal", "use crate::db::X;"),
+        ("db", "use crate::table::T;"),
+        ("table", "use crate::wal::W;"),
+        ("key", ""),
+    ]);
+    let graph = graph(&sources);
+    let place = |module: &Module| place_in(&LAYERS, &module[0]);
+    assert_eq!(upward(&graph, |module| place(module).map(|(at, _)| (at, 0))), ["wal uses db"]);
+    let cycles = cycles(&graph);
+    let cycle: Vec<String> = cycles.iter().flatten().map(|module| named(module)).collect();
+    assert_eq!(cycle, ["db", "table", "wal"]);
+    assert_eq!(upward(&graph, |_| None).len(), 3);
+}
