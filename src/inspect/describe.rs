@@ -1,14 +1,11 @@
 //! What is this file? The first bytes say it, and the walker of its kind does the rest.
 
-use super::event::{Kind, Place, Report, Sink, Value};
-use super::head::{self, Head};
-use super::out::{Out, Result, Stop};
-use super::view::View;
-use super::window::{InMemory, Window};
-use super::words::counted;
-use super::{filter, log, manifest, table};
 use crate::codec::hex_and_text;
 use crate::fs::ReadFile;
+use crate::inspect::file::{Head, InMemory, Window, describe_current};
+use crate::inspect::framed::{log, manifest};
+use crate::inspect::output::{Kind, Out, Place, Report, Result, Sink, Stop, Value, View, counted};
+use crate::inspect::{filter_block, table};
 
 /// Describes a file: what it is, and what `view` asks for of its bytes.
 ///
@@ -26,7 +23,11 @@ pub fn describe(file: &dyn ReadFile, view: &View, sink: &mut dyn Sink) -> Result
 }
 
 /// [`describe`] to what may have other limits.
-pub(super) fn describe_to(mut out: Out<'_>, window: &mut Window<'_>, view: &View) -> Result<Report> {
+pub(in crate::inspect) fn describe_to(
+    mut out: Out<'_>,
+    window: &mut Window<'_>,
+    view: &View,
+) -> Result<Report> {
     match identify(window, view)? {
         Identity::Headed(head) => {
             out.begin(head.kind())?;
@@ -34,7 +35,7 @@ pub(super) fn describe_to(mut out: Out<'_>, window: &mut Window<'_>, view: &View
         }
         Identity::FilterBlock => {
             out.begin(Kind::FilterBlock)?;
-            filter::describe_block(&mut out, window)?;
+            filter_block::describe_block(&mut out, window)?;
         }
         Identity::Lock => {
             out.begin(Kind::Lock)?;
@@ -86,7 +87,7 @@ pub fn describe_filter(file: &dyn ReadFile, view: &View, sink: &mut dyn Sink) ->
     out.report.partial = true;
     match &found {
         Identity::Headed(head) if kind == Kind::Table => {
-            filter::describe_of_table(&mut out, &mut window, head)?;
+            table::describe_filters(&mut out, &mut window, head)?;
         }
         _ => out.fact("filter", "none", "")?,
     }
@@ -132,8 +133,8 @@ fn describe_headed(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> R
         Kind::Table => table::describe(out, window, head),
         Kind::Log => log::describe(out, window, head),
         Kind::Manifest => manifest::describe(out, window, head),
-        Kind::Current => head::describe_current(out, window, head),
-        Kind::FilterFile => filter::describe_file(out, window, head),
+        Kind::Current => describe_current(out, window, head),
+        Kind::FilterFile => filter_block::describe_file(out, window, head),
         _ => {
             head.facts(out)?;
             head.describe(out)

@@ -10,18 +10,15 @@ use std::io;
 
 use byteorder::{ByteOrder, LittleEndian};
 
-use super::describe::{describe_to, kind_of};
-use super::event::{Event, FileDamage, Kind, Sink};
-use super::footer_and_properties::Ends;
-use super::head::Head;
-use super::out::{Out, Stop};
-use super::view::{Entries, View};
-use super::window::Window;
 use crate::codec::DecodeError;
 use crate::filter::header::HEADER_BYTES;
 use crate::filter::{AlignedBytes, Expect, Filter, Header};
 use crate::fs::ReadFile;
 use crate::hash::key_hash;
+use crate::inspect::describe::{describe_to, kind_of};
+use crate::inspect::file::{Head, Window};
+use crate::inspect::output::{Entries, Event, FileDamage, Kind, Out, Sink, Stop, View};
+use crate::inspect::table::Ends;
 use crate::table::FILTER_OFFSET;
 
 /// Bytes of near misses that are held, at most.
