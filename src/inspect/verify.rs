@@ -73,21 +73,25 @@ impl Sink for Collector<'_> {
     }
 }
 
+/// Everything is read, and nothing is printed to the byte.
+fn shape() -> View {
+    View::new().detail(Detail::Shape)
+}
+
 /// Everything that is wrong with the table that `meta` describes. What `ctx` has cached of it is not used, as
 /// long as nobody else opens tables with it.
 pub(crate) fn verify_table(ctx: &Arc<TableContext>, meta: &TableMeta) -> Findings {
     let path = FileName::Table(meta.number).path(&ctx.dir);
     let mut findings = Findings::default();
-    let bounds = meta.wide_bounds();
-    let bounds = (bounds.0.to_vec(), bounds.1.to_vec());
+    let stated = Stated::of(meta, ctx.hash_seed);
     let open = || ctx.fs.open(&path).map_err(|source| Error::io("open", &path, source));
     let walked = ctx.files.get_or_open(meta.number, open).map(|file| {
-        Verification { ctx, meta, path: &path, bounds: &bounds, findings: &mut findings }.run(&*file)
+        Verification { ctx, meta, path: &path, stated: &stated, findings: &mut findings }.run(&*file)
     });
     match walked {
         Ok(Ok(())) => {}
-        Ok(Err(stop)) => findings.add(stop.error(&path), Some(&bounds)),
-        Err(error) => findings.add(error, Some(&bounds)),
+        Ok(Err(stop)) => findings.add(stop.error(&path), Some(&stated.bounds)),
+        Err(error) => findings.add(error, Some(&stated.bounds)),
     }
     findings
 }
@@ -121,8 +125,7 @@ fn walk_framed(
     // A reader refuses the header in the same words.
     let Ok(header) = &head.decoded else { return Ok(()) };
     let mut collector = Collector { path, findings };
-    let view = View::new().detail(Detail::Shape);
-    let mut out = Out::new(&mut collector, &view, window.len()).without_limits();
+    let mut out = Out::new(&mut collector, &shape(), window.len()).without_limits();
     out.showing(false, |out| {
         let mut ending = framed::ending(out, &mut window, (&head.file_id, header.kind))?;
         ending.promise(end.unwrap_or(0));
@@ -150,38 +153,29 @@ struct Verification<'a> {
     ctx: &'a Arc<TableContext>,
     meta: &'a TableMeta,
     path: &'a Path,
-    bounds: &'a Keys,
+    stated: &'a Stated,
     findings: &'a mut Findings,
 }
 
 impl Verification<'_> {
     fn run(mut self, file: &dyn ReadFile) -> Result<(), Stop> {
-        let (ctx, meta) = (self.ctx, self.meta);
-        let stated = Stated {
-            file_id: meta.file_id,
-            len: meta.len,
-            bounds: self.bounds.clone(),
-            seed: ctx.hash_seed,
-            filters: meta.filters.iter().filter(|own| own.file.is_none()).map(|own| own.offset).collect(),
-        };
         // Bytes behind the length that the manifest states are one piece of damage and are not read.
         let len = Window::new(file)?.len();
-        let mut window = Window::of_first(file, meta.len)?;
+        let mut window = Window::of_first(file, self.meta.len)?;
         let head = Head::read_any(&mut window)?;
-        let ends = Ends::read(&mut window, &head, Some(&stated))?;
+        let ends = Ends::read(&mut window, &head, Some(self.stated))?;
         self.findings.bounds = ends.bounds();
         self.compare(&head, &ends, len);
         let (named, unnamed) = self.filters(&ends);
         let (paths, beside): (Vec<PathBuf>, Vec<Held>) = self.open_beside(named).into_iter().unzip();
-        let Self { path, findings, .. } = self;
+        let Self { path, stated, findings, .. } = self;
         let mut collector = Collector { path, findings };
-        let view = View::new().detail(Detail::Shape);
-        let mut out = Out::new(&mut collector, &view, window.len()).without_limits();
-        let own = open_filters(&out, &window, &ends, Some(&stated))?;
+        let mut out = Out::new(&mut collector, &shape(), window.len()).without_limits();
+        let own = open_filters(&out, &window, &ends, Some(stated))?;
         let filters = own.len() + beside.len();
         let held = own.into_iter().chain(beside).collect();
         let held =
-            out.showing(false, |out| table::walk(out, &mut window, &head, (&ends, Some(&stated)), held))?;
+            out.showing(false, |out| table::walk(out, &mut window, &head, (&ends, Some(stated)), held))?;
         findings.filters = filters as u64;
         unnamed.into_iter().for_each(|error| findings.add(error, None));
         for (path, held) in paths.iter().rev().zip(held.iter().rev()) {
@@ -193,7 +187,7 @@ impl Verification<'_> {
     }
 
     fn add(&mut self, offset: u64, what: &'static str, detail: impl Into<String>) {
-        self.findings.add(Error::corruption(self.path, offset, what, detail), Some(self.bounds));
+        self.findings.add(Error::corruption(self.path, offset, what, detail), Some(&self.stated.bounds));
     }
 
     /// Compares the ends of the file with what the manifest says of it, as far as they can be read.
@@ -219,7 +213,7 @@ impl Verification<'_> {
         if let Ok(properties) = &ends.properties
             && let Err(error) = properties.agree_with(meta)
         {
-            self.findings.add(error.in_file(self.path, footer.properties.offset), Some(self.bounds));
+            self.findings.add(error.in_file(self.path, footer.properties.offset), Some(&self.stated.bounds));
         }
     }
 
@@ -253,7 +247,7 @@ impl Verification<'_> {
             let before = self.findings.damage.len();
             if let Ok(file) = self.ctx.fs.open(&path) {
                 let mut collector = Collector { path: &path, findings: self.findings };
-                if let Err(stop) = describe(&*file, &View::new().detail(Detail::Shape), &mut collector) {
+                if let Err(stop) = describe(&*file, &shape(), &mut collector) {
                     self.findings.add(stop.error(&path), None);
                 }
             }

@@ -2,6 +2,8 @@
 
 use std::ops::Bound;
 
+use bytes::Bytes;
+
 use super::record::Described;
 use crate::block::Compression;
 use crate::codec::{Field, Reader, varint_len};
@@ -75,32 +77,32 @@ fn describe_table(field: &Field<'_>, _: bool) -> Described {
     if let Err(error) = one.decode_field(&mut field.clone()) {
         return Described::new("field", error.to_string());
     }
-    match field.tag {
+    let (name, words) = match field.tag {
         table_meta::FILE => {
             let TableMeta { number, len, footer_checksum, .. } = one;
             let id: String = one.file_id.iter().map(|byte| format!("{byte:02x}")).collect();
-            let words =
-                format!("{number:06}.sst, id {id}, {len} bytes, footer checksum {footer_checksum:08x}");
-            Described::new("file", words)
+            ("file", format!("{number:06}.sst, id {id}, {len} bytes, footer checksum {footer_checksum:08x}"))
         }
         table_meta::COUNTS => {
             let TableMeta { entries, tombstones, keys, data_bytes, .. } = one;
-            let words =
-                format!("{entries} entries, {tombstones} deletes, {keys} keys, {data_bytes} bytes of data");
-            Described::new("counts", words)
+            let counts = format!("{entries} entries, {tombstones} deletes, {keys} keys");
+            ("counts", format!("{counts}, {data_bytes} bytes of data"))
         }
-        table_meta::SEQNOS => sequence_numbers(one.seqno_min, one.seqno_max),
+        table_meta::SEQNOS => ("sequence numbers", format!("{}..={}", one.seqno_min, one.seqno_max)),
         table_meta::POINT_BOUNDS => {
             let cut = if one.trimmed { ", cut" } else { "" };
-            Described::new("bounds", bounds(&one.smallest, &one.largest) + cut)
+            ("bounds", bounds(&one.smallest, &one.largest) + cut)
         }
         table_meta::FILTER => {
-            let words: Vec<_> =
-                one.filters.iter().map(|own| format!("{}, {}", place(own), filter(own))).collect();
-            Described::new("filter", words.concat())
+            let place = |own: &FilterRef| match own.file {
+                Some(number) => format!("in {number:06}.filter, {}", filter(own)),
+                None => format!("in the table, {}", filter(own)),
+            };
+            ("filter", one.filters.iter().map(place).collect())
         }
-        _ => Described::new("unknown field", ""),
-    }
+        _ => ("unknown field", String::new()),
+    };
+    Described::new(name, words)
 }
 
 /// Describes what a field of a properties block is.
@@ -109,20 +111,18 @@ pub(in crate::inspect) fn describe_property(field: &Field<'_>, _: bool) -> Descr
     if let Err(error) = one.decode_field(&mut field.clone()) {
         return Described::new("field", error.to_string());
     }
-    match field.tag {
+    let (name, words) = match field.tag {
         properties::COUNTS => {
             let Properties { entries, tombstones, keys, key_bytes, value_bytes, .. } = one;
-            let words = format!(
-                "{entries} entries, {tombstones} tombstones, {keys} keys, {key_bytes} + {value_bytes} bytes of data"
-            );
-            Described::new("counts", words)
+            let counts = format!("{entries} entries, {tombstones} tombstones, {keys} keys");
+            ("counts", format!("{counts}, {key_bytes} + {value_bytes} bytes of data"))
         }
-        properties::SEQNOS => sequence_numbers(one.seqno_min, one.seqno_max),
-        properties::BOUNDS => Described::new("bounds", bounds(&one.smallest, &one.largest)),
+        properties::SEQNOS => ("sequence numbers", format!("{}..={}", one.seqno_min, one.seqno_max)),
+        properties::BOUNDS => ("bounds", bounds(&one.smallest, &one.largest)),
         properties::LAYOUT => {
             let Properties { index_depth, data_end, data_blocks, chunk_blocks, index_blocks, .. } = one;
             let blocks = format!("{data_blocks} data, {chunk_blocks} chunk, {index_blocks} index blocks");
-            Described::new("layout", format!("index depth {index_depth}, data ends at {data_end}, {blocks}"))
+            ("layout", format!("index depth {index_depth}, data ends at {data_end}, {blocks}"))
         }
         properties::SHAPE => {
             let compression = match one.compression {
@@ -130,55 +130,41 @@ pub(in crate::inspect) fn describe_property(field: &Field<'_>, _: bool) -> Descr
                 Some(Compression::Lz4) => "LZ4",
                 None => "unknown compression",
             };
-            Described::new("shape", format!("{compression}, data blocks of {} bytes", one.block_bytes))
+            ("shape", format!("{compression}, data blocks of {} bytes", one.block_bytes))
         }
-        properties::FILTER => Described::new("filter", one.filters.iter().map(filter).collect::<String>()),
-        properties::ORIGIN => {
-            Described::new("origin", one.origin.as_deref().map_or_else(String::new, origin))
-        }
-        _ => Described::new("unknown field", ""),
-    }
+        properties::FILTER => ("filter", one.filters.iter().map(filter).collect()),
+        properties::ORIGIN => ("origin", one.origin.as_deref().map_or_else(String::new, origin)),
+        _ => ("unknown field", String::new()),
+    };
+    Described::new(name, words)
 }
 
 /// Where a table comes from.
 fn origin(origin: &Origin) -> String {
     let Origin { keyspace, name, newest, replaced, earlier, .. } = origin;
     let place = format!("keyspace {keyspace} {}, sequence up to {newest}", short(name.as_bytes()));
-    let from = match &origin.from {
+    let bound = |bound: &Bound<Bytes>, included, excluded| match bound {
         Bound::Unbounded => String::new(),
-        Bound::Included(key) => format!(" from {}", short(key)),
-        Bound::Excluded(key) => format!(" after {}", short(key)),
+        Bound::Included(key) => format!(" {included} {}", short(key)),
+        Bound::Excluded(key) => format!(" {excluded} {}", short(key)),
     };
-    let to = match &origin.to {
-        Bound::Unbounded => String::new(),
-        Bound::Included(key) => format!(" up to {}", short(key)),
-        Bound::Excluded(key) => format!(" before {}", short(key)),
-    };
+    let (from, to) = (bound(&origin.from, "from", "after"), bound(&origin.to, "up to", "before"));
     match (replaced.is_empty(), earlier.is_empty()) {
         (true, _) => format!("{place}; a flush"),
-        (false, true) => format!("{place}; replaces{from}{to} tables {}", numbers(replaced)),
+        (false, true) => format!("{place}; replaces{from}{to} tables {}", joined(replaced)),
         (false, false) => {
-            let (replaced, earlier) = (numbers(replaced), numbers(earlier));
+            let (replaced, earlier) = (joined(replaced), joined(earlier));
             format!("{place}; replaces{from}{to} tables {replaced}, which replaced {earlier}")
         }
     }
 }
 
-fn numbers(numbers: &[u64]) -> String {
+fn joined(numbers: &[u64]) -> String {
     numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")
-}
-
-fn sequence_numbers(first: u64, last: u64) -> Described {
-    Described::new("sequence numbers", format!("{first}..={last}"))
 }
 
 fn bounds(smallest: &[u8], largest: &[u8]) -> String {
     format!("{} to {}", short(smallest), short(largest))
-}
-
-/// Where the block of a filter is.
-fn place(filter: &FilterRef) -> String {
-    filter.file.map_or("in the table".into(), |number| format!("in {number:06}.filter"))
 }
 
 fn filter(filter: &FilterRef) -> String {
@@ -190,18 +176,22 @@ fn filter(filter: &FilterRef) -> String {
 /// is out of range.
 fn describe_option(field: &Field<'_>, _: bool) -> Described {
     let mut reader = field.reader.clone();
-    match field.tag {
-        keyspace_options::COMPARATOR => Described::new("comparator", all_numbers(&mut reader)),
-        keyspace_options::HASH_DOMAIN => Described::new("hash domain", all_numbers(&mut reader)),
-        keyspace_options::FILTER => Described::new("filter", filter_option(&mut reader)),
-        keyspace_options::BLOCK_BYTES => Described::new("block bytes", all_numbers(&mut reader)),
-        keyspace_options::COMPRESSION => Described::new("compression", all_numbers(&mut reader)),
-        keyspace_options::SHAPE => Described::new("shape", all_numbers(&mut reader)),
+    let name = match field.tag {
+        keyspace_options::FILTER => return Described::new("filter", filter_option(&mut reader)),
         keyspace_options::HINTS => {
-            Described::new("hints", reader.varint("hints").map_or_else(|error| error.to_string(), hints))
+            let hints = reader.varint("hints").map_or_else(|error| error.to_string(), hints);
+            return Described::new("hints", hints);
         }
-        _ => Described::new("unknown field", ""),
-    }
+        keyspace_options::COMPARATOR => "comparator",
+        keyspace_options::HASH_DOMAIN => "hash domain",
+        keyspace_options::BLOCK_BYTES => "block bytes",
+        keyspace_options::COMPRESSION => "compression",
+        keyspace_options::SHAPE => "shape",
+        _ => return Described::new("unknown field", ""),
+    };
+    let numbers = std::iter::from_fn(|| reader.varint("number").ok());
+    let numbers: Vec<u64> = numbers.collect();
+    Described::new(name, joined(&numbers))
 }
 
 fn hints(hints: u64) -> String {
@@ -219,9 +209,4 @@ fn filter_option(reader: &mut Reader<'_>) -> String {
     let unit = if code == 0 { "bits per key" } else { "false-positive rate" };
     let allocation = if policy.allocation.code() == 0 { "uniform" } else { "optimal" };
     format!("kind {}, {size} {unit}, {allocation}", policy.kind.code())
-}
-
-fn all_numbers(reader: &mut Reader<'_>) -> String {
-    let numbers = std::iter::from_fn(|| reader.varint("number").ok());
-    numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(" ")
 }

@@ -1,7 +1,7 @@
 //! Describes extensible records: fields with a tag and a length, whose payloads are known by their numbers.
 
 use crate::codec::{Field, Reader, varint_len};
-use crate::inspect::output::{Out, Payload, Place, Result, Value};
+use crate::inspect::output::{Out, Payload, Result, Value};
 
 /// What is described of a field.
 pub(in crate::inspect) struct Described {
@@ -20,7 +20,7 @@ impl Described {
     }
 
     /// A field whose payload ends with a record, from `start` on.
-    pub(in crate::inspect) fn with_record(self, start: usize, describe_field: Describe) -> Self {
+    pub(super) fn with_record(self, start: usize, describe_field: Describe) -> Self {
         Self { record: Some((start, describe_field)), ..self }
     }
 }
@@ -50,14 +50,14 @@ pub(in crate::inspect) fn describe(
         let head = varint_len(field.tag) + varint_len(field.reader.remaining() as u64);
         let shown = if described.value == Value::Secret { &bytes[..head.min(bytes.len())] } else { bytes };
         let note = format!("field {}", field.tag >> 1);
-        let place: Place = payload.place(start as u64);
+        let place = payload.place(start as u64);
         let Some((inner, describe_field)) = described.record else {
             out.span(place, bytes.len() as u64, shown, described.name, described.value, note, None)?;
             continue;
         };
         let inner = start + head + inner;
-        out.deeper((place, &body[start..inner.min(end)]), described.name, described.value, note, |out| {
-            describe(out, payload, &body[..end], inner, describe_field)
-        })?;
+        let own = &body[start..inner.min(end)];
+        out.leaf(place, own, described.name, described.value, note)?;
+        out.indented(|out| describe(out, payload, &body[..end], inner, describe_field))?;
     }
 }

@@ -2,9 +2,9 @@
 
 use super::head::Head;
 use super::window::Window;
-use crate::checksum::{FileId, checksum32};
+use crate::checksum::checksum32;
 use crate::file_header::HEADER_BYTES;
-use crate::inspect::output::{Fields, Halt, Out, Payload, Result};
+use crate::inspect::output::{Form, Out, Payload, Result, fields};
 use crate::manifest::current::{self, Current};
 
 /// Describes a `CURRENT`.
@@ -21,30 +21,27 @@ pub(in crate::inspect) fn describe_current(
     if let Ok(current) = &decoded {
         out.fact("names", format!("MANIFEST-{:06}", current.manifest), "")?;
     }
-    let whole = out.view.block.is_none() && out.view.entries.is_none();
-    out.showing(whole, |out| head.describe(out))?;
-    let body = &bytes[bytes.len().min(HEADER_BYTES)..];
     let base = HEADER_BYTES as u64;
-    let described = out.showing(whole, |out| Ok(describe_current_fields(out, body, &head.file_id)))?;
-    match (described, decoded) {
-        (Err(Halt::Stop(stop)), _) => return Err(stop),
-        (_, Ok(_)) => out.report.accounted += body.len() as u64,
-        // A damaged header has been reported already.
-        (_, Err(error)) if error.offset >= base || error.what == "CURRENT length" => {
-            let at = if error.what == "CURRENT length" { len.min(current::BYTES as u64) } else { 0 };
-            out.refused(at, &error)?;
+    let body = &bytes[bytes.len().min(HEADER_BYTES)..];
+    let covered = body.get(..28).unwrap_or_default();
+    let layout = [
+        ("manifest number", Form::Number(8)),
+        ("manifest file id", Form::Id),
+        ("reserved", Form::Raw(4)),
+        ("checksum", Form::Checksum(checksum32(&head.file_id, base, &[covered]))),
+    ];
+    out.showing(out.view.is_whole(), |out| {
+        head.describe(out)?;
+        fields(out, Payload::Plain(base), body, &layout)
+    })?;
+    match decoded {
+        Ok(_) => out.report.accounted += body.len() as u64,
+        Err(error) if error.what == "CURRENT length" => {
+            out.refused(len.min(current::BYTES as u64), &error)?
         }
-        (_, Err(_)) => {}
+        Err(error) if error.offset >= base => out.refused(0, &error)?,
+        // A damaged header has been reported already.
+        Err(_) => {}
     }
-    Ok(())
-}
-
-fn describe_current_fields(out: &mut Out<'_>, body: &[u8], file_id: &FileId) -> Result<(), Halt> {
-    let mut fields = Fields::new(out, Payload::Plain(HEADER_BYTES as u64), body);
-    fields.u64("manifest number")?;
-    fields.id("manifest file id")?;
-    fields.bytes(4, "reserved", "")?;
-    let computed = checksum32(file_id, HEADER_BYTES as u64, &[body.get(..28).unwrap_or_default()]);
-    fields.checksum32("checksum", computed)?;
     Ok(())
 }

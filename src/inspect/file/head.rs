@@ -4,9 +4,9 @@ use byteorder::{ByteOrder, LittleEndian};
 
 use super::window::Window;
 use crate::checksum::{FileId, checksum32};
-use crate::codec::DecodeError;
+use crate::codec::{DecodeError, DecodeErrorKind};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
-use crate::inspect::output::{Detail, Fields, Halt, Kind, Out, Payload, Place, Result};
+use crate::inspect::output::{Detail, Form, Kind, Out, Payload, Place, Result, fields};
 
 /// What is known of a file from its first bytes, be they damaged or not.
 pub(in crate::inspect) struct Head {
@@ -43,10 +43,7 @@ impl Head {
 
     /// Whether the header is intact, and newer than this program.
     pub(in crate::inspect) fn is_newer(&self) -> bool {
-        matches!(
-            &self.decoded,
-            Err(DecodeError { kind: crate::codec::DecodeErrorKind::Unsupported { .. }, .. })
-        )
+        matches!(&self.decoded, Err(DecodeError { kind: DecodeErrorKind::Unsupported { .. }, .. }))
     }
 
     /// What the summary of any file says of its header.
@@ -64,36 +61,29 @@ impl Head {
         let len = self.bytes.len() as u64;
         out.report.accounted += len;
         let shown = out.detail == Detail::Bytes || self.decoded.is_err();
-        let described = out.group(Place::File(0), len, "file header", "", |out| {
-            out.showing(shown, |out| Ok(self.describe_fields(out)))
+        let covered = self.bytes.get(..HEADER_BYTES - 4).unwrap_or_default();
+        let layout = [
+            ("magic", Form::Raw(8)),
+            (
+                "file kind",
+                Form::Code(2, |kind| {
+                    FileKind::from_u16(kind as u16).map_or("unknown", |kind| kind_of(kind).name())
+                }),
+            ),
+            ("format version", Form::Number(2)),
+            ("checksum kind", Form::Number(2)),
+            ("header length", Form::Number(2)),
+            ("store id", Form::Id),
+            ("file id", Form::Id),
+            ("required features", Form::Hex(4)),
+            ("optional features", Form::Hex(4)),
+            ("reserved", Form::Raw(4)),
+            ("checksum", Form::Checksum(checksum32(&self.file_id, 0, &[covered]))),
+        ];
+        out.group(Place::File(0), len, "file header", "", |out| {
+            out.showing(shown, |out| fields(out, Payload::Plain(0), &self.bytes, &layout))
         })?;
-        if let Err(Halt::Stop(stop)) = described {
-            return Err(stop);
-        }
-        match &self.decoded {
-            Ok(_) => Ok(()),
-            Err(error) => out.refused(0, error),
-        }
-    }
-
-    fn describe_fields(&self, out: &mut Out<'_>) -> Result<(), Halt> {
-        let mut fields = Fields::new(out, Payload::Plain(0), &self.bytes);
-        fields.bytes(8, "magic", "")?;
-        fields.u16("file kind", |kind| {
-            FileKind::from_u16(kind).map_or("unknown", |kind| kind_of(kind).name()).to_owned()
-        })?;
-        fields.u16("format version", |_| String::new())?;
-        fields.u16("checksum kind", |_| String::new())?;
-        fields.u16("header length", |_| String::new())?;
-        fields.id("store id")?;
-        fields.id("file id")?;
-        fields.hex32("required features")?;
-        fields.hex32("optional features")?;
-        fields.bytes(4, "reserved", "")?;
-        let computed =
-            checksum32(&self.file_id, 0, &[self.bytes.get(..HEADER_BYTES - 4).unwrap_or_default()]);
-        fields.checksum32("checksum", computed)?;
-        Ok(())
+        self.decoded.as_ref().map_or_else(|error| out.refused(0, error), |_| Ok(()))
     }
 }
 

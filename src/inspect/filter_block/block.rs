@@ -3,15 +3,16 @@
 //! Where it may stand: by itself, in a table, in a file beside one. What its bytes are found to be is in
 //! [`super::survey`].
 
-use super::facts::{facts, kind_words};
+use super::facts::{facts_at, kind_words};
 use super::known::Known;
 use super::survey::Survey;
 use crate::checksum::{FileId, checksum32};
+use crate::codec::DecodeError;
 use crate::file_header::HEADER_BYTES as FILE_HEADER_BYTES;
 use crate::filter::Header;
 use crate::filter::header::{HEADER_BYTES, HEADER_BYTES_MAX, MAGIC, block_len, owner};
 use crate::inspect::file::{Head, Window};
-use crate::inspect::output::{Detail, Fields, Halt, Out, Payload, Place, Result, counted};
+use crate::inspect::output::{Detail, Form, Out, Payload, Place, Result, counted, fields};
 
 /// Filters in a file start at multiples of this.
 pub(in crate::inspect) const ALIGN: u64 = 4096;
@@ -42,29 +43,18 @@ pub(in crate::inspect) fn intact_len(
 
 /// Describes a file that is a filter block and nothing else.
 pub(in crate::inspect) fn describe_block(out: &mut Out<'_>, window: &mut Window<'_>) -> Result {
-    let len = window.len();
-    if let Ok(header) = Header::decode(window.get(0, HEADER_BYTES as u64)?) {
-        facts(out, &header)?;
-    }
-    out.report.units = 1;
-    let picked = out.view.block == Some(0);
+    facts_at(out, window, 0)?;
     let shown = out.view.entries.is_none() && out.view.block.is_none_or(|block| block == 0);
-    let described =
-        out.showing(shown, |out| describe(out, window, (0, len), "filter block", (picked, Known::Nothing)))?;
-    rest(out, window, described.unwrap_or(len))
+    describe_last(out, window, 0, shown)
 }
 
 /// Describes a file that holds a filter beside its table.
 pub(in crate::inspect) fn describe_file(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
     head.facts(out)?;
-    let len = window.len();
-    let at = (FILE_HEADER_BYTES as u64).next_multiple_of(ALIGN);
-    if let Ok(header) = Header::decode(window.get(at, HEADER_BYTES as u64)?) {
-        facts(out, &header)?;
-    }
-    out.report.units = 1;
-    let whole = out.view.block.is_none() && out.view.entries.is_none();
     let start = FILE_HEADER_BYTES as u64;
+    let at = start.next_multiple_of(ALIGN);
+    facts_at(out, window, at)?;
+    let whole = out.view.is_whole();
     let gap = window.get(start, at - start)?.to_vec();
     out.showing(whole, |out| {
         head.describe(out)?;
@@ -74,22 +64,24 @@ pub(in crate::inspect) fn describe_file(out: &mut Out<'_>, window: &mut Window<'
     if let Some(stray) = gap.iter().position(|&byte| byte != 0) {
         out.damage(start + stray as u64, "padding", "is not zero")?;
     }
-    if at >= len {
-        return out.damage(len, "filter block", "the file ends before it");
-    }
-    let picked = out.view.block == Some(0);
-    let described = out.showing(whole || picked, |out| {
-        describe(out, window, (at, len), "filter block", (picked, Known::Nothing))
-    })?;
-    rest(out, window, described.map_or(len, |described| at + described))
+    describe_last(out, window, at, whole || out.view.block == Some(0))
 }
 
-/// Describes what stands behind the last thing that a file should hold.
-fn rest(out: &mut Out<'_>, window: &Window<'_>, end: u64) -> Result {
-    match window.len().saturating_sub(end) {
+/// Describes the filter at `at`, behind which the file must end.
+fn describe_last(out: &mut Out<'_>, window: &mut Window<'_>, at: u64, shown: bool) -> Result {
+    let (len, picked) = (window.len(), out.view.block == Some(0));
+    out.report.units = 1;
+    if at > 0 && at >= len {
+        return out.damage(len, "filter block", "the file ends before it");
+    }
+    let described = out.showing(shown, |out| {
+        describe(out, window, (at, len), "filter block".into(), (picked, Known::Nothing))
+    })?;
+    match described.map_or(0, |described| len.saturating_sub(at + described)) {
         0 => Ok(()),
         more => {
-            out.damage(end, "file length", format!("{} follow the filter", counted(more, "byte", "bytes")))
+            let detail = format!("{} follow the filter", counted(more, "byte", "bytes"));
+            out.damage(len - more, "file length", detail)
         }
     }
 }
@@ -100,116 +92,113 @@ pub(in crate::inspect) fn describe(
     out: &mut Out<'_>,
     window: &mut Window<'_>,
     (at, end): (u64, u64),
-    label: &str,
+    label: String,
     (picked, known): (bool, Known<'_>),
 ) -> Result<Option<u64>> {
     let first = window.get(at, (end - at).min(HEADER_BYTES_MAX as u64))?.to_vec();
     let all = picked || out.detail == Detail::Bytes;
-    let (len, header) = match (block_len(&first), Header::decode(&first)) {
-        (Ok(len), header) if len <= end - at => (len, header),
-        (Ok(len), _) => {
-            let detail = format!("{len} bytes, but only {} are left", end - at);
-            describe_header(out, at, &first, all, label)?;
-            out.damage(at + 32, "filter block length", detail)?;
-            return Ok(None);
+    let len = block_len(&first).and_then(|len| match end - at {
+        room if len > room => {
+            let detail = format!("{len} bytes, but only {room} are left");
+            Err(DecodeError::corrupt(32, "filter block length", detail))
         }
-        (Err(error), _) => {
-            describe_header(out, at, &first, all, label)?;
+        _ => Ok(len),
+    });
+    let len = match len {
+        Ok(len) => len,
+        Err(error) => {
+            let len = first.len().min(HEADER_BYTES);
+            out.group(Place::File(at), len as u64, label, "damaged", |out| {
+                out.showing(all, |out| describe_header(out, at, &first))
+            })?;
             out.refused(at, &error)?;
             return Ok(None);
         }
     };
     out.report.accounted += len;
-    if known.is_not_asked() {
-        out.group(Place::File(at), len, label.to_owned(), "of a domain that is not asked", |_| Ok(()))?;
-        // Nobody here knows what it must look like.
-        out.report.partial = true;
-        return known.judge(out, at, (&first, len)).map(|()| Some(len));
-    }
-    let header = match header {
-        Ok(header) => header,
-        Err(error) => {
-            out.group(Place::File(at), len, label.to_owned(), "", |_| Ok(()))?;
-            out.refused(at, &error)?;
-            return known.judge(out, at, (&first, len)).map(|()| Some(len));
+    match Header::decode(&first) {
+        _ if known.is_not_asked() => {
+            out.group(Place::File(at), len, label, "of a domain that is not asked", |_| Ok(()))?;
+            // Nobody here knows what it must look like.
+            out.report.partial = true;
         }
-    };
-    let survey = Survey::of(window, at, header, out.filter_bytes_max)?;
-    let note = kind_words(&survey.header);
-    out.group(Place::File(at), len, label.to_owned(), note, |out| {
-        out.showing(all, |out| describe_fields(out, at, &first))?;
-        survey.describe(out, window, at, all)
-    })?;
-    survey.judge(out, at)?;
-    out.report.partial |= !survey.is_whole();
+        Err(error) => {
+            out.group(Place::File(at), len, label, "", |_| Ok(()))?;
+            out.refused(at, &error)?;
+        }
+        Ok(header) => {
+            let survey = Survey::of(window, at, header, out.filter_bytes_max)?;
+            out.group(Place::File(at), len, label, kind_words(&survey.header), |out| {
+                out.showing(all, |out| describe_header(out, at, &first))?;
+                survey.describe(out, window, at, all)
+            })?;
+            survey.judge(out, at)?;
+            out.report.partial |= !survey.is_whole();
+        }
+    }
     known.judge(out, at, (&first, len))?;
     Ok(Some(len))
 }
 
-fn describe_header(out: &mut Out<'_>, at: u64, first: &[u8], all: bool, label: &str) -> Result {
-    let len = first.len().min(HEADER_BYTES);
-    out.group(Place::File(at), len as u64, label.to_owned(), "damaged", |out| {
-        out.showing(all, |out| describe_fields(out, at, first))
-    })
-}
-
 /// Describes the fields of a header, which need not be right.
-fn describe_fields(out: &mut Out<'_>, at: u64, first: &[u8]) -> Result {
+fn describe_header(out: &mut Out<'_>, at: u64, first: &[u8]) -> Result {
     let header = &first[..first.len().min(HEADER_BYTES)];
-    match describe_fields_of(out, at, header) {
-        Ok(()) | Err(Halt::Unread) => Ok(()),
-        Err(Halt::Stop(stop)) => Err(stop),
-    }
-}
-
-fn describe_fields_of(out: &mut Out<'_>, at: u64, header: &[u8]) -> Result<(), Halt> {
     let owner = header.get(16..32).and_then(|owner| owner.first_chunk::<16>()).copied().unwrap_or_default();
     let covered = [header.get(..12).unwrap_or_default(), header.get(16..).unwrap_or_default()];
-    let mut fields = Fields::new(out, Payload::Plain(at), header);
-    fields.bytes(8, "magic", "")?;
-    fields.u16("format version", |_| String::new())?;
-    fields.u16("header length", |_| String::new())?;
-    fields.checksum32("header checksum", checksum32(&owner, 0, &covered))?;
-    fields.id("owner")?;
-    fields.u64("block length")?;
-    fields.u8("kind", |kind| match kind {
-        1 => "Bloom".into(),
-        2 => "blocked Bloom".into(),
-        3 => "ribbon".into(),
-        _ => "unknown".into(),
-    })?;
-    fields.u8("domain", |domain| if domain == 0 { "whole user keys".into() } else { "unknown".into() })?;
-    fields.u8("hash id", |_| String::new())?;
-    fields.u8("section count", |_| String::new())?;
-    fields.u16("required flags", |_| String::new())?;
-    fields.u16("optional flags", |_| String::new())?;
-    fields.secret("seed")?;
-    fields.hex64("salt")?;
-    fields.u64("key count")?;
-    let rate = fields.hex64("rate")?;
-    let _ = rate;
-    fields.u64("size")?;
-    fields.u8("probes", |_| String::new())?;
-    for label in ["columns of group 0", "columns of group 1", "columns of group 2"] {
-        fields.u8(label, |_| String::new())?;
-    }
-    fields.u16("attempt", |_| String::new())?;
-    fields.bytes(2, "reserved", "")?;
-    for label in ["buckets of layer 0", "buckets of layer 1", "buckets of layer 2", "buckets of layer 3"] {
-        fields.u64(label)?;
-    }
-    for (offset, len, checksum) in [
+    let domain = |domain| if domain == 0 { "whole user keys" } else { "unknown" };
+    let layout = [
+        ("magic", Form::Raw(8)),
+        ("format version", Form::Number(2)),
+        ("header length", Form::Number(2)),
+        ("header checksum", Form::Checksum(checksum32(&owner, 0, &covered))),
+        ("owner", Form::Id),
+        ("block length", Form::Number(8)),
+        ("kind", Form::Code(1, kind_name)),
+        ("domain", Form::Code(1, domain)),
+        ("hash id", Form::Number(1)),
+        ("section count", Form::Number(1)),
+        ("required flags", Form::Number(2)),
+        ("optional flags", Form::Number(2)),
+        ("seed", Form::Secret),
+        ("salt", Form::Hex(8)),
+        ("key count", Form::Number(8)),
+        ("rate", Form::Hex(8)),
+        ("size", Form::Number(8)),
+        ("probes", Form::Number(1)),
+        ("columns of group 0", Form::Number(1)),
+        ("columns of group 1", Form::Number(1)),
+        ("columns of group 2", Form::Number(1)),
+        ("attempt", Form::Number(2)),
+        ("reserved", Form::Raw(2)),
+        ("buckets of layer 0", Form::Number(8)),
+        ("buckets of layer 1", Form::Number(8)),
+        ("buckets of layer 2", Form::Number(8)),
+        ("buckets of layer 3", Form::Number(8)),
+    ];
+    let sections = [
         ("section 0 offset", "section 0 length", "section 0 checksum"),
         ("section 1 offset", "section 1 length", "section 1 checksum"),
         ("section 2 offset", "section 2 length", "section 2 checksum"),
         ("section 3 offset", "section 3 length", "section 3 checksum"),
         ("section 4 offset", "section 4 length", "section 4 checksum"),
-    ] {
-        fields.u64(offset)?;
-        fields.u64(len)?;
-        fields.hex32(checksum)?;
-        fields.bytes(4, "reserved", "")?;
+    ];
+    let sections = sections.map(|(offset, len, checksum)| {
+        [
+            (offset, Form::Number(8)),
+            (len, Form::Number(8)),
+            (checksum, Form::Hex(4)),
+            ("reserved", Form::Raw(4)),
+        ]
+    });
+    let layout = [&layout[..], &sections.concat(), &[("plain blocks", Form::Number(8))]].concat();
+    fields(out, Payload::Plain(at), header, &layout)
+}
+
+fn kind_name(kind: u64) -> &'static str {
+    match kind {
+        1 => "Bloom",
+        2 => "blocked Bloom",
+        3 => "ribbon",
+        _ => "unknown",
     }
-    fields.u64("plain blocks")?;
-    Ok(())
 }

@@ -1,10 +1,12 @@
 //! What a summary says of a filter: what it is, how large, and how good.
 
+use crate::filter::header::HEADER_BYTES;
 use crate::filter::{Header, Kind};
+use crate::inspect::file::Window;
 use crate::inspect::output::{Out, Result, Value, bytes, count, counted, percent};
 
 /// The kind and its parameters in words.
-pub(in crate::inspect) fn kind_words(header: &Header) -> String {
+pub(super) fn kind_words(header: &Header) -> String {
     match header.kind {
         Kind::Bloom => format!("Bloom, {} bits, {} probes", count(header.size), header.probes),
         Kind::BlockedBloom => format!(
@@ -47,8 +49,15 @@ pub(in crate::inspect) fn facts_in_short(out: &mut Out<'_>, header: &Header) -> 
     out.fact("filter", kind_words(header), format!("{size}, rate {} predicted", percent(rate(header))))
 }
 
-/// What the summary of a filter says.
-pub(in crate::inspect) fn facts(out: &mut Out<'_>, header: &Header) -> Result {
+/// What the summary says of the filter at `at`, if its header can be decoded.
+pub(in crate::inspect) fn facts_at(out: &mut Out<'_>, window: &Window<'_>, at: u64) -> Result {
+    match Header::decode(&window.apart(at, HEADER_BYTES as u64)?) {
+        Ok(header) => facts(out, &header),
+        Err(_) => Ok(()),
+    }
+}
+
+fn facts(out: &mut Out<'_>, header: &Header) -> Result {
     out.fact("kind", kind_words(header), "")?;
     out.fact("owner", header.owner, "file id of its table")?;
     out.fact("keys", count(header.key_count), "")?;
@@ -57,9 +66,9 @@ pub(in crate::inspect) fn facts(out: &mut Out<'_>, header: &Header) -> Result {
         return out.fact("size", bytes(whole), "");
     }
     out.fact("size", bytes(whole), format!("{} in sections", bytes(sections)))?;
-    let each = (per_key(sections, header), per_key(whole, header));
-    let in_all = format!("in sections; {:.3} with header and page checksums", each.1);
-    out.fact("bits per key", format!("{:.3}", each.0), in_all)?;
+    let each = [sections, whole].map(|bytes| per_key(bytes, header));
+    let in_all = format!("in sections; {:.3} with header and page checksums", each[1]);
+    out.fact("bits per key", format!("{:.3}", each[0]), in_all)?;
     let predicted = rate(header);
     let one_in = match predicted > 0.0 {
         true => format!("predicted, one in {}", count((1.0 / predicted).round() as u64)),
@@ -68,12 +77,9 @@ pub(in crate::inspect) fn facts(out: &mut Out<'_>, header: &Header) -> Result {
     out.fact("rate", Value::Share(predicted), one_in)?;
     let least = -predicted.log2();
     if least.is_finite() && least > 0.0 {
-        let above = |bits: f64| format!("{:+.2} %", 100.0 * (bits / least - 1.0));
-        let distance = format!(
-            "bits per key at least for that rate; {} in sections, {} with all",
-            above(each.0),
-            above(each.1)
-        );
+        let above = each.map(|bits| format!("{:+.2} %", 100.0 * (bits / least - 1.0)));
+        let of_rate = "bits per key at least for that rate";
+        let distance = format!("{of_rate}; {} in sections, {} with all", above[0], above[1]);
         out.fact("log2(1/rate)", format!("{least:.3}"), distance)?;
     }
     Ok(())

@@ -19,7 +19,7 @@ pub(in crate::inspect) enum Known<'a> {
 
 impl Known<'_> {
     /// Whether it is of a domain that is never asked.
-    pub(in crate::inspect) fn is_not_asked(&self) -> bool {
+    pub(super) fn is_not_asked(&self) -> bool {
         matches!(self, Self::Named { filter, .. } if filter.domain != DOMAIN_WHOLE_KEY)
     }
 
@@ -32,30 +32,31 @@ impl Known<'_> {
             }
             Self::Named { filter, owner, keys, seed } => (filter, owner, keys, seed),
         };
-        if len != filter.len {
-            let detail = format!("{len}, the properties name one of {} bytes", filter.len);
-            return out.damage(at + 32, "filter block length", detail);
-        }
-        if checksum(first) != Ok(filter.header_checksum) {
-            let detail = format!("the properties name the filter with {:08x}", filter.header_checksum);
-            return out.damage(at + 12, "filter header checksum", detail);
-        }
-        if first.get(40..42) != Some(&[filter.kind, filter.domain]) {
-            let detail = format!("the properties name kind {}, domain {}", filter.kind, filter.domain);
-            return out.damage(at + 40, "filter kind", detail);
-        }
-        if first.get(16..32) != Some(owner) {
-            return out.damage(at + 16, "filter owner", "is another table");
-        }
-        match Header::decode(first) {
-            Ok(header) if header.key_count != *keys => {
-                let detail = format!("{}, the table has {keys} keys", header.key_count);
-                out.damage(at + 64, "filter key count", detail)
-            }
-            Ok(header) if seed.is_some_and(|seed| seed != header.seed) => {
-                out.damage(at + 48, "filter seed", "is not that of the other filters of the store")
-            }
-            _ => Ok(()),
-        }
+        let FilterRef { kind, domain, header_checksum, .. } = filter;
+        let header = Header::decode(first);
+        let (offset, what, detail) = if len != filter.len {
+            (32, "filter block length", format!("{len}, the properties name one of {} bytes", filter.len))
+        } else if checksum(first) != Ok(*header_checksum) {
+            (
+                12,
+                "filter header checksum",
+                format!("the properties name the filter with {header_checksum:08x}"),
+            )
+        } else if first.get(40..42) != Some(&[*kind, *domain]) {
+            (40, "filter kind", format!("the properties name kind {kind}, domain {domain}"))
+        } else if first.get(16..32) != Some(owner) {
+            (16, "filter owner", "is another table".into())
+        } else if let Ok(header) = &header
+            && header.key_count != *keys
+        {
+            (64, "filter key count", format!("{}, the table has {keys} keys", header.key_count))
+        } else if let (Ok(header), Some(seed)) = (&header, seed)
+            && header.seed != *seed
+        {
+            (48, "filter seed", "is not that of the other filters of the store".into())
+        } else {
+            return Ok(());
+        };
+        out.damage(at + offset, what, detail)
     }
 }

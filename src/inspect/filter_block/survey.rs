@@ -4,6 +4,8 @@
 //! that a filter of any size is verified in little memory. A filter that is not too large is opened besides,
 //! as a lookup would, and its predicted rate computed anew from its bits.
 
+use std::ops::Range;
+
 use byteorder::{ByteOrder, LittleEndian};
 
 use crate::checksum::checksum32;
@@ -37,7 +39,7 @@ struct Surveyed {
 }
 
 /// A filter block as it was found.
-pub(in crate::inspect) struct Survey {
+pub(super) struct Survey {
     pub(in crate::inspect) header: Header,
     sections: Vec<Surveyed>,
     /// Where something stands between the parts that should be zero.
@@ -71,12 +73,11 @@ impl Survey {
             stray = stray.or(place.map(|place| from + place as u64));
             from = next;
         }
-        let opened = match header.block_len <= opened_max {
-            true => {
-                let block = window.get(at, header.block_len)?;
-                Some(Filter::open(block, Expect::anything()).and_then(|filter| filter.verify()))
-            }
-            false => None,
+        let opened = if header.block_len <= opened_max {
+            let block = window.get(at, header.block_len)?;
+            Some(Filter::open(block, Expect::anything()).and_then(|filter| filter.verify()))
+        } else {
+            None
         };
         Ok(Self { header, sections, stray, opened })
     }
@@ -95,19 +96,20 @@ impl Survey {
         at: u64,
         all: bool,
     ) -> Result {
-        out.showing(all, |out| {
-            for (index, found) in self.sections.iter().enumerate() {
-                let label = format!("page checksums {index}");
-                let note = format!("of section {index}");
-                stretch(out, window, (at + found.checksums_at, 4 * found.pages), label, note)?;
-            }
-            Ok(())
-        })?;
-        let mut from =
-            self.sections.last().map_or(HEADER_BYTES as u64, |last| last.checksums_at + 4 * last.pages);
+        let mut from = HEADER_BYTES as u64;
+        for (index, found) in self.sections.iter().enumerate() {
+            let (start, label) = (found.checksums_at, format!("page checksums {index}"));
+            from = start + 4 * found.pages;
+            let note = format!("of section {index}");
+            out.showing(all, |out| stretch(out, window, at, start..from, label, note))?;
+        }
+        let gap = |out: &mut Out<'_>, window: &mut Window<'_>, gap: Range<u64>| match gap.is_empty() {
+            true => Ok(()),
+            false => out.showing(all, |out| stretch(out, window, at, gap, "zeros".into(), String::new())),
+        };
         for (index, found) in self.sections.iter().enumerate() {
             let Section { offset, len, checksum } = found.section;
-            self.gap(out, window, at, from..offset, all)?;
+            gap(out, window, from..offset)?;
             from = offset + len;
             let fill = percent(found.ones as f64 / (8 * len).max(1) as f64);
             let note = format!("{}, {fill} ones", counted(found.pages, "page", "pages"));
@@ -118,22 +120,7 @@ impl Survey {
             let first = if all { &first[..] } else { &[] };
             out.span(place, len, first, format!("section {index}"), value, note, Some(good))?;
         }
-        self.gap(out, window, at, from..self.header.block_len, all)
-    }
-
-    fn gap(
-        &self,
-        out: &mut Out<'_>,
-        window: &mut Window<'_>,
-        at: u64,
-        gap: std::ops::Range<u64>,
-        all: bool,
-    ) -> Result {
-        if gap.is_empty() {
-            return Ok(());
-        }
-        let place = (at + gap.start, gap.end - gap.start);
-        out.showing(all, |out| stretch(out, window, place, "zeros".into(), String::new()))
+        gap(out, window, from..self.header.block_len)
     }
 
     /// Describes what is wrong.
@@ -164,16 +151,17 @@ impl Survey {
     }
 }
 
-/// Describes bytes that are not taken apart.
+/// Describes bytes of the block at `at` that are not taken apart.
 fn stretch(
     out: &mut Out<'_>,
     window: &mut Window<'_>,
-    (at, len): (u64, u64),
+    at: u64,
+    Range { start, end }: Range<u64>,
     label: String,
     note: String,
 ) -> Result {
-    let first = window.get(at, len.min(SHOWN_BYTES))?.to_vec();
-    out.span(Place::File(at), len, &first, label, Value::None, note, None)
+    let first = window.get(at + start, (end - start).min(SHOWN_BYTES))?.to_vec();
+    out.span(Place::File(at + start), end - start, &first, label, Value::None, note, None)
 }
 
 fn survey_section(

@@ -1,15 +1,19 @@
 //! Describes a write-ahead log: batches, promises, the close record.
 
-use super::record::{self, Record};
+use super::record::{Record, name};
 use super::walk::{self, Ending, FramedItem};
 use crate::batch::{self, BatchReader};
 use crate::file_header::FileKind;
 use crate::inspect::file::{Head, Window};
 use crate::inspect::output::{
-    Detail, Entries, Entry, Fields, Halt, Lines, Out, Payload, Place, Result, Value, bytes, count, counted,
+    Entries, Entry, Form, Lines, Out, Payload, Result, bytes, count, counted, fields,
 };
 use crate::key::EntryKind;
 use crate::wal::{ContentReader, RecordKind};
+
+/// The layouts of a promise and of a close record.
+pub(super) const MARK: [(&str, Form<'_>); 2] = [("edit count", Form::Number(8)), ("edit hash", Form::Hex(8))];
+const CLOSE: [(&str, Form<'_>); 3] = [("last sequence number", Form::Number(8)), MARK[0], MARK[1]];
 
 /// What all records of a log add up to.
 #[derive(Debug, Default)]
@@ -24,14 +28,14 @@ struct Totals {
 }
 
 impl Totals {
-    fn add(&mut self, record: &Record<'_>) {
+    fn add(&mut self, record: &Record) {
         match record.kind {
             RecordKind::Batch => self.batches += 1,
             RecordKind::Promise => self.promises += 1,
             RecordKind::Close => self.closed = true,
             RecordKind::Edit => {}
         }
-        let (RecordKind::Batch, Some(bytes)) = (record.kind, record.bytes) else { return };
+        let (RecordKind::Batch, Some(bytes)) = (record.kind, &record.bytes) else { return };
         let Ok(batch) = BatchReader::open(bytes) else { return };
         if batch.count > 0 {
             let first = self.seqnos.map_or(batch.first, |seqnos| seqnos.0);
@@ -67,7 +71,7 @@ impl Totals {
 }
 
 /// How a framed file ends, in words.
-pub(in crate::inspect) fn ending_fact(out: &mut Out<'_>, ending: &Ending, closed: bool) -> Result {
+pub(super) fn ending_fact(out: &mut Out<'_>, ending: &Ending, closed: bool) -> Result {
     let len = out.report.len;
     let room = match ending.room(len) {
         0 => String::new(),
@@ -104,8 +108,7 @@ pub(in crate::inspect) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, h
     })?;
     head.facts(out)?;
     totals.facts(out, &ending)?;
-    let whole = out.view.block.is_none() && out.view.entries.is_none();
-    out.showing(whole, |out| head.describe(out))?;
+    out.showing(out.view.is_whole(), |out| head.describe(out))?;
     walk(out, window, head, &ending)
 }
 
@@ -121,7 +124,7 @@ pub(in crate::inspect) fn walk(
     walk::walk(out, window, (&head.file_id, FileKind::Log), &mut |out, found| match found {
         FramedItem::Record(record) => {
             describe_record(out, &record, &mut lines)?;
-            let bytes = record.bytes.filter(|_| !ending.is_torn_at(record.offset));
+            let bytes = record.bytes.as_ref().filter(|_| !ending.is_torn_at(record.offset));
             match bytes.map(|bytes| contents.check(record.kind, bytes)) {
                 Some(Err(error)) => out.refused_in(record.payload(), &error),
                 _ => Ok(()),
@@ -134,125 +137,80 @@ pub(in crate::inspect) fn walk(
     Ok(())
 }
 
-fn describe_record(out: &mut Out<'_>, record: &Record<'_>, lines: &mut Lines) -> Result {
+fn describe_record(out: &mut Out<'_>, record: &Record, lines: &mut Lines) -> Result {
     if let Some(wanted) = out.view.entries {
-        if out.view.block.is_some_and(|block| block != record.number) {
-            return Ok(());
-        }
-        return record
-            .bytes
-            .map_or(Ok(()), |body| describe_body(out, record, record.payload(), body, Some(wanted)));
+        return match out.view.block.is_none_or(|block| block == record.number) {
+            true => entries(out, record, wanted),
+            false => Ok(()),
+        };
     }
-    let len = record.end - record.offset;
-    let (bytes_wanted, number) = (out.detail == Detail::Bytes, record.number);
-    let picked = out.view.block.is_some_and(|block| block == number);
-    let shown = if out.view.block.is_some() { picked } else { lines.next(out, record.offset, len)? };
-    let note = note(record);
-    out.showing(shown, |out| {
-        let label = format!("record {number}");
-        out.group(Place::File(record.offset), len, label, note, |out| {
-            out.showing(bytes_wanted || picked, |out| {
-                record::describe(out, record, |out, payload, body| {
-                    describe_body(out, record, payload, body, None)
-                })
-            })
+    let place = (record.offset, record.end - record.offset);
+    let line = (format!("record {}", record.number), note(record));
+    lines.unit(out, record.number, place, line, |out| {
+        record.describe(out, |out, payload, body| match record.kind {
+            RecordKind::Batch => describe_batch(out, payload, body),
+            RecordKind::Promise => fields(out, payload, body, &MARK),
+            RecordKind::Close => fields(out, payload, body, &CLOSE),
+            RecordKind::Edit => Ok(()),
         })
     })
 }
 
 /// What a record is, in a line.
-fn note(record: &Record<'_>) -> String {
+fn note(record: &Record) -> String {
     let fragments = counted(record.fragment_count, "fragment", "fragments");
-    let body = record.bytes.unwrap_or_default();
+    let body = record.bytes.as_deref().unwrap_or_default();
     match (record.kind, BatchReader::open(body)) {
         (RecordKind::Batch, Ok(batch)) if batch.count > 0 => {
             let entries = counted(batch.count.into(), "entry", "entries");
             let (first, last) = (batch.first, batch.last_seqno());
             format!("batch: {entries}, sequence {first}..={last}, {}, {fragments}", bytes(record.len))
         }
-        (kind, _) => format!("{}: {}, {fragments}", record::name(kind), bytes(record.len)),
+        (kind, _) => format!("{}: {}, {fragments}", name(kind), bytes(record.len)),
     }
 }
 
-fn describe_body(
-    out: &mut Out<'_>,
-    record: &Record<'_>,
-    payload: Payload,
-    body: &[u8],
-    wanted: Option<Entries>,
-) -> Result {
-    let described = match record.kind {
-        RecordKind::Batch => describe_batch(out, record, payload, body, wanted),
-        RecordKind::Promise | RecordKind::Close | RecordKind::Edit if wanted.is_some() => Ok(()),
-        RecordKind::Promise => describe_mark(&mut Fields::new(out, payload, body)),
-        RecordKind::Close => {
-            let mut fields = Fields::new(out, payload, body);
-            fields.u64("last sequence number").and_then(|_| describe_mark(&mut fields))
-        }
-        RecordKind::Edit => Ok(()),
-    };
-    match described {
-        Ok(()) => Ok(()),
-        Err(Halt::Stop(stop)) => Err(stop),
-        // It is reported when the record is checked.
-        Err(Halt::Unread) => Ok(()),
-    }
+/// The entries of a batch, as such.
+fn entries(out: &mut Out<'_>, record: &Record, wanted: Entries) -> Result {
+    let (RecordKind::Batch, Some(body)) = (record.kind, &record.bytes) else { return Ok(()) };
+    let Ok(batch) = BatchReader::open(body) else { return Ok(()) };
+    batch.map_while(|entry| entry.ok()).try_for_each(|entry| {
+        let delete = entry.kind == EntryKind::Delete;
+        let value = &body[entry.value];
+        out.entry(Entry {
+            offset: record.offset,
+            keyspace: Some(entry.keyspace),
+            key: &body[entry.key],
+            seqno: entry.seqno,
+            delete,
+            value: (wanted == Entries::Values && !delete).then_some(value),
+            value_len: value.len() as u64,
+        })
+    })
 }
 
-fn describe_mark(fields: &mut Fields<'_, '_, '_>) -> Result<(), Halt> {
-    fields.u64("edit count")?;
-    fields.hex64("edit hash")?;
-    Ok(())
-}
-
-fn describe_batch(
-    out: &mut Out<'_>,
-    record: &Record<'_>,
-    payload: Payload,
-    body: &[u8],
-    wanted: Option<Entries>,
-) -> Result<(), Halt> {
-    if wanted.is_none() {
-        let mut fields = Fields::new(out, payload, &body[..body.len().min(batch::HEADER_BYTES)]);
-        fields.u64("first sequence number")?;
-        fields.u32("entry count")?;
-    }
+/// Describes a batch as far as it can be read: why it ends there is reported when the record is checked.
+fn describe_batch(out: &mut Out<'_>, payload: Payload, body: &[u8]) -> Result {
+    fields(
+        out,
+        payload,
+        body,
+        &[("first sequence number", Form::Number(8)), ("entry count", Form::Number(4))],
+    )?;
+    let Ok(batch) = BatchReader::open(body) else { return Ok(()) };
     let mut at = batch::HEADER_BYTES;
-    for entry in BatchReader::open(body)? {
-        let entry = entry?;
+    let place = |at: usize| payload.place(at as u64);
+    for entry in batch.map_while(|entry| entry.ok()) {
         let (key, value) = (&body[entry.key.clone()], &body[entry.value.clone()]);
         let delete = entry.kind == EntryKind::Delete;
-        if let Some(wanted) = wanted {
-            out.entry(Entry {
-                offset: record.offset,
-                keyspace: Some(entry.keyspace),
-                key,
-                seqno: entry.seqno,
-                delete,
-                value: (wanted == Entries::Values && !delete).then_some(value),
-                value_len: value.len() as u64,
-            })?;
-            continue;
-        }
-        let place = |at: usize| payload.place(at as u64);
         let kind = if delete { "delete" } else { "put" };
-        let note = format!(
-            "sequence {}, keyspace {}, key of {}",
-            entry.seqno,
-            entry.keyspace,
-            count(key.len() as u64)
-        );
+        let key_len = count(key.len() as u64);
+        let note = format!("sequence {}, keyspace {}, key of {key_len}", entry.seqno, entry.keyspace);
         out.leaf(place(at), &body[at..entry.key.start], "entry", kind, note)?;
-        out.leaf(place(entry.key.start), key, "key", Value::from(key), "")?;
+        out.leaf(place(entry.key.start), key, "key", key, "")?;
         if !delete {
             let note = counted(value.len() as u64, "byte", "bytes");
-            out.leaf(
-                place(entry.key.end),
-                &body[entry.key.end..entry.value.end],
-                "value",
-                Value::from(value),
-                note,
-            )?;
+            out.leaf(place(entry.key.end), &body[entry.key.end..entry.value.end], "value", value, note)?;
         }
         at = entry.value.end;
     }

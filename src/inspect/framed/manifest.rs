@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use byteorder::{ByteOrder, LittleEndian};
 
-use super::log::ending_fact;
-use super::record::{self, Record};
+use super::log::{MARK, ending_fact};
+use super::record::Record;
 use super::walk::{self, Ending, FramedItem};
 use crate::batch::KeyspaceId;
 use crate::codec::DecodeError;
@@ -13,8 +13,7 @@ use crate::file_header::FileKind;
 use crate::inspect::extensible::{self, describe_item};
 use crate::inspect::file::{Head, Window};
 use crate::inspect::output::{
-    Detail, Fields, FileDamage, Halt, Lines, Out, Payload, Place, Result, Value, bytes, count, counted,
-    escape,
+    FileDamage, Lines, Out, Payload, Result, Value, bytes, count, counted, escape, fields,
 };
 use crate::key::SeqNo;
 use crate::manifest::edit::{EditItems, LEVELS};
@@ -79,11 +78,17 @@ impl Edits {
         }
     }
 
-    /// Notes that bytes at `offset` are no record. What is dropped is not missed.
-    fn lose_at(&mut self, offset: u64, ending: &Ending) {
-        if !ending.is_torn_at(offset) {
-            self.lose();
-        }
+    /// Takes what the walk met, if a reader takes it; gives why a record is no edit that fits.
+    fn take(&mut self, found: &FramedItem, ending: &Ending) -> Option<DecodeError> {
+        let error = match found {
+            FramedItem::Damaged(bytes) if ending.is_torn_at(bytes.offset) => return None,
+            FramedItem::Record(record) if ending.is_torn_at(record.offset) => return None,
+            FramedItem::Damaged(_) => None,
+            FramedItem::Record(Record { bytes: Some(bytes), .. }) => Some(self.add(bytes).err()?),
+            FramedItem::Record(_) => Some(DecodeError::corrupt(0, "edit", TOO_LONG)),
+        };
+        self.lose();
+        error
     }
 
     /// Notes that bytes were damaged, or not read.
@@ -107,12 +112,10 @@ impl Edits {
     fn facts(&self, out: &mut Out<'_>) -> Result {
         let items = counted(self.items, "item", "items");
         let mark = self.state.mark;
-        let span = match (self.count, self.gap) {
-            (0, _) => String::new(),
-            (_, gap) => {
-                let gap = if gap { ", with a gap" } else { "" };
-                format!("{} to {} of the store{gap}, ", ordinal(self.first), ordinal(mark.count))
-            }
+        let gap = if self.gap { ", with a gap" } else { "" };
+        let span = match self.count {
+            0 => String::new(),
+            _ => format!("{} to {} of the store{gap}, ", ordinal(self.first), ordinal(mark.count)),
         };
         out.fact("edits", self.count, format!("{span}{items}"))?;
         out.fact("last hash", Value::Hex(mark.hash, 8), "")
@@ -129,20 +132,9 @@ pub(in crate::inspect) fn survey(
     let file = (&head.file_id, FileKind::Manifest);
     let ending = walk::ending(out, window, file)?;
     walk::walk(out, window, file, &mut |_, found| {
-        let record = match found {
-            FramedItem::Record(record) if ending.is_torn_at(record.offset) => return Ok(()),
-            FramedItem::Record(record) => record,
-            FramedItem::Damaged(bytes) => {
-                edits.lose_at(bytes.offset, &ending);
-                return Ok(());
-            }
-        };
-        let added = record.bytes.ok_or_else(|| DecodeError::corrupt(0, "edit", TOO_LONG));
-        if let Err(error) = added.and_then(|bytes| edits.add(bytes)) {
-            edits.lose();
-            edits
-                .wrong
-                .get_or_insert_with(|| FileDamage { offset: record.offset, ..FileDamage::of(0, &error) });
+        if let (Some(error), FramedItem::Record(record)) = (edits.take(&found, &ending), &found) {
+            let damage = || FileDamage { offset: record.offset, ..FileDamage::of(0, &error) };
+            edits.wrong.get_or_insert_with(damage);
         }
         Ok(())
     })?;
@@ -175,11 +167,11 @@ pub(in crate::inspect) fn walk(
 ) -> Result<Edits> {
     let mut lines = Lines::new(out.detail, "edits");
     let mut edits = Edits::default();
-    walk::walk(out, window, (&head.file_id, FileKind::Manifest), &mut |out, found| match found {
-        FramedItem::Record(record) => describe_edit(out, &record, (&mut edits, ending), &mut lines),
-        FramedItem::Damaged(bytes) => {
-            edits.lose_at(bytes.offset, ending);
-            bytes.describe(out, ending, &mut lines)
+    walk::walk(out, window, (&head.file_id, FileKind::Manifest), &mut |out, found| {
+        let wrong = edits.take(&found, ending);
+        match &found {
+            FramedItem::Record(record) => describe_edit(out, record, wrong, &mut lines),
+            FramedItem::Damaged(bytes) => bytes.describe(out, ending, &mut lines),
         }
     })?;
     lines.flush(out)?;
@@ -244,37 +236,21 @@ fn keyspace_words(id: u32, keyspace: &KeyspaceState) -> String {
 
 fn describe_edit(
     out: &mut Out<'_>,
-    record: &Record<'_>,
-    (edits, ending): (&mut Edits, &Ending),
+    record: &Record,
+    wrong: Option<DecodeError>,
     lines: &mut Lines,
 ) -> Result {
-    let wrong = match record.bytes {
-        _ if ending.is_torn_at(record.offset) => None,
-        Some(bytes) => edits.add(bytes).err(),
-        None => {
-            edits.lose();
-            None
-        }
-    };
-    let (number, len) = (record.number, record.end - record.offset);
-    let picked = out.view.block == Some(number);
-    let shown = if out.view.block.is_some() { picked } else { lines.next(out, record.offset, len)? };
-    let all = out.detail == Detail::Bytes || picked;
-    out.showing(shown, |out| {
-        let label = format!("edit {number}");
-        out.group(Place::File(record.offset), len, label, note(record), |out| {
-            out.showing(all, |out| record::describe(out, record, describe_items))
-        })
-    })?;
-    if let Some(error) = wrong {
-        edits.lose();
-        out.refused_in(record.payload(), &error)?;
+    let place = (record.offset, record.end - record.offset);
+    let line = (format!("edit {}", record.number), note(record));
+    lines.unit(out, record.number, place, line, |out| record.describe(out, describe_items))?;
+    match wrong.filter(|_| record.bytes.is_some()) {
+        Some(error) => out.refused_in(record.payload(), &error),
+        None => Ok(()),
     }
-    Ok(())
 }
 
-fn note(record: &Record<'_>) -> String {
-    let Some(body) = record.bytes else { return format!("{}, {TOO_LONG}", bytes(record.len)) };
+fn note(record: &Record) -> String {
+    let Some(body) = &record.bytes else { return format!("{}, {TOO_LONG}", bytes(record.len)) };
     let mark = body.get(..8).map_or(0, LittleEndian::read_u64);
     let items = extensible::count(body.get(16..).unwrap_or_default());
     format!("the {} of the store, {}, {}", ordinal(mark), counted(items, "item", "items"), bytes(record.len))
@@ -292,12 +268,6 @@ fn ordinal(number: u64) -> String {
 }
 
 fn describe_items(out: &mut Out<'_>, payload: Payload, body: &[u8]) -> Result {
-    let mut head = Fields::new(out, payload, &body[..body.len().min(16)]);
-    match head.u64("edit count").and_then(|_| head.hex64("edit hash")) {
-        Ok(_) => {}
-        Err(Halt::Stop(stop)) => return Err(stop),
-        // It is reported by who decoded the edit.
-        Err(Halt::Unread) => return Ok(()),
-    }
+    fields(out, payload, body, &MARK)?;
     extensible::describe(out, payload, body, 16, describe_item)
 }

@@ -2,117 +2,110 @@
 
 use byteorder::{ByteOrder, LittleEndian};
 
-use crate::inspect::output::{Fields, Halt, Out, Payload, Place, Result, Value, counted};
+use crate::inspect::output::{Form, Out, Payload, Place, Result, Value, counted, fields};
 use crate::wal::RecordKind;
 use crate::wal::record::{FRAGMENT_HEADER_BYTES, Fragment};
 
-/// A whole record.
-pub(in crate::inspect) struct Record<'a> {
+/// A record, whole or as far as it was put together.
+pub(in crate::inspect) struct Record {
     /// Counted from 0.
-    pub(in crate::inspect) number: u64,
+    pub(super) number: u64,
     pub(in crate::inspect) kind: RecordKind,
     /// Where its first fragment starts, and where its last one ends.
     pub(in crate::inspect) offset: u64,
-    pub(in crate::inspect) end: u64,
+    pub(super) end: u64,
     /// Its fragments; of a record that is too long the first ones.
-    pub(in crate::inspect) fragments: &'a [RecordFragment],
+    pub(super) fragments: Vec<RecordFragment>,
     /// How many they are in all.
-    pub(in crate::inspect) fragment_count: u64,
+    pub(super) fragment_count: u64,
     /// What it holds; `None` if that is too long.
-    pub(in crate::inspect) bytes: Option<&'a [u8]>,
+    pub(in crate::inspect) bytes: Option<Vec<u8>>,
     /// Its length.
-    pub(in crate::inspect) len: u64,
+    pub(super) len: u64,
 }
 
-impl Record<'_> {
+/// An intact fragment and the bytes of its header.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RecordFragment {
+    pub(super) fragment: Fragment,
+    pub(super) header: [u8; FRAGMENT_HEADER_BYTES],
+    pub(super) padding: usize,
+}
+
+impl Record {
     /// Where what it holds stands.
-    pub(in crate::inspect) fn payload(&self) -> Payload {
+    pub(super) fn payload(&self) -> Payload {
         match self.fragment_count {
             1 => Payload::Plain(self.offset + FRAGMENT_HEADER_BYTES as u64),
             _ => Payload::Made(self.offset),
         }
     }
-}
 
-/// An intact fragment and the bytes of its header.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::inspect) struct RecordFragment {
-    pub(in crate::inspect) fragment: Fragment,
-    pub(in crate::inspect) header: [u8; FRAGMENT_HEADER_BYTES],
-    pub(in crate::inspect) padding: usize,
-}
-
-/// Describes a record to the byte; `body` describes what it holds.
-pub(in crate::inspect) fn describe<'s>(
-    out: &mut Out<'s>,
-    record: &Record<'_>,
-    body: impl FnOnce(&mut Out<'s>, Payload, &[u8]) -> Result,
-) -> Result {
-    for piece in record.fragments {
-        let fragment = &piece.fragment;
-        describe_header(out, piece, record)?;
-        let start = fragment.offset + FRAGMENT_HEADER_BYTES as u64;
-        let payload = fragment.payload_bytes as u64;
-        if let ([_], Some(bytes)) = (record.fragments, record.bytes) {
-            return describe_padding(out, piece, start + payload, |out| body(out, record.payload(), bytes));
+    /// Describes it to the byte; `body` describes what it holds.
+    pub(super) fn describe<'s>(
+        &self,
+        out: &mut Out<'s>,
+        body: impl FnOnce(&mut Out<'s>, Payload, &[u8]) -> Result,
+    ) -> Result {
+        for piece in &self.fragments {
+            self.describe_header(out, piece)?;
+            let start = piece.fragment.offset + FRAGMENT_HEADER_BYTES as u64;
+            let payload = piece.fragment.payload_bytes as u64;
+            if let ([_], Some(bytes)) = (&self.fragments[..], &self.bytes) {
+                body(out, self.payload(), bytes)?;
+                return piece.describe_padding(out);
+            }
+            let parts = format!("of the {} of the record", self.len);
+            out.group(Place::File(start), payload, "payload", parts, |_| Ok(()))?;
+            piece.describe_padding(out)?;
         }
-        let parts = format!("of the {} of the record", record.len);
-        describe_padding(out, piece, start + payload, |out| {
-            out.group(Place::File(start), payload, "payload", parts, |_| Ok(()))
-        })?;
-    }
-    if let Some(bytes) = record.bytes {
-        return body(out, record.payload(), bytes);
-    }
-    let described = record.fragments.last().map_or(record.offset, |piece| piece.fragment.end());
-    let more = counted(record.fragment_count - record.fragments.len() as u64, "fragment", "fragments");
-    let note = format!("{more}; what the record holds is too long to be printed here");
-    out.group(Place::File(described), record.end - described, "the rest", note, |_| Ok(()))
-}
-
-fn describe_header(out: &mut Out<'_>, piece: &RecordFragment, record: &Record<'_>) -> Result {
-    let Fragment { offset, first, last, .. } = piece.fragment;
-    let part = match (first, last) {
-        (true, true) => "whole",
-        (true, false) => "begins the record",
-        (false, true) => "ends the record",
-        (false, false) => "goes on",
-    };
-    let len = FRAGMENT_HEADER_BYTES as u64;
-    out.group(Place::File(offset), len, "fragment", part, |out| {
-        // It is intact: the walk has computed the checksum over all of it.
-        let stored = LittleEndian::read_u32(&piece.header[..4]);
-        let value = Value::Hex(stored.into(), 4);
-        out.span(Place::File(offset), 4, &piece.header[..4], "checksum", value, "", Some(true))?;
-        let mut fields = Fields::new(out, Payload::Plain(offset + 4), &piece.header[4..]);
-        let described = (|| {
-            fields.u16("length", |_| String::new())?;
-            fields.u8("type", |_| format!("{}, {part}", name(record.kind)))?;
-            fields.u8("reserved", |_| String::new())?;
-            fields.u64("synced")
-        })();
-        match described {
-            Ok(_) | Err(Halt::Unread) => Ok(()),
-            Err(Halt::Stop(stop)) => Err(stop),
+        if let Some(bytes) = &self.bytes {
+            return body(out, self.payload(), bytes);
         }
-    })
+        let described = self.fragments.last().map_or(self.offset, |piece| piece.fragment.end());
+        let more = counted(self.fragment_count - self.fragments.len() as u64, "fragment", "fragments");
+        let note = format!("{more}; what the record holds is too long to be printed here");
+        out.group(Place::File(described), self.end - described, "the rest", note, |_| Ok(()))
+    }
+
+    fn describe_header(&self, out: &mut Out<'_>, piece: &RecordFragment) -> Result {
+        let Fragment { offset, first, last, .. } = piece.fragment;
+        let part = match (first, last) {
+            (true, true) => "whole",
+            (true, false) => "begins the record",
+            (false, true) => "ends the record",
+            (false, false) => "goes on",
+        };
+        let kind = format!("{}, {part}", name(self.kind));
+        let layout = [
+            ("length", Form::Number(2)),
+            ("type", Form::Noted(1, &kind)),
+            ("reserved", Form::Number(1)),
+            ("synced", Form::Number(8)),
+        ];
+        out.group(Place::File(offset), FRAGMENT_HEADER_BYTES as u64, "fragment", part, |out| {
+            // It is intact: the walk has computed the checksum over all of it.
+            let (checksum, rest) = piece.header.split_at(4);
+            let value = Value::Hex(LittleEndian::read_u32(checksum).into(), 4);
+            out.span(Place::File(offset), 4, checksum, "checksum", value, "", Some(true))?;
+            fields(out, Payload::Plain(offset + 4), rest, &layout)
+        })
+    }
 }
 
-fn describe_padding<'s>(
-    out: &mut Out<'s>,
-    piece: &RecordFragment,
-    at: u64,
-    before: impl FnOnce(&mut Out<'s>) -> Result,
-) -> Result {
-    before(out)?;
-    if piece.padding == 0 {
-        return Ok(());
+impl RecordFragment {
+    fn describe_padding(&self, out: &mut Out<'_>) -> Result {
+        if self.padding == 0 {
+            return Ok(());
+        }
+        let zeros = &[0; 2 * FRAGMENT_HEADER_BYTES][..self.padding.min(32)];
+        let at = self.fragment.offset + (FRAGMENT_HEADER_BYTES + self.fragment.payload_bytes) as u64;
+        out.leaf(Place::File(at), zeros, "padding", "", "")
     }
-    out.leaf(Place::File(at), &[0; 2 * FRAGMENT_HEADER_BYTES][..piece.padding.min(32)], "padding", "", "")
 }
 
 /// A kind of record in words.
-pub(in crate::inspect) fn name(kind: RecordKind) -> &'static str {
+pub(super) fn name(kind: RecordKind) -> &'static str {
     match kind {
         RecordKind::Batch => "batch",
         RecordKind::Promise => "promise",

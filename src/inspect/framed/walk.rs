@@ -21,13 +21,13 @@ use crate::inspect::output::{Lines, Out, Place, Result, Value, counted};
 use crate::wal::record::{
     AreaStatus, FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, PageArea, Search, areas, page_left,
 };
-use crate::wal::{RecordKind, Refused, Sequence};
+use crate::wal::{Refused, Sequence};
 
 const LOST_END: &str = "the record that begins here has lost its end";
 
 /// What the walk meets.
-pub(in crate::inspect) enum FramedItem<'a> {
-    Record(Record<'a>),
+pub(in crate::inspect) enum FramedItem {
+    Record(Record),
     Damaged(Damaged),
 }
 
@@ -44,7 +44,7 @@ pub(in crate::inspect) struct Ending {
     /// Whether that is intact and only newer than this program.
     newer: bool,
     /// How far an intact fragment after the first damage says that the file was durable.
-    pub(in crate::inspect) witness: u64,
+    pub(super) witness: u64,
     /// Where the last whole record ends, damage or not, or the last one of a newer version.
     last_end: u64,
     /// Bytes in whole records.
@@ -77,7 +77,7 @@ impl Ending {
         self.newer || self.is_corrupt()
     }
 
-    pub(in crate::inspect) fn is_corrupt(&self) -> bool {
+    pub(super) fn is_corrupt(&self) -> bool {
         self.first_damage.is_some_and(|damage| self.witness > damage)
     }
 
@@ -111,19 +111,7 @@ impl Ending {
     }
 }
 
-/// A record that is being put together.
-#[derive(Default)]
-struct Begun {
-    offset: u64,
-    /// Where its last fragment so far ends.
-    end: u64,
-    pieces: Vec<RecordFragment>,
-    fragments: u64,
-    bytes: Vec<u8>,
-    len: u64,
-}
-
-type Visit<'v, 's> = &'v mut dyn FnMut(&mut Out<'s>, FramedItem<'_>) -> Result;
+type Visit<'v, 's> = &'v mut dyn FnMut(&mut Out<'s>, FramedItem) -> Result;
 
 /// Walks the file; `visit` is given each record and each damage, in their order.
 pub(in crate::inspect) fn walk<'s>(
@@ -132,11 +120,9 @@ pub(in crate::inspect) fn walk<'s>(
     (file_id, kind): (&FileId, FileKind),
     visit: Visit<'_, 's>,
 ) -> Result<Ending> {
-    let (begun, ending) = (Begun::default(), Ending::default());
-    let sequence = Sequence::new(kind);
-    let mut walker = Walker { sequence, begun, ending, damaged: None, zeros_from: None, visit };
     let mut at = HEADER_BYTES as u64;
-    walker.ending.good_end = at;
+    let (sequence, ending) = (Sequence::new(kind), Ending { good_end: at, ..Ending::default() });
+    let mut walker = Walker { sequence, begun: None, ending, damaged: None, zeros_from: None, visit };
     while at < window.len() {
         let page = window.get(at, page_left(at) as u64)?;
         for span in areas(file_id, at, page) {
@@ -152,9 +138,7 @@ pub(in crate::inspect) fn walk<'s>(
             at = data;
         }
     }
-    if walker.sequence.is_within_record() {
-        walker.give_up_begun(out, "the file ends before the record that begins here does")?;
-    }
+    walker.give_up_begun(out, "the file ends before the record that begins here does")?;
     walker.flush(out)?;
     let (mut ending, zeros_from) = (walker.ending, walker.zeros_from);
     ending.is_room =
@@ -201,7 +185,8 @@ fn hidden_witness(window: &mut Window<'_>, file_id: &FileId, damage: u64) -> Res
 
 struct Walker<'v, 's> {
     sequence: Sequence,
-    begun: Begun,
+    /// The record that is being put together.
+    begun: Option<Record>,
     ending: Ending,
     /// Damage that was met and not yet reported: what follows without a gap is part of it.
     damaged: Option<Damaged>,
@@ -286,59 +271,50 @@ impl<'s> Walker<'_, 's> {
             }
         };
         self.flush(out)?;
-        let begun = &mut self.begun;
-        if fragment.first {
-            *begun = Begun { offset: fragment.offset, ..Begun::default() };
-        }
+        let begun = self.begun.get_or_insert_with(|| Record {
+            number: self.ending.records,
+            kind,
+            offset: fragment.offset,
+            end: fragment.offset,
+            fragments: Vec::new(),
+            fragment_count: 0,
+            bytes: Some(Vec::new()),
+            len: 0,
+        });
         let payload_end = FRAGMENT_HEADER_BYTES + fragment.payload_bytes;
         begun.len += fragment.payload_bytes as u64;
         begun.end = fragment.end();
-        begun.fragments += 1;
-        if begun.len <= out.record_bytes_max {
-            let header = bytes.first_chunk().copied().unwrap_or_default();
-            begun.pieces.push(RecordFragment {
-                fragment: *fragment,
-                header,
-                padding: bytes.len() - payload_end,
-            });
-            begun.bytes.extend_from_slice(&bytes[FRAGMENT_HEADER_BYTES..payload_end]);
+        begun.fragment_count += 1;
+        match &mut begun.bytes {
+            Some(whole) if begun.len <= out.record_bytes_max => {
+                let header = bytes.first_chunk().copied().unwrap_or_default();
+                let padding = bytes.len() - payload_end;
+                begun.fragments.push(RecordFragment { fragment: *fragment, header, padding });
+                whole.extend_from_slice(&bytes[FRAGMENT_HEADER_BYTES..payload_end]);
+            }
+            _ => begun.bytes = None,
         }
-        if fragment.last { self.finish(out, kind, fragment.end()) } else { Ok(()) }
+        if fragment.last { self.finish(out) } else { Ok(()) }
     }
 
-    fn finish(&mut self, out: &mut Out<'s>, kind: RecordKind, end: u64) -> Result {
-        let begun = std::mem::take(&mut self.begun);
+    fn finish(&mut self, out: &mut Out<'s>) -> Result {
+        let Some(record) = self.begun.take() else { return Ok(()) };
         let ending = &mut self.ending;
-        let number = ending.records;
         ending.records += 1;
-        ending.last_end = end;
-        ending.accounted += end - begun.offset;
+        ending.last_end = record.end;
+        ending.accounted += record.end - record.offset;
         if ending.first_damage.is_none() {
-            ending.good_end = end;
+            ending.good_end = record.end;
         }
-        let whole = begun.len <= out.record_bytes_max;
-        out.report.partial |= !whole;
-        let record = Record {
-            number,
-            kind,
-            offset: begun.offset,
-            end,
-            fragments: &begun.pieces,
-            fragment_count: begun.fragments,
-            bytes: whole.then_some(&begun.bytes),
-            len: begun.len,
-        };
+        out.report.partial |= record.bytes.is_none();
         (self.visit)(out, FramedItem::Record(record))
     }
 
     /// The record that was begun does not go on. A reader meets that damage where the next fragment should
     /// be.
     fn give_up_begun(&mut self, out: &mut Out<'s>, why: &str) -> Result {
-        if !self.sequence.is_within_record() {
-            return Ok(());
-        }
+        let Some(begun) = self.begun.take() else { return Ok(()) };
         self.sequence.give_up();
-        let begun = std::mem::take(&mut self.begun);
         self.ending.first_damage.get_or_insert(begun.end);
         self.give_up(out, begun.offset, begun.end - begun.offset, why.to_owned(), None)
     }

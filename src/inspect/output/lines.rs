@@ -1,5 +1,6 @@
 //! How many of many lines are shown: the first few, then a note of how many more there are.
 
+use super::event::Place;
 use super::out::Out;
 use super::stop::Result;
 use super::view::Detail;
@@ -44,5 +45,22 @@ impl Lines {
             Some((start, end, count)) => out.skipped(start, end - start, count, self.what),
             None => Ok(()),
         }
+    }
+
+    /// Describes a block or record, `len` bytes at `offset`: in a line, or to the byte, as the view wants it.
+    pub(in crate::inspect) fn unit<'s>(
+        &mut self,
+        out: &mut Out<'s>,
+        number: u64,
+        (offset, len): (u64, u64),
+        (label, note): (String, String),
+        body: impl FnOnce(&mut Out<'s>) -> Result,
+    ) -> Result {
+        let picked = out.view.block == Some(number);
+        let shown = if out.view.block.is_some() { picked } else { self.next(out, offset, len)? };
+        let all = picked || out.detail == Detail::Bytes;
+        out.showing(shown, |out| {
+            out.group(Place::File(offset), len, label, note, |out| out.showing(all, body))
+        })
     }
 }

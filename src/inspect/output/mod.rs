@@ -19,7 +19,7 @@ pub use escape::escape;
 pub(in crate::inspect) use escape::short;
 pub(in crate::inspect) use event::Payload;
 pub use event::{Entry, Event, Kind, Place, Report, Sink, Span, Value};
-pub(in crate::inspect) use fields::{Fields, Halt};
+pub(in crate::inspect) use fields::{Form, fields};
 pub(in crate::inspect) use lines::Lines;
 pub(in crate::inspect) use out::Out;
 pub use stop::Stop;

@@ -106,14 +106,14 @@ impl<'s> Out<'s> {
         value: impl Into<Value<'a>>,
         note: impl Into<Cow<'a, str>>,
     ) -> Result {
-        if self.view.entries.is_some() || self.view.block.is_some() {
+        if !self.view.is_whole() {
             return Ok(());
         }
         self.event(&Event::Fact { label, value: value.into(), note: note.into() })
     }
 
     /// Whether spans are shown at present.
-    pub(in crate::inspect) fn is_shown(&self) -> bool {
+    pub(super) fn is_shown(&self) -> bool {
         self.muted == 0
     }
 
@@ -139,22 +139,11 @@ impl<'s> Out<'s> {
         body: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
         self.span(place, len, &[], label, Value::None, note, None)?;
-        self.depth = self.depth.saturating_add(1);
-        let result = body(self);
-        self.depth = self.depth.saturating_sub(1);
-        result
+        self.indented(body)
     }
 
-    /// Bytes that say something, and that what `body` describes belongs to.
-    pub(in crate::inspect) fn deeper<'a, T>(
-        &mut self,
-        (place, bytes): (Place, &'a [u8]),
-        label: &'static str,
-        value: Value<'a>,
-        note: String,
-        body: impl FnOnce(&mut Self) -> Result<T>,
-    ) -> Result<T> {
-        self.span(place, bytes.len() as u64, bytes, label, value, note, None)?;
+    /// Runs `body`, whose spans are parts of the one before.
+    pub(in crate::inspect) fn indented<T>(&mut self, body: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.depth = self.depth.saturating_add(1);
         let result = body(self);
         self.depth = self.depth.saturating_sub(1);
@@ -259,10 +248,11 @@ impl<'s> Out<'s> {
     pub(in crate::inspect) fn fault(&mut self, fault: Fault, keys: Option<Keys>) -> Result {
         match fault {
             Fault::Decode(error) => self.concerning(keys, |out| out.refused(0, &error)),
-            Fault::Read { offset, source } => {
+            Fault::Stop(Stop::Read { offset, source }) => {
                 self.report.damage_count += 1;
                 self.sink.unreadable(offset, source, keys.as_ref())
             }
+            Fault::Stop(stop) => Err(stop),
         }
     }
 

@@ -53,7 +53,7 @@ pub(in crate::inspect) enum Fault {
     /// What is there; the offset counts from the start of the file.
     Decode(DecodeError),
     /// It could not be read.
-    Read { offset: u64, source: io::Error },
+    Stop(Stop),
 }
 
 impl From<DecodeError> for Fault {
@@ -64,11 +64,7 @@ impl From<DecodeError> for Fault {
 
 impl From<Stop> for Fault {
     fn from(stop: Stop) -> Self {
-        match stop {
-            Stop::Read { offset, source } => Self::Read { offset, source },
-            // Reading does not print.
-            Stop::Sink(source) => Self::Read { offset: 0, source },
-        }
+        Self::Stop(stop)
     }
 }
 

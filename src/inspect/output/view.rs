@@ -91,8 +91,13 @@ impl View {
         self
     }
 
+    /// Whether a file is described from end to end: neither a block of it, nor entries only.
+    pub(in crate::inspect) fn is_whole(&self) -> bool {
+        self.block.is_none() && self.entries.is_none()
+    }
+
     /// What is meant for a file of `len` bytes.
-    pub(in crate::inspect) fn detail_for(&self, len: u64) -> Detail {
+    pub(super) fn detail_for(&self, len: u64) -> Detail {
         match self.detail {
             Detail::Auto if len <= SMALL_FILE_BYTES => Detail::Bytes,
             Detail::Auto => Detail::Shape,

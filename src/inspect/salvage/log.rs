@@ -52,8 +52,7 @@ fn walk_log(
     let mut window = Window::of_first(file, closed.unwrap_or(u64::MAX))?;
     let head = Head::read_any(&mut window)?;
     let mut nowhere = |_: &Event<'_>| Ok(());
-    let view = View::new();
-    let mut out = Out::new(&mut nowhere, &view, window.len()).with_whole_records();
+    let mut out = Out::new(&mut nowhere, &View::new(), window.len()).with_whole_records();
     let file = (&head.file_id, FileKind::Log);
     let mut ending = framed::ending(&mut out, &mut window, file)?;
     ending.promise(closed.unwrap_or(0));
@@ -69,7 +68,7 @@ fn walk_log(
             return take(LogItem::Torn(offset));
         }
         let FramedItem::Record(record) = found else { return take(LogItem::Lost(offset)) };
-        let item = match (record.kind, record.bytes) {
+        let item = match (record.kind, record.bytes.as_deref()) {
             (RecordKind::Batch, Some(bytes)) => Some(LogItem::Batch(bytes)),
             (RecordKind::Promise, Some(bytes)) => decode_promise(bytes).ok().map(LogItem::Promise),
             (RecordKind::Close, Some(bytes)) => {

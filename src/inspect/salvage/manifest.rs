@@ -1,12 +1,11 @@
 //! Reads a manifest past its damage.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::batch::KeyspaceId;
-use crate::codec::DecodeError;
 use crate::error::{Error, Result};
-use crate::fs::Fs;
+use crate::fs::{Fs, ReadFile};
 use crate::inspect::file::{Head, Window};
 use crate::inspect::framed::manifest::{self, Edits};
 use crate::inspect::output::{Event, FileDamage, Kind, Out, Stop, View};
@@ -27,10 +26,8 @@ pub(crate) struct ManifestRemains {
 /// Reads all edits of a manifest that can be read, however long they are. `current` is the file that names
 /// it.
 pub(crate) fn read_manifest(fs: &dyn Fs, path: &Path, current: Option<&Current>) -> Result<ManifestRemains> {
-    let mut damage = Vec::new();
-    let edits = read_edits(fs, path, current, &mut damage, Records::All)?;
+    let (edits, damage) = read_edits(fs, path, current, Records::All)?;
     let flushed_before_damage = edits.flushed_before_gap().cloned();
-    let damage = damage.into_iter().map(|(_, damage)| damage).collect();
     Ok(ManifestRemains { state: edits.state, flushed_before_damage, damage })
 }
 
@@ -42,56 +39,57 @@ pub(in crate::inspect) enum Records {
     All,
 }
 
-/// The edits of the manifest that can be read.
+/// The edits of the manifest that can be read, and what is damaged.
 pub(in crate::inspect) fn read_edits(
     fs: &dyn Fs,
     path: &Path,
     current: Option<&Current>,
-    damage: &mut Vec<(PathBuf, FileDamage)>,
     records: Records,
-) -> Result<Edits> {
+) -> Result<(Edits, Vec<FileDamage>)> {
     let file = fs.open(path).map_err(|source| Error::io("open", path, source))?;
-    let stopped = |stop| match stop {
-        Stop::Read { source, .. } | Stop::Sink(source) => Error::io("read", path, source),
-    };
-    let mut window = Window::new(&*file).map_err(stopped)?;
+    let mut damage = Vec::new();
+    let edits = edits_of(&*file, current, &mut damage, records).map_err(|stop| stop.error(path))?;
+    Ok((edits, damage))
+}
+
+fn edits_of(
+    file: &dyn ReadFile,
+    current: Option<&Current>,
+    damage: &mut Vec<FileDamage>,
+    records: Records,
+) -> Result<Edits, Stop> {
+    let mut window = Window::new(file)?;
     let mut nowhere = |_: &Event<'_>| Ok(());
-    let view = View::new();
-    let mut out = Out::new(&mut nowhere, &view, window.len());
+    let mut out = Out::new(&mut nowhere, &View::new(), window.len());
     if records == Records::All {
         out = out.with_whole_records();
     }
-    let mut lost = |found: FileDamage| damage.push((path.to_path_buf(), found));
-    let head = Head::read(&mut window).map_err(stopped)?.filter(|head| head.kind() == Kind::Manifest);
-    let Some(head) = head else {
-        lost(FileDamage::of(0, &DecodeError::corrupt(0, "file magic", "it is no manifest")));
+    let mut lost = |offset, what, detail| damage.push(FileDamage::new(offset, what, detail));
+    let Some(head) = Head::read(&mut window)?.filter(|head| head.kind() == Kind::Manifest) else {
+        lost(0, "file magic", "it is no manifest");
         return Ok(Edits::default());
     };
     match (&head.decoded, current) {
-        (Err(error), _) => lost(FileDamage::of(0, error)),
         (Ok(header), Some(current)) if header.store_id != current.store_id => {
-            lost(FileDamage::of(16, &DecodeError::corrupt(0, "store id", "is not that of CURRENT")));
+            lost(16, "store id", "is not that of CURRENT");
         }
         (Ok(header), Some(current)) if header.file_id != current.manifest_id => {
-            lost(FileDamage::of(
-                32,
-                &DecodeError::corrupt(0, "file id", "is not the one that CURRENT names"),
-            ));
+            lost(32, "file id", "is not the one that CURRENT names");
         }
-        _ => {}
+        (Ok(_), _) => {}
+        (Err(error), _) => damage.push(FileDamage::of(0, error)),
     }
     if head.is_newer() {
         return Ok(Edits::default());
     }
-    let (edits, ending) = manifest::survey(&mut out, &mut window, &head).map_err(stopped)?;
-    let at_damage =
-        |detail| DecodeError::corrupt(ending.first_damage.unwrap_or(ending.good_end), "manifest", detail);
+    let (edits, ending) = manifest::survey(&mut out, &mut window, &head)?;
+    let at = ending.first_damage.unwrap_or(ending.good_end);
     if let Some(wrong) = &edits.wrong {
-        lost(wrong.clone());
+        damage.push(wrong.clone());
     } else if edits.state.keyspaces.is_empty() {
-        lost(FileDamage::of(0, &at_damage("no edit that can be read makes a keyspace")));
+        damage.push(FileDamage::new(at, "manifest", "no edit that can be read makes a keyspace"));
     } else if ending.is_refused() {
-        lost(FileDamage::of(0, &at_damage("an edit is lost here, and perhaps more behind it")));
+        damage.push(FileDamage::new(at, "manifest", "an edit is lost here, and perhaps more behind it"));
     }
     Ok(edits)
 }

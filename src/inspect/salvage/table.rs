@@ -42,13 +42,7 @@ impl TableFacts {
     /// Reads both ends of a table, and all of it if the properties are not where the footer says. `meta` is
     /// what the manifest says of it.
     pub(crate) fn read(file: &Arc<dyn ReadFile>, path: &Path, meta: Option<&TableMeta>) -> Result<Self> {
-        let stated = meta.map(|meta| Stated {
-            file_id: meta.file_id,
-            len: meta.len,
-            bounds: (meta.smallest.to_vec(), meta.largest.to_vec()),
-            seed: 0,
-            filters: Vec::new(),
-        });
+        let stated = meta.map(|meta| Stated::of(meta, 0));
         let read = || -> Result<(Head, Ends), Stop> {
             let mut window = Window::of_first(&**file, meta.map_or(u64::MAX, |meta| meta.len))?;
             let head = Head::read_any(&mut window)?;
@@ -56,9 +50,9 @@ impl TableFacts {
             Ok((head, ends))
         };
         let (head, ends) = read().map_err(|stop| stop.error(path))?;
-        let store_id = head.decoded.as_ref().ok().map(|header| header.store_id);
-        let (file_id, blocks_end) = (ends.file_id, ends.blocks_end);
-        let facts = Self { file_id, store_id, blocks_end, properties: ends.properties.ok() };
+        let store_id = head.decoded.ok().map(|header| header.store_id);
+        let Ends { file_id, blocks_end, properties, .. } = ends;
+        let facts = Self { file_id, store_id, blocks_end, properties: properties.ok() };
         match facts.properties {
             Some(_) => Ok(facts),
             None => {

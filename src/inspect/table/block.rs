@@ -3,17 +3,18 @@
 use byteorder::{ByteOrder, LittleEndian};
 
 use crate::block::{
-    BlockHandle, BlockKind, BlockValues, ENVELOPE_BYTES, Envelope, Trailer, WalkedEntry, walk_entries,
+    BlockHandle, BlockKind, BlockValues, ChunkRef, ENVELOPE_BYTES, Envelope, Trailer, WalkedEntry,
+    walk_entries,
 };
 use crate::checksum::{FileId, checksum};
 use crate::codec::DecodeError;
 use crate::inspect::extensible::{self, describe_property};
 use crate::inspect::output::{
-    Entries, Entry, Fields, Halt, Out, Payload, Place, Result, Stop, Value, bytes, counted,
+    Entries, Entry, Fault, Form, Out, Payload, Place, Result, Value, bytes, counted, fields,
 };
 
 /// A block as it stands in the file, and its payload.
-pub(in crate::inspect) struct Opened {
+pub(super) struct Opened {
     pub(in crate::inspect) offset: u64,
     pub(in crate::inspect) sealed: Vec<u8>,
     pub(in crate::inspect) kind: BlockKind,
@@ -52,7 +53,7 @@ impl Opened {
     }
 
     /// Its lengths in a few words.
-    pub(in crate::inspect) fn sizes(&self) -> String {
+    pub(super) fn sizes(&self) -> String {
         let raw = self.payload.len() as u64;
         match self.is_compressed() {
             true => {
@@ -70,52 +71,34 @@ pub(in crate::inspect) fn walk(
     payload: &[u8],
     visit: &mut dyn FnMut(&WalkedEntry<'_>) -> Result,
 ) -> Result<Result<(), DecodeError>> {
-    /// Why the walk ended early.
-    enum Ended {
-        Decode(DecodeError),
-        Stop(Stop),
-    }
-    impl From<DecodeError> for Ended {
-        fn from(error: DecodeError) -> Self {
-            Self::Decode(error)
-        }
-    }
     let entries = if kind == BlockKind::Index { BlockValues::Index } else { BlockValues::Data };
-    match walk_entries(entries, payload, &mut |entry| visit(entry).map_err(Ended::Stop)) {
+    match walk_entries(entries, payload, &mut |entry| visit(entry).map_err(Fault::Stop)) {
         Ok(()) => Ok(Ok(())),
-        Err(Ended::Decode(error)) => Ok(Err(error)),
-        Err(Ended::Stop(stop)) => Err(stop),
+        Err(Fault::Decode(error)) => Ok(Err(error)),
+        Err(Fault::Stop(stop)) => Err(stop),
     }
 }
 
 /// Describes the envelope of a block whose bytes are `sealed`; it need not be whole or right.
-pub(in crate::inspect) fn describe_envelope(
-    out: &mut Out<'_>,
-    file_id: &FileId,
-    offset: u64,
-    sealed: &[u8],
-) -> Result {
+pub(super) fn describe_envelope(out: &mut Out<'_>, file_id: &FileId, offset: u64, sealed: &[u8]) -> Result {
     let Some(head) = sealed.get(..ENVELOPE_BYTES) else { return Ok(()) };
-    let mut fields = Fields::new(out, Payload::Plain(offset), head);
-    let described = (|| {
-        fields.u8("kind", |kind| BlockKind::from_u8(kind).map_or("unknown", BlockKind::name).to_owned())?;
-        fields.u8("compression", |kind| {
-            ["none", "LZ4"].get(usize::from(kind)).copied().unwrap_or("unknown").to_owned()
-        })?;
-        fields.u16("flags", |flags| if flags == 1 { "hash index".into() } else { String::new() })?;
-        fields.u32("stored length")?;
-        fields.u32("raw length")
-    })();
-    if let Err(Halt::Stop(stop)) = described {
-        return Err(stop);
-    }
+    let kind = |kind| BlockKind::from_u8(kind as u8).map_or("unknown", BlockKind::name);
+    let compression = |kind| ["none", "LZ4"].get(kind as usize).copied().unwrap_or("unknown");
+    let layout = [
+        ("kind", Form::Code(1, kind)),
+        ("compression", Form::Code(1, compression)),
+        ("flags", Form::Code(2, |flags| if flags == 1 { "hash index" } else { "" })),
+        ("stored length", Form::Number(4)),
+        ("raw length", Form::Number(4)),
+    ];
+    fields(out, Payload::Plain(offset), head, &layout)?;
     let Ok(envelope) = Envelope::decode(head) else { return Ok(()) };
     let computed = checksum(file_id, offset, &[&head[..12], &sealed[ENVELOPE_BYTES..]]);
     out.checksum(Place::File(offset + 12), &head[12..], "checksum", envelope.checksum, computed)
 }
 
 /// Describes what an intact block holds, to the byte.
-pub(in crate::inspect) fn describe_payload(out: &mut Out<'_>, block: &Opened) -> Result {
+pub(super) fn describe_payload(out: &mut Out<'_>, block: &Opened) -> Result {
     let place = block.place();
     if block.is_compressed() {
         let start = block.offset + ENVELOPE_BYTES as u64;
@@ -147,13 +130,8 @@ fn describe_entries(out: &mut Out<'_>, kind: BlockKind, place: Payload, payload:
     }
     let offsets: Vec<String> =
         trailer.restarts.as_chunks::<4>().0.iter().map(|at| LittleEndian::read_u32(at).to_string()).collect();
-    out.leaf(
-        place.place(start as u64),
-        trailer.restarts,
-        "restarts",
-        offsets.join(" "),
-        "offsets of entries that share nothing",
-    )?;
+    let note = "offsets of entries that share nothing";
+    out.leaf(place.place(start as u64), trailer.restarts, "restarts", offsets.join(" "), note)?;
     let last = (start + trailer.restarts.len()) as u64;
     let (count, count_bytes) = (trailer.restart_count() as u64, if trailer.interval > 0 { 3 } else { 4 });
     let (count_bytes, interval) = payload[last as usize..].split_at(count_bytes);
@@ -185,23 +163,18 @@ fn describe_entry(
     out.leaf(place.place(raw.suffix.start as u64), &payload[raw.suffix.clone()], "key", key, "")?;
     let at = place.place(raw.value.start as u64);
     match (found.handle, found.chunks) {
-        (Some(handle), _) => {
-            let text = format!("block at {}, {} bytes", handle.offset, handle.len);
-            out.leaf(at, found.value, "handle", text, "")
+        (Some(BlockHandle { offset, len }), _) => {
+            out.leaf(at, found.value, "handle", format!("block at {offset}, {len} bytes"), "")
         }
-        (_, Some(chunks)) => {
-            let text = format!(
-                "{} bytes in {} from {} on",
-                chunks.total,
-                counted(chunks.count, "chunk", "chunks"),
-                chunks.offset
-            );
+        (_, Some(ChunkRef { offset, total, count, .. })) => {
+            let chunks = counted(count, "chunk", "chunks");
+            let text = format!("{total} bytes in {chunks} from {offset} on");
             out.leaf(at, found.value, "value", text, "")
         }
         _ if found.is_delete() => Ok(()),
         _ => {
             let note = counted(found.value.len() as u64, "byte", "bytes");
-            out.leaf(at, found.value, "value", Value::from(found.value), note)
+            out.leaf(at, found.value, "value", found.value, note)
         }
     }
 }

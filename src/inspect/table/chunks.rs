@@ -31,13 +31,13 @@ struct Met {
 
 impl Chunks {
     /// Notes an intact chunk block.
-    pub(in crate::inspect) fn meet(&mut self, block: BlockHandle, payload_len: u64) {
+    pub(super) fn meet(&mut self, block: BlockHandle, payload_len: u64) {
         let end = block.offset + block.len;
         self.met.push_back(Met { offset: block.offset, end, found: Ok(payload_len) });
     }
 
     /// Notes a damaged block, behind which the walk goes on at `end`.
-    pub(in crate::inspect) fn meet_damaged(&mut self, offset: u64, end: u64, fault: Fault) {
+    pub(super) fn meet_damaged(&mut self, offset: u64, end: u64, fault: Fault) {
         self.met.push_back(Met { offset, end, found: Err(fault) });
     }
 
@@ -86,7 +86,7 @@ impl Chunks {
     }
 
     /// What no reference took: damaged blocks, and offsets of intact ones.
-    pub(in crate::inspect) fn take_rest(&mut self) -> (Vec<Fault>, Vec<u64>) {
+    pub(super) fn take_rest(&mut self) -> (Vec<Fault>, Vec<u64>) {
         let (mut damaged, mut intact) = (Vec::new(), Vec::new());
         for met in self.passed.drain(..).chain(self.met.drain(..)) {
             match met.found {

@@ -1,17 +1,17 @@
 //! What a table says of itself at its ends: the footer, and the properties that the footer leads to.
 
 use super::block::Opened;
-use crate::block::{BlockHandle, BlockKind};
+use crate::block::{BlockHandle, BlockKind, Compression};
 use crate::checksum::{FileId, checksum32};
 use crate::codec::DecodeError;
 use crate::file_header::HEADER_BYTES;
 use crate::inspect::file::{Head, Window};
 use crate::inspect::filter_block::Known;
 use crate::inspect::output::{
-    Detail, Fields, Halt, Keys, Out, Payload, Place, Result, Value, bytes, count, counted,
+    Detail, Form, Keys, Out, Payload, Place, Result, Value, bytes, count, counted, fields,
 };
 use crate::table::{FOOTER_BYTES, Footer, Properties};
-use crate::table_meta::FilterRef;
+use crate::table_meta::{FilterRef, TableMeta};
 
 /// What the store knows of a table, whatever the file says.
 pub(in crate::inspect) struct Stated {
@@ -27,8 +27,21 @@ pub(in crate::inspect) struct Stated {
 }
 
 impl Stated {
+    /// What the manifest says of a table of a store that hashes with `seed`.
+    pub(in crate::inspect) fn of(meta: &TableMeta, seed: u64) -> Self {
+        let bounds = meta.wide_bounds();
+        let own = meta.filters.iter().filter(|filter| filter.file.is_none());
+        Self {
+            file_id: meta.file_id,
+            len: meta.len,
+            bounds: (bounds.0.to_vec(), bounds.1.to_vec()),
+            seed,
+            filters: own.map(|filter| filter.offset).collect(),
+        }
+    }
+
     /// Whether somebody reads the filter at this offset of the file.
-    pub(in crate::inspect) fn uses(&self, filter: &FilterRef) -> bool {
+    pub(super) fn uses(&self, filter: &FilterRef) -> bool {
         self.filters.contains(&filter.offset)
     }
 }
@@ -95,25 +108,21 @@ impl Ends {
         out.fact("largest key", Value::Bytes(p.largest.to_vec().into()), "")?;
         out.fact("sequence", format!("{}..={}", p.seqno_min, p.seqno_max), "")?;
         let aimed = match p.compression {
-            Some(crate::block::Compression::None) => "not compressed",
-            Some(crate::block::Compression::Lz4) => "LZ4",
+            Some(Compression::None) => "not compressed",
+            Some(Compression::Lz4) => "LZ4",
             None => "unknown compression",
         };
         let blocks = counted(p.data_blocks, "data block", "data blocks");
         let chunks = counted(p.chunk_blocks, "value chunk", "value chunks");
-        out.fact(
-            "blocks",
-            format!("{blocks}, {chunks}"),
-            format!("of about {}, {aimed}", bytes(p.block_bytes)),
-        )?;
+        let sizes = format!("of about {}, {aimed}", bytes(p.block_bytes));
+        out.fact("blocks", format!("{blocks}, {chunks}"), sizes)?;
         let levels = counted(p.index_depth.into(), "level", "levels");
         out.fact("index", counted(p.index_blocks, "block", "blocks"), levels)
     }
 
     /// The filters that the properties name, in the order of the file.
     pub(in crate::inspect) fn filters(&self) -> Vec<FilterRef> {
-        let mut filters =
-            self.properties.as_ref().map_or(Vec::new(), |properties| properties.filters.clone());
+        let mut filters = self.properties.as_ref().map_or(Vec::new(), |own| own.filters.clone());
         filters.sort_by_key(|filter| filter.offset);
         filters
     }
@@ -135,7 +144,7 @@ impl Ends {
     }
 
     /// Describes a file header and a footer that are both intact, and of two files.
-    pub(in crate::inspect) fn describe_other_id(&self, out: &mut Out<'_>) -> Result {
+    pub(super) fn describe_other_id(&self, out: &mut Out<'_>) -> Result {
         match self.other_id {
             true => out.damage(32, "file id", "is not that of the footer and of the blocks"),
             false => Ok(()),
@@ -143,20 +152,14 @@ impl Ends {
     }
 
     /// Describes the footer.
-    pub(in crate::inspect) fn describe_footer(&self, out: &mut Out<'_>) -> Result {
+    pub(super) fn describe_footer(&self, out: &mut Out<'_>) -> Result {
         let offset = self.blocks_end;
         if self.footer_bytes.len() == FOOTER_BYTES && offset + FOOTER_BYTES as u64 == out.report.len {
             out.report.accounted += FOOTER_BYTES as u64;
             let shown = out.detail == Detail::Bytes || self.footer.is_err();
-            let described = out.group(Place::File(offset), FOOTER_BYTES as u64, "footer", "", |out| {
-                out.showing(shown, |out| {
-                    let mut fields = Fields::new(out, Payload::Plain(offset), &self.footer_bytes);
-                    Ok(describe_footer_fields(&mut fields, self))
-                })
+            out.group(Place::File(offset), FOOTER_BYTES as u64, "footer", "", |out| {
+                out.showing(shown, |out| self.describe_footer_fields(out))
             })?;
-            if let Err(Halt::Stop(stop)) = described {
-                return Err(stop);
-            }
         }
         match &self.footer {
             Ok(_) => Ok(()),
@@ -164,27 +167,31 @@ impl Ends {
             Err(error) => out.refused(offset, error),
         }
     }
-}
 
-fn describe_footer_fields(fields: &mut Fields<'_, '_, '_>, ends: &Ends) -> Result<(), Halt> {
-    for label in ["root index offset", "root index length", "properties offset", "properties length"] {
-        fields.u64(label)?;
+    fn describe_footer_fields(&self, out: &mut Out<'_>) -> Result {
+        let computed = checksum32(&self.file_id, self.blocks_end, &[&self.footer_bytes[..116]]);
+        let layout = [
+            ("root index offset", Form::Number(8)),
+            ("root index length", Form::Number(8)),
+            ("properties offset", Form::Number(8)),
+            ("properties length", Form::Number(8)),
+            ("filter offset", Form::Number(8)),
+            ("filter length", Form::Number(8)),
+            ("entries", Form::Number(8)),
+            ("file length", Form::Number(8)),
+            ("filter count", Form::Number(4)),
+            ("index depth", Form::Number(1)),
+            ("reserved", Form::Raw(3)),
+            ("required features", Form::Hex(4)),
+            ("optional features", Form::Hex(4)),
+            ("file id", Form::Id),
+            ("reserved", Form::Raw(18)),
+            ("format version", Form::Number(2)),
+            ("checksum", Form::Checksum(computed)),
+            ("magic", Form::Raw(8)),
+        ];
+        fields(out, Payload::Plain(self.blocks_end), &self.footer_bytes, &layout)
     }
-    for label in ["filter offset", "filter length", "entries", "file length"] {
-        fields.u64(label)?;
-    }
-    fields.u32("filter count")?;
-    fields.u8("index depth", |_| String::new())?;
-    fields.bytes(3, "reserved", "")?;
-    fields.hex32("required features")?;
-    fields.hex32("optional features")?;
-    fields.id("file id")?;
-    fields.bytes(18, "reserved", "")?;
-    fields.u16("format version", |_| String::new())?;
-    let computed = checksum32(&ends.file_id, ends.blocks_end, &[&ends.footer_bytes[..116]]);
-    fields.checksum32("checksum", computed)?;
-    fields.bytes(8, "magic", "")?;
-    Ok(())
 }
 
 fn read_properties(
@@ -194,16 +201,15 @@ fn read_properties(
 ) -> Result<Result<Properties, DecodeError>> {
     // The footer has checked the handle against the file and the limits.
     let sealed = window.get(handle.offset, handle.len)?;
-    Ok(Opened::open(file_id, handle.offset, sealed).map_err(|error| error.at(handle.offset)).and_then(
-        |block| {
-            if block.kind != BlockKind::Properties {
-                let detail = format!("expected properties, found {}", block.kind.name());
-                return Err(DecodeError::corrupt(handle.offset, "block kind", detail));
-            }
-            Properties::decode(&block.payload).map_err(|error| match block.place() {
-                Payload::Plain(start) => error.at(start),
-                Payload::Made(offset) => DecodeError { offset, ..error },
-            })
-        },
-    ))
+    let opened = Opened::open(file_id, handle.offset, sealed).map_err(|error| error.at(handle.offset));
+    Ok(opened.and_then(|block| {
+        if block.kind != BlockKind::Properties {
+            let detail = format!("expected properties, found {}", block.kind.name());
+            return Err(DecodeError::corrupt(handle.offset, "block kind", detail));
+        }
+        Properties::decode(&block.payload).map_err(|error| match block.place() {
+            Payload::Plain(start) => error.at(start),
+            Payload::Made(offset) => DecodeError { offset, ..error },
+        })
+    }))
 }

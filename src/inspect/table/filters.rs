@@ -126,15 +126,9 @@ pub(in crate::inspect) fn describe_filters(
     if places.is_empty() {
         out.fact("filter", "none", "")?;
     }
-    let mut described = None;
-    for &at in &places {
-        if described.replace(at) == Some(at) {
-            continue;
-        }
-        if let Ok(header) = Header::decode(&window.apart(at, HEADER_BYTES as u64)?) {
-            filter_block::facts(out, &header)?;
-        }
-    }
+    let mut distinct = places.clone();
+    distinct.dedup();
+    distinct.into_iter().try_for_each(|at| filter_block::facts_at(out, window, at))?;
     // From front to back, and nothing twice.
     let mut behind = 0;
     named.reverse();
@@ -144,13 +138,9 @@ pub(in crate::inspect) fn describe_filters(
             out.damage(at, "filter handle", "the filter before it does not end there yet")?;
             continue;
         }
-        let described = filter_block::describe(
-            out,
-            window,
-            (at.min(end), end),
-            &format!("filter {number}"),
-            (true, ends.known(name.as_ref(), None)),
-        )?;
+        let known = (true, ends.known(name.as_ref(), None));
+        let label = format!("filter {number}");
+        let described = filter_block::describe(out, window, (at.min(end), end), label, known)?;
         behind = at.saturating_add(described.unwrap_or(1));
     }
     Ok(())

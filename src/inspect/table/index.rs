@@ -13,7 +13,7 @@
 //!
 //! Memory: an index block for each level, and a few words for each index block.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use crate::block::{self, BlockHandle, BlockIter, BlockKind, BlockValues};
 use crate::checksum::FileId;
@@ -27,7 +27,7 @@ use crate::table::Footer;
 const LOST_MAX: usize = 1000;
 
 /// A user key and a tag.
-pub(in crate::inspect) type Key = (Vec<u8>, Tag);
+pub(super) type Key = (Vec<u8>, Tag);
 
 /// The index, as far as the walk has come.
 pub(in crate::inspect) struct Index {
@@ -45,10 +45,10 @@ pub(in crate::inspect) struct Index {
     bounds: Option<Keys>,
     /// The separator of the reference before.
     before: Option<Key>,
-    /// Index blocks that were entered and that the walk has not met: offsets and lengths.
-    entered: BTreeMap<u64, u64>,
-    /// Those that cannot be used, and the keys that are concerned.
-    lost: BTreeMap<u64, (Fault, Option<Keys>)>,
+    /// Offsets of index blocks that were entered and that the walk has not met.
+    entered: BTreeSet<u64>,
+    /// Those that cannot be used, by offset, and the keys that are concerned: at most [`LOST_MAX`].
+    lost: Vec<(u64, (Fault, Option<Keys>))>,
     /// What is wrong besides, and was not reported yet.
     faults: Vec<(Fault, Option<Keys>)>,
 }
@@ -60,7 +60,7 @@ struct Open {
 }
 
 /// A reference to a data block.
-pub(in crate::inspect) struct Reference {
+pub(super) struct Reference {
     pub(in crate::inspect) handle: BlockHandle,
     pub(in crate::inspect) separator: Key,
     /// The keys that it is for: from the separator before it to its own.
@@ -88,14 +88,14 @@ impl Index {
             way: Vec::new(),
             bounds,
             before: None,
-            entered: BTreeMap::new(),
-            lost: BTreeMap::new(),
+            entered: BTreeSet::new(),
+            lost: Vec::new(),
             faults: Vec::new(),
         }
     }
 
     /// The next reference. Index blocks that cannot be used are passed over.
-    pub(in crate::inspect) fn peek(&mut self, window: &Window<'_>) -> Option<Reference> {
+    pub(super) fn peek(&mut self, window: &Window<'_>) -> Option<Reference> {
         if !self.is_entered {
             self.is_entered = true;
             let bounds = self.bounds.clone();
@@ -119,36 +119,37 @@ impl Index {
     }
 
     /// Goes on behind the reference with this separator.
-    pub(in crate::inspect) fn pass(&mut self, separator: Key) {
+    pub(super) fn pass(&mut self, separator: Key) {
         self.before = Some(separator);
         self.advance();
     }
 
     /// What was found wrong since this was asked last.
-    pub(in crate::inspect) fn take_faults(&mut self) -> Vec<(Fault, Option<Keys>)> {
+    pub(super) fn take_faults(&mut self) -> Vec<(Fault, Option<Keys>)> {
         std::mem::take(&mut self.faults)
     }
 
     /// The walk has met an intact index block: whether something refers to it.
-    pub(in crate::inspect) fn meet(&mut self, block: BlockHandle) -> bool {
-        self.entered.remove(&block.offset).is_some()
+    pub(super) fn meet(&mut self, block: BlockHandle) -> bool {
+        self.entered.remove(&block.offset)
     }
 
     /// Why the index block at `offset` cannot be used, if that was noticed.
-    pub(in crate::inspect) fn take_lost(&mut self, offset: u64) -> Option<(Fault, Option<Keys>)> {
-        self.lost.remove(&offset)
+    pub(super) fn take_lost(&mut self, offset: u64) -> Option<(Fault, Option<Keys>)> {
+        let lost = self.lost.binary_search_by_key(&offset, |lost| lost.0).ok()?;
+        Some(self.lost.remove(lost).1)
     }
 
     /// All that the walk has not met: those that cannot be used, and offsets of those that can.
-    pub(in crate::inspect) fn take_rest(&mut self) -> (Vec<(Fault, Option<Keys>)>, Vec<u64>) {
-        let lost = std::mem::take(&mut self.lost).into_values().collect();
-        (lost, std::mem::take(&mut self.entered).into_keys().collect())
+    pub(super) fn take_rest(&mut self) -> (Vec<(Fault, Option<Keys>)>, Vec<u64>) {
+        let lost = self.lost.drain(..).map(|(_, lost)| lost).collect();
+        (lost, std::mem::take(&mut self.entered).into_iter().collect())
     }
 
     /// The first index block behind `offset` that the walk has not met.
     pub(in crate::inspect) fn next_block(&self, offset: u64) -> Option<u64> {
-        let entered = self.entered.range(offset + 1..).next().map(|(&at, _)| at);
-        let lost = self.lost.range(offset + 1..).next().map(|(&at, _)| at);
+        let entered = self.entered.range(offset + 1..).next().copied();
+        let lost = self.lost.get(self.lost.partition_point(|lost| lost.0 <= offset)).map(|lost| lost.0);
         entered.into_iter().chain(lost).min()
     }
 
@@ -193,12 +194,14 @@ impl Index {
     fn enter(&mut self, window: &Window<'_>, handle: BlockHandle, keys: Option<Keys>) -> bool {
         match self.open(window, handle) {
             Ok(entries) => {
-                self.entered.insert(handle.offset, handle.len);
+                self.entered.insert(handle.offset);
                 self.way.push(Open { offset: handle.offset, entries });
                 true
             }
             Err(fault) if self.lost.len() < LOST_MAX => {
-                self.lost.entry(handle.offset).or_insert((fault, keys));
+                if let Err(place) = self.lost.binary_search_by_key(&handle.offset, |lost| lost.0) {
+                    self.lost.insert(place, (handle.offset, (fault, keys)));
+                }
                 false
             }
             Err(fault) => {

@@ -11,7 +11,7 @@ use crate::table::Properties;
 
 /// What a block was found to hold.
 #[derive(Default)]
-pub(in crate::inspect) struct Scanned {
+pub(super) struct Scanned {
     /// What it is, in a line.
     pub(in crate::inspect) note: String,
     /// What is wrong with its payload, counted from its start, and the keys that this concerns, if they are
@@ -64,13 +64,8 @@ impl Walk<'_, '_> {
         let disorder = self.sums.take_disorder();
         let no_key = (Vec::new(), Tag::newest_at(0));
         let (first, last) = (first.as_ref().unwrap_or(&no_key), self.sums.last.as_ref().unwrap_or(&no_key));
-        let note = format!(
-            "{}, {} to {}, {}",
-            counted(entries, "entry", "entries"),
-            short(&first.0),
-            short(&last.0),
-            block.sizes()
-        );
+        let (count, from, to) = (counted(entries, "entry", "entries"), short(&first.0), short(&last.0));
+        let note = format!("{count}, {from} to {to}, {}", block.sizes());
         let [first, last] = [first, last].map(|(user, tag)| InternalKey::new(user, *tag));
         // An index says more of the order: separators stand between the blocks.
         let disorder = disorder.filter(|_| self.index.is_none());
@@ -80,7 +75,7 @@ impl Walk<'_, '_> {
             Some(reference) => {
                 broken = broken.or_else(|| wrong_reference(&reference, block.handle(), first, last));
                 keys = Some(reference.keys);
-                self.index.as_mut().into_iter().for_each(|index| index.pass(reference.separator.clone()));
+                self.pass(reference.separator);
             }
             None => self.note_unreferenced(block),
         }

@@ -25,7 +25,7 @@ impl Walk<'_, '_> {
         fault: Fault,
     ) -> Result {
         self.finish_lines(out)?;
-        let can_be_read = !matches!(fault, Fault::Read { .. });
+        let can_be_read = !matches!(fault, Fault::Stop(_));
         if let (Some(len), true) = (len, can_be_read) {
             let sealed = self.window.get(at, len)?.to_vec();
             let kind = BlockKind::from_u8(sealed[0]).map_or("unknown", name);
@@ -36,18 +36,21 @@ impl Walk<'_, '_> {
         }
         let reference = self.meet_data(out, at)?;
         let lost = self.index.as_mut().and_then(|index| index.take_lost(at));
-        let mut waiting = None;
-        if let Some(reference) = reference {
-            out.fault(fault, Some(reference.keys))?;
-            self.index.as_mut().into_iter().for_each(|index| index.pass(reference.separator.clone()));
-        } else if let Some((_, keys)) = lost {
-            out.fault(fault, keys)?;
-        } else if self.may_be_chunk(at) {
-            waiting = Some(fault);
-        } else {
-            let keys = out.keys.clone();
-            out.fault(fault, keys)?;
-        }
+        let keys = match (reference, lost) {
+            (Some(reference), _) => {
+                self.pass(reference.separator);
+                Some(Some(reference.keys))
+            }
+            (None, Some((_, keys))) => Some(keys),
+            (None, None) => (!self.may_be_chunk(at)).then(|| out.keys.clone()),
+        };
+        let waiting = match keys {
+            Some(keys) => {
+                out.fault(fault, keys)?;
+                None
+            }
+            None => Some(fault),
+        };
         match can_be_read {
             true => self.resume(out, at, len)?,
             false => self.position = self.next_start(at),
@@ -80,7 +83,7 @@ impl Walk<'_, '_> {
 
     /// The first place behind `at` where something starts, as far as that is known: there is none behind the
     /// last block.
-    pub(in crate::inspect) fn next_start(&mut self, at: u64) -> u64 {
+    pub(super) fn next_start(&mut self, at: u64) -> u64 {
         let mut starts: Vec<u64> = self.ends.filters().iter().map(|filter| filter.offset).collect();
         if let Ok((footer, _)) = &self.ends.footer {
             starts.extend([footer.root.offset, footer.properties.offset]);
@@ -105,10 +108,6 @@ impl Walk<'_, '_> {
     pub(in crate::inspect) fn search(&mut self, out: &mut Out<'_>, from: u64, limit: u64) -> Result {
         let file = (&self.ends.file_id, self.ends.blocks_end);
         let at = next_intact(self.window, file, &mut self.budget, from, limit)?;
-        self.found(out, from, at)
-    }
-
-    fn found(&mut self, out: &mut Out<'_>, from: u64, at: u64) -> Result {
         self.position = at;
         let lost = counted(at - (from - 1), "byte", "bytes");
         let label = if at == self.ends.blocks_end { "no intact block follows" } else { "the walk goes on" };

@@ -12,7 +12,7 @@ use crate::table::{Footer, Properties};
 
 /// Running sums over a table.
 #[derive(Debug, Default)]
-pub(in crate::inspect) struct Sums {
+pub(super) struct Sums {
     data: Blocks,
     chunks: Blocks,
     index: Blocks,
@@ -81,7 +81,7 @@ impl Sums {
     }
 
     /// A key that does not come after the one before, across blocks, if one was met.
-    pub(in crate::inspect) fn take_disorder(&mut self) -> Option<DecodeError> {
+    pub(super) fn take_disorder(&mut self) -> Option<DecodeError> {
         self.disorder.take()
     }
 
@@ -109,8 +109,8 @@ impl Sums {
         ] {
             out.check(what, "properties", found, stated)?;
         }
-        let bounds = u64::from(self.first_key == p.smallest)
-            + u64::from(self.last.as_ref().is_some_and(|(last, _)| *last == p.largest));
+        let is_last = self.last.as_ref().is_some_and(|(last, _)| *last == p.largest);
+        let bounds = u64::from(self.first_key == p.smallest) + u64::from(is_last);
         out.check("bounds that are a key", "properties", bounds, 2)?;
         // These two say the same of the table: only a difference is worth a line.
         let first = p.filters.first().map_or((0, 0), |filter| (filter.offset, filter.len));

@@ -17,13 +17,11 @@
 //! buffer of the file, a key, and a few words for each chunk that was not referred to yet and each index
 //! block.
 
-use std::collections::BTreeMap;
-
 use super::block::{self, Opened};
 use super::chunks::Chunks;
 use super::ends::{Ends, Stated};
 use super::filters::{self, Held};
-use super::index::{Index, Reference};
+use super::index::{Index, Key, Reference};
 use super::sums::Sums;
 use crate::block::{BlockHandle, BlockKind, ENVELOPE_BYTES, Envelope};
 use crate::codec::{DecodeError, DecodeErrorKind};
@@ -32,7 +30,7 @@ use crate::filter::Header;
 use crate::filter::header::HEADER_BYTES as FILTER_HEADER_BYTES;
 use crate::inspect::file::{Head, Window};
 use crate::inspect::filter_block;
-use crate::inspect::output::{Detail, Fault, Lines, Out, Place, Result};
+use crate::inspect::output::{Detail, Fault, Lines, Out, Result};
 use crate::table_meta::FilterRef;
 
 /// Bytes whose checksums are computed to no avail, at most, and how many times the length of the file: what a
@@ -61,7 +59,7 @@ pub(in crate::inspect) fn walk(
     (ends, stated): (&Ends, Option<&Stated>),
     held: Vec<Held>,
 ) -> Result<Vec<Held>> {
-    let whole = out.view.block.is_none() && out.view.entries.is_none();
+    let whole = out.view.is_whole();
     let bounds = ends.bounds().or_else(|| stated.map(|stated| stated.bounds.clone()));
     out.concerning(bounds, |out| {
         out.showing(whole, |out| head.describe(out))?;
@@ -79,7 +77,7 @@ pub(in crate::inspect) fn walk(
 }
 
 /// The walk over the blocks of a table.
-pub(in crate::inspect) struct Walk<'w, 'f> {
+pub(super) struct Walk<'w, 'f> {
     pub(in crate::inspect) window: &'w mut Window<'f>,
     pub(in crate::inspect) ends: &'w Ends,
     pub(in crate::inspect) position: u64,
@@ -94,8 +92,9 @@ pub(in crate::inspect) struct Walk<'w, 'f> {
     pub(in crate::inspect) index: Option<Index>,
     pub(in crate::inspect) chunks: Option<Chunks>,
     pub(in crate::inspect) held: Vec<Held>,
-    /// Intact blocks that nothing has referred to, by offset.
-    unreferenced: BTreeMap<u64, BlockKind>,
+    /// Intact blocks that nothing had referred to when they were met, in the order of the file; `None` for one
+    /// that something out of order refers to.
+    unreferenced: Vec<(u64, Option<BlockKind>)>,
     /// The filters that the properties name, in the order of the file, as far as the walk has not come.
     filters: std::iter::Peekable<std::vec::IntoIter<FilterRef>>,
     stated: Option<&'w Stated>,
@@ -113,11 +112,9 @@ impl<'w, 'f> Walk<'w, 'f> {
         (ends, stated): (&'w Ends, Option<&'w Stated>),
         held: Vec<Held>,
     ) -> Self {
-        let index = ends
-            .footer
-            .as_ref()
-            .ok()
-            .map(|(footer, _)| Index::new(footer, ends.file_id, ends.blocks_end, out.keys.clone()));
+        let footer = ends.footer.as_ref().ok();
+        let index =
+            footer.map(|(footer, _)| Index::new(footer, ends.file_id, ends.blocks_end, out.keys.clone()));
         Self {
             window,
             ends,
@@ -129,7 +126,7 @@ impl<'w, 'f> Walk<'w, 'f> {
             index,
             chunks: Some(Chunks::default()),
             held,
-            unreferenced: BTreeMap::new(),
+            unreferenced: Vec::new(),
             filters: ends.filters().into_iter().peekable(),
             stated,
             seed: stated.map(|stated| stated.seed),
@@ -145,9 +142,9 @@ impl<'w, 'f> Walk<'w, 'f> {
             self.leave();
             return Ok(());
         }
-        let end = self.ends.blocks_end;
-        while self.position < end {
-            if self.is_past(out) {
+        while self.position < self.ends.blocks_end {
+            // The one block that is wanted was reported.
+            if out.view.block.is_some_and(|block| block < self.number) {
                 out.report.partial = true;
                 self.leave();
                 break;
@@ -175,11 +172,6 @@ impl<'w, 'f> Walk<'w, 'f> {
         self.held.clear();
     }
 
-    /// Whether the one block that is wanted was reported.
-    fn is_past(&self, out: &Out<'_>) -> bool {
-        out.view.block.is_some_and(|block| block < self.number)
-    }
-
     fn is_skipped(&self, out: &Out<'_>) -> bool {
         out.view.block.is_some_and(|block| block != self.number)
     }
@@ -200,14 +192,9 @@ impl<'w, 'f> Walk<'w, 'f> {
             self.position = at + named.len;
             return Ok(());
         }
+        let label = format!("block {number}, filter");
         let described = out.showing(!skipped, |out| {
-            filter_block::describe(
-                out,
-                self.window,
-                (at, end),
-                &format!("block {number}, filter"),
-                (picked, known),
-            )
+            filter_block::describe(out, self.window, (at, end), label, (picked, known))
         })?;
         let Some(len) = described else {
             let limit = self.next_start(at);
@@ -277,21 +264,14 @@ impl<'w, 'f> Walk<'w, 'f> {
 
     fn intact(&mut self, out: &mut Out<'_>, block: &Opened) -> Result {
         out.report.checksums += 1;
-        let (at, number) = (block.offset, self.number);
         let misplaced = self.place(out, block)?;
         let scanned = self.scan(out, block)?;
         if out.view.entries.is_none() {
-            let picked = out.view.block == Some(number);
-            let shown = picked || self.next_line(out, block)?;
-            let all = picked || out.detail == Detail::Bytes;
-            out.showing(shown, |out| {
-                let label = format!("block {number}, {}", name(block.kind));
-                out.group(Place::File(at), block.len(), label, scanned.note, |out| {
-                    out.showing(all, |out| {
-                        block::describe_envelope(out, &self.ends.file_id, at, &block.sealed)?;
-                        block::describe_payload(out, block)
-                    })
-                })
+            let (number, file_id) = (self.number, &self.ends.file_id);
+            let line = (format!("block {number}, {}", name(block.kind)), scanned.note);
+            self.lines_of(out, block.kind)?.unit(out, number, (block.offset, block.len()), line, |out| {
+                block::describe_envelope(out, file_id, block.offset, &block.sealed)?;
+                block::describe_payload(out, block)
             })?;
         }
         if let Some(error) = misplaced {
@@ -327,7 +307,7 @@ impl<'w, 'f> Walk<'w, 'f> {
 
     /// What the index refers to at `at`, if it is a data block. References to what the walk has passed are
     /// damage.
-    pub(in crate::inspect) fn meet_data(&mut self, out: &mut Out<'_>, at: u64) -> Result<Option<Reference>> {
+    pub(super) fn meet_data(&mut self, out: &mut Out<'_>, at: u64) -> Result<Option<Reference>> {
         let Some(index) = &mut self.index else { return Ok(None) };
         while let Some(next) = index.peek(self.window) {
             match next.handle.offset.cmp(&at) {
@@ -342,10 +322,17 @@ impl<'w, 'f> Walk<'w, 'f> {
         Ok(None)
     }
 
+    /// Goes on behind the reference with this separator.
+    pub(super) fn pass(&mut self, separator: Key) {
+        if let Some(index) = &mut self.index {
+            index.pass(separator);
+        }
+    }
+
     /// Remembers a block that nothing has referred to.
-    pub(in crate::inspect) fn note_unreferenced(&mut self, block: &Opened) {
+    pub(super) fn note_unreferenced(&mut self, block: &Opened) {
         if self.unreferenced.len() < UNREFERENCED_MAX {
-            self.unreferenced.insert(block.offset, block.kind);
+            self.unreferenced.push((block.offset, Some(block.kind)));
         }
     }
 
@@ -375,7 +362,8 @@ impl<'w, 'f> Walk<'w, 'f> {
             let (damaged, intact) = chunks.take_rest();
             let keys = out.keys.clone();
             damaged.into_iter().try_for_each(|fault| out.fault(fault, keys.clone()))?;
-            unreferenced.extend(intact.into_iter().map(|at| (at, BlockKind::ValueChunk)));
+            unreferenced.extend(intact.into_iter().map(|at| (at, Some(BlockKind::ValueChunk))));
+            unreferenced.sort_unstable_by_key(|&(at, _)| at);
         }
         if let Some(index) = &mut self.index {
             let (lost, unmet) = index.take_rest();
@@ -398,7 +386,7 @@ impl<'w, 'f> Walk<'w, 'f> {
     }
 
     /// Compares what was met with what the table says of itself, if all of it was met and intact.
-    fn compare(&mut self, out: &mut Out<'_>, unreferenced: BTreeMap<u64, BlockKind>) -> Result {
+    fn compare(&mut self, out: &mut Out<'_>, unreferenced: Vec<(u64, Option<BlockKind>)>) -> Result {
         let (Ok((footer, _)), Some(index)) = (&self.ends.footer, &mut self.index) else { return Ok(()) };
         let before = out.report.damage_count;
         if !self.met_properties {
@@ -409,7 +397,7 @@ impl<'w, 'f> Walk<'w, 'f> {
             out.damage(lost.offset, "filter handle", "the properties name a filter that is not there")?;
         }
         for (at, kind) in unreferenced {
-            out.damage(at, kind.name(), "nothing refers to it")?;
+            kind.map_or(Ok(()), |kind| out.damage(at, kind.name(), "nothing refers to it"))?;
         }
         if !index.ends_with(self.sums.last.as_ref()) {
             let detail = "the last separator is not the last user key with tag 0";
@@ -425,18 +413,15 @@ impl<'w, 'f> Walk<'w, 'f> {
         }
     }
 
-    fn next_line(&mut self, out: &mut Out<'_>, block: &Opened) -> Result<bool> {
-        if self.lines.as_ref().is_none_or(|(kind, _)| *kind != block.kind) {
+    /// The lines of this kind of block; those of another one end.
+    fn lines_of(&mut self, out: &mut Out<'_>, kind: BlockKind) -> Result<&mut Lines> {
+        if self.lines.as_ref().is_some_and(|(before, _)| *before != kind) {
             self.finish_lines(out)?;
-            self.lines = Some((block.kind, Lines::new(out.detail, plural(block.kind))));
         }
-        match &mut self.lines {
-            Some((_, lines)) => lines.next(out, block.offset, block.len()),
-            None => Ok(true),
-        }
+        Ok(&mut self.lines.get_or_insert_with(|| (kind, Lines::new(out.detail, plural(kind)))).1)
     }
 
-    pub(in crate::inspect) fn finish_lines(&mut self, out: &mut Out<'_>) -> Result {
+    pub(super) fn finish_lines(&mut self, out: &mut Out<'_>) -> Result {
         match self.lines.take() {
             Some((_, mut lines)) => lines.flush(out),
             None => Ok(()),
@@ -450,23 +435,19 @@ pub(in crate::inspect) fn wasted_bytes_max(len: u64) -> u64 {
 }
 
 /// What is wrong with a reference to a place that the walk has passed without meeting a data block there.
-fn lost_reference(next: &Reference, unreferenced: &mut BTreeMap<u64, BlockKind>) -> DecodeError {
+fn lost_reference(next: &Reference, unreferenced: &mut [(u64, Option<BlockKind>)]) -> DecodeError {
     let BlockHandle { offset, len } = next.handle;
-    let detail = match unreferenced.remove(&offset) {
+    let met = unreferenced.binary_search_by_key(&offset, |&(at, _)| at).ok();
+    let detail = match met.and_then(|met| unreferenced[met].1.take()) {
         Some(_) => format!("the block at {offset} does not stand in the order of the index"),
         None => format!("it refers to {len} bytes at {offset}, where no data block starts"),
     };
     DecodeError::corrupt(next.from, "index block", detail)
 }
 
+/// `data` for a data block.
 pub(in crate::inspect) fn name(kind: BlockKind) -> &'static str {
-    match kind {
-        BlockKind::Data => "data",
-        BlockKind::Index => "index",
-        BlockKind::ValueChunk => "value chunk",
-        BlockKind::Properties => "properties",
-        BlockKind::Padding => "padding",
-    }
+    kind.name().trim_end_matches(" block")
 }
 
 fn plural(kind: BlockKind) -> &'static str {

@@ -1,5 +1,6 @@
 //! Reads the shape of a store.
 
+use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
 
 use super::shape::{KeyspaceShape, Tree};
@@ -10,6 +11,7 @@ use crate::fs::Fs;
 use crate::inspect::output::FileDamage;
 use crate::inspect::salvage::{Records, read_edits};
 use crate::manifest::current::Current;
+use crate::manifest::state::ManifestState;
 
 impl Tree {
     /// Reads the shape of the store in `dir`.
@@ -31,69 +33,58 @@ impl Tree {
             Err(error) => return Err(error),
         };
         let number = current.as_ref().map(|current| current.manifest);
-        let Some(number) = number.or_else(|| newest_manifest(&names)) else {
-            return Self::without_manifest(fs, dir, &names, damage);
-        };
-        let manifest = FileName::Manifest(number).path(dir);
+        let number = number.or_else(|| numbers(&names, |name| matches!(name, FileName::Manifest(_))).pop());
+        let mut manifest = number.map(|number| FileName::Manifest(number).path(dir));
         if damage.is_empty() && current.is_none() {
-            let detail = format!("is missing; {} is the newest manifest", FileName::Manifest(number));
-            let lost = FileDamage::new(0, "CURRENT", detail);
-            damage.push((FileName::Current.path(dir), lost));
+            let detail = match number {
+                Some(number) => format!("is missing; {} is the newest manifest", FileName::Manifest(number)),
+                None => "is missing, and there is no manifest".into(),
+            };
+            damage.push((FileName::Current.path(dir), FileDamage::new(0, "CURRENT", detail)));
         }
-        if fs.open(&manifest).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-            damage.push((manifest, FileDamage::new(0, "manifest", "CURRENT names it, but it is missing")));
-            return Self::without_manifest(fs, dir, &names, damage);
+        let is_missing = |path: &mut PathBuf| fs.open(path).is_err_and(|error| error.kind() == NotFound);
+        if let Some(path) = manifest.take_if(is_missing) {
+            damage.push((path, FileDamage::new(0, "manifest", "CURRENT names it, but it is missing")));
         }
-        let state = read_edits(fs, &manifest, current.as_ref(), &mut damage, Records::Short)?.state;
-        let mut reader = Shapes { fs, dir, damage };
-        let unplaced = if state.keyspaces.is_empty() { reader.unplaced(&names) } else { Vec::new() };
-        let keyspaces = state
-            .keyspaces
-            .iter()
-            .map(|(&id, keyspace)| KeyspaceShape {
-                id,
-                name: keyspace.name.clone(),
-                flushed: keyspace.flushed,
-                runs: reader.runs(keyspace.tables.values()),
-            })
-            .collect();
-        let len = |path: &Path| fs.open(path).and_then(|file| file.len()).ok();
-        let logs = state.logs.keys().map(|&log| (log, len(&FileName::Log(log).path(dir)))).collect();
-        Ok(Self { manifest, keyspaces, unplaced, logs, damage: reader.damage })
-    }
-
-    /// The tables of a store without a manifest, as each describes itself.
-    fn without_manifest(
-        fs: &dyn Fs,
-        dir: &Path,
-        names: &[FileName],
-        mut damage: Vec<(PathBuf, FileDamage)>,
-    ) -> Result<Self> {
-        let manifest = FileName::Current.path(dir);
-        if damage.is_empty() {
-            let lost = FileDamage::new(0, "CURRENT", "is missing, and there is no manifest");
-            damage.push((manifest.clone(), lost));
+        let mut state = ManifestState::default();
+        if let Some(path) = &manifest {
+            let (edits, lost) = read_edits(fs, path, current.as_ref(), Records::Short)?;
+            damage.extend(lost.into_iter().map(|lost| (path.clone(), lost)));
+            state = edits.state;
         }
         let mut reader = Shapes { fs, dir, damage };
-        let unplaced = reader.unplaced(names);
-        if unplaced.is_empty() {
+        let unplaced = if state.keyspaces.is_empty() {
+            let tables = numbers(&names, |name| matches!(name, FileName::Table(_)));
+            tables.into_iter().filter_map(|number| reader.unplaced(number)).collect()
+        } else {
+            Vec::new()
+        };
+        if manifest.is_none() && unplaced.is_empty() {
             let why = "it has neither a CURRENT nor a manifest";
             return Err(Error::NoStore { dir: dir.to_path_buf(), why });
         }
-        let mut numbers: Vec<u64> = names
-            .iter()
-            .filter(|name| matches!(name, FileName::Log(_)))
-            .filter_map(|name| name.number())
-            .collect();
-        numbers.sort_unstable();
+        let keyspaces = state.keyspaces.iter().map(|(&id, keyspace)| KeyspaceShape {
+            id,
+            name: keyspace.name.clone(),
+            flushed: keyspace.flushed,
+            runs: reader.runs(keyspace.tables.values()),
+        });
+        let keyspaces = keyspaces.collect();
+        let logs = match manifest {
+            Some(_) => state.logs.keys().copied().collect(),
+            None => numbers(&names, |name| matches!(name, FileName::Log(_))),
+        };
         let len = |log| fs.open(&FileName::Log(log).path(dir)).and_then(|file| file.len()).ok();
-        let logs = numbers.into_iter().map(|log| (log, len(log))).collect();
-        Ok(Self { manifest, keyspaces: Vec::new(), unplaced, logs, damage: reader.damage })
+        let logs = logs.into_iter().map(|log| (log, len(log))).collect();
+        let manifest = manifest.unwrap_or_else(|| FileName::Current.path(dir));
+        Ok(Self { manifest, keyspaces, unplaced, logs, damage: reader.damage })
     }
 }
 
-/// The manifest with the largest number.
-fn newest_manifest(names: &[FileName]) -> Option<u64> {
-    let manifests = names.iter().filter(|name| matches!(name, FileName::Manifest(_)));
-    manifests.filter_map(|name| name.number()).max()
+/// The numbers of the files that are `wanted`, in their order.
+fn numbers(names: &[FileName], wanted: fn(&FileName) -> bool) -> Vec<u64> {
+    let mut numbers: Vec<u64> =
+        names.iter().filter(|name| wanted(name)).filter_map(|name| name.number()).collect();
+    numbers.sort_unstable();
+    numbers
 }

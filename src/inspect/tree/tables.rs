@@ -1,12 +1,13 @@
 //! Reads what tables and their filters look like: by what the manifest says of them, or by what they say
 //! themselves.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
 use super::shape::{FilterShape, OriginShape, RunShape, TableShape};
 use crate::filename::FileName;
 use crate::filter::Header;
+use crate::filter::header::HEADER_BYTES;
 use crate::fs::Fs;
 use crate::inspect::file::{Head, Window};
 use crate::inspect::filter_block;
@@ -17,7 +18,7 @@ use crate::manifest::state::TablePlace;
 use crate::table_meta::{FilterRef, TableMeta};
 
 /// Reads what tables and filters look like.
-pub(in crate::inspect) struct Shapes<'a> {
+pub(super) struct Shapes<'a> {
     pub(in crate::inspect) fs: &'a dyn Fs,
     pub(in crate::inspect) dir: &'a Path,
     /// What is not as it should be.
@@ -31,16 +32,19 @@ impl Shapes<'_> {
         tables: impl Iterator<Item = &'t TablePlace>,
     ) -> Vec<RunShape> {
         // Within a level the newest run comes first.
-        let mut runs: BTreeMap<(u8, u64), Vec<TableShape>> = BTreeMap::new();
-        for place in tables {
-            let table = self.table(&place.meta);
-            runs.entry((place.level, u64::MAX - place.run)).or_default().push(table);
+        let rank = |place: &TablePlace| (place.level, Reverse(place.run));
+        let mut tables: Vec<_> = tables.map(|place| (rank(place), self.table(&place.meta))).collect();
+        tables.sort_by(|(a, one), (b, other)| {
+            a.cmp(b).then_with(|| (&one.smallest, one.number).cmp(&(&other.smallest, other.number)))
+        });
+        let mut runs: Vec<RunShape> = Vec::new();
+        for ((level, Reverse(run)), table) in tables {
+            match runs.last_mut().filter(|last| (last.level, last.run) == (level, run)) {
+                Some(last) => last.tables.push(table),
+                None => runs.push(RunShape { level, run, tables: vec![table] }),
+            }
         }
-        let run = |((level, run), mut tables): ((u8, u64), Vec<TableShape>)| {
-            tables.sort_by(|a, b| (&a.smallest, a.number).cmp(&(&b.smallest, b.number)));
-            RunShape { level, run: u64::MAX - run, tables }
-        };
-        runs.into_iter().map(run).collect()
+        runs
     }
 
     fn table(&mut self, meta: &TableMeta) -> TableShape {
@@ -67,15 +71,8 @@ impl Shapes<'_> {
         }
     }
 
-    /// The tables that are there, by what each says of itself.
-    pub(in crate::inspect) fn unplaced(&mut self, names: &[FileName]) -> Vec<TableShape> {
-        let tables = names.iter().filter(|name| matches!(name, FileName::Table(_)));
-        let mut numbers: Vec<_> = tables.filter_map(|name| name.number()).collect();
-        numbers.sort_unstable();
-        numbers.into_iter().filter_map(|number| self.by_itself(number)).collect()
-    }
-
-    fn by_itself(&mut self, number: u64) -> Option<TableShape> {
+    /// The table of this number, by what it says of itself.
+    pub(super) fn unplaced(&mut self, number: u64) -> Option<TableShape> {
         let path = FileName::Table(number).path(self.dir);
         match self.read_meta(number, &path) {
             Ok((meta, origin)) => Some(TableShape { origin, ..self.table(&meta) }),
@@ -105,8 +102,7 @@ impl Shapes<'_> {
     fn filter(&mut self, table: u64, filter: &FilterRef) -> FilterShape {
         let path = filter.file.map_or(FileName::Table(table), FileName::Filter).path(self.dir);
         let found = self.fs.open(&path).and_then(|file| {
-            let len =
-                file.len()?.saturating_sub(filter.offset).min(crate::filter::header::HEADER_BYTES as u64);
+            let len = file.len()?.saturating_sub(filter.offset).min(HEADER_BYTES as u64);
             let mut bytes = vec![0; len as usize];
             file.read_at(&mut bytes, filter.offset)?;
             Ok(Header::decode(&bytes))
