@@ -1,14 +1,11 @@
 //! What is this file? The first bytes say it, and the walker of its kind does the rest.
 
-use super::event::{Kind, Place, Report, Sink, Value};
-use super::head::{self, Head};
-use super::out::{Out, Result, Stop};
-use super::view::View;
-use super::window::{InMemory, Window};
-use super::words::counted;
-use super::{filter, log, manifest, table};
 use crate::codec::hex_and_text;
 use crate::fs::ReadFile;
+use crate::inspect::file::{Head, InMemory, Window, describe_current};
+use crate::inspect::framed::{log, manifest};
+use crate::inspect::output::{Kind, Out, Place, Report, Result, Sink, Stop, Value, View, counted};
+use crate::inspect::{filter_block, table};
 
 /// Describes a file: what it is, and what `view` asks for of its bytes.
 ///
@@ -27,23 +24,15 @@ pub fn describe(file: &dyn ReadFile, view: &View, sink: &mut dyn Sink) -> Result
 
 /// [`describe`] to what may have other limits.
 pub(super) fn describe_to(mut out: Out<'_>, window: &mut Window<'_>, view: &View) -> Result<Report> {
-    match identify(window, view)? {
-        Identity::Headed(head) => {
-            out.begin(head.kind())?;
-            describe_headed(&mut out, window, &head)?;
-        }
-        Identity::FilterBlock => {
-            out.begin(Kind::FilterBlock)?;
-            filter::describe_block(&mut out, window)?;
-        }
-        Identity::Lock => {
-            out.begin(Kind::Lock)?;
+    let (kind, head) = identify(window, view)?;
+    out.begin(kind)?;
+    match &head {
+        Some(head) => describe_headed(&mut out, window, head)?,
+        None if kind == Kind::FilterBlock => filter_block::describe_block(&mut out, window)?,
+        None if kind == Kind::Lock => {
             out.fact("holds", "nothing", "it is there to be locked by who works on the store")?;
         }
-        Identity::Unknown => {
-            out.begin(Kind::Unknown)?;
-            unknown(&mut out, window)?;
-        }
+        None => unknown(&mut out, window)?,
     }
     out.end()
 }
@@ -54,7 +43,7 @@ pub(super) fn describe_to(mut out: Out<'_>, window: &mut Window<'_>, view: &View
 ///
 /// [`Stop::Read`] if the file cannot be read.
 pub fn kind_of(file: &dyn ReadFile, view: &View) -> Result<Kind, Stop> {
-    Ok(identify(&mut Window::new(file)?, view)?.kind())
+    Ok(identify(&mut Window::new(file)?, view)?.0)
 }
 
 /// [`describe`] for bytes in memory.
@@ -76,69 +65,49 @@ pub fn describe_bytes(bytes: &[u8], view: &View, sink: &mut dyn Sink) -> Result<
 /// As [`describe`].
 pub fn describe_filter(file: &dyn ReadFile, view: &View, sink: &mut dyn Sink) -> Result<Report, Stop> {
     let mut window = Window::new(file)?;
-    let found = identify(&mut window, view)?;
-    let kind = found.kind();
+    let (kind, head) = identify(&mut window, view)?;
     if matches!(kind, Kind::FilterFile | Kind::FilterBlock | Kind::Unknown) {
         return describe(file, view, sink);
     }
     let mut out = Out::new(sink, view, window.len());
     out.begin(kind)?;
     out.report.partial = true;
-    match &found {
-        Identity::Headed(head) if kind == Kind::Table => {
-            filter::describe_of_table(&mut out, &mut window, head)?;
-        }
-        _ => out.fact("filter", "none", "")?,
+    match head.filter(|_| kind == Kind::Table) {
+        Some(head) => table::describe_filters(&mut out, &mut window, &head)?,
+        None => out.fact("filter", "none", "")?,
     }
     out.end()
 }
 
-enum Identity {
-    Headed(Head),
-    FilterBlock,
-    Lock,
-    Unknown,
-}
-
-impl Identity {
-    fn kind(&self) -> Kind {
-        match self {
-            Self::Headed(head) => head.kind(),
-            Self::FilterBlock => Kind::FilterBlock,
-            Self::Lock => Kind::Lock,
-            Self::Unknown => Kind::Unknown,
-        }
-    }
-}
-
-fn identify(window: &mut Window<'_>, view: &View) -> Result<Identity> {
+/// The kind of a file, and its header if it has one.
+fn identify(window: &mut Window<'_>, view: &View) -> Result<(Kind, Option<Head>)> {
     if let Some(head) = Head::read(window)? {
-        return Ok(Identity::Headed(head));
-    }
-    if window.get(0, 8)? == crate::filter::header::MAGIC {
-        return Ok(Identity::FilterBlock);
+        return Ok((head.kind(), Some(head)));
     }
     let is_lock = window.len() == 0 && view.name.as_deref() == Some("LOCK");
-    Ok(if is_lock { Identity::Lock } else { Identity::Unknown })
+    let is_filter = window.get(0, 8)? == crate::filter::header::MAGIC;
+    let kind = if is_filter {
+        Kind::FilterBlock
+    } else if is_lock {
+        Kind::Lock
+    } else {
+        Kind::Unknown
+    };
+    Ok((kind, None))
 }
 
 fn describe_headed(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
-    if head.is_newer() {
-        head.facts(out)?;
-        head.describe(out)?;
-        return Ok(());
-    }
     match head.kind() {
-        Kind::Table => table::describe(out, window, head),
-        Kind::Log => log::describe(out, window, head),
-        Kind::Manifest => manifest::describe(out, window, head),
-        Kind::Current => head::describe_current(out, window, head),
-        Kind::FilterFile => filter::describe_file(out, window, head),
-        _ => {
-            head.facts(out)?;
-            head.describe(out)
-        }
+        _ if head.is_newer() => {}
+        Kind::Table => return table::describe(out, window, head),
+        Kind::Log => return log::describe(out, window, head),
+        Kind::Manifest => return manifest::describe(out, window, head),
+        Kind::Current => return describe_current(out, window, head),
+        Kind::FilterFile => return filter_block::describe_file(out, window, head),
+        _ => {}
     }
+    head.facts(out)?;
+    head.describe(out)
 }
 
 fn unknown(out: &mut Out<'_>, window: &mut Window<'_>) -> Result {

@@ -18,27 +18,21 @@
 //! First come facts about the whole, then the bytes, then the sums that must agree; the [`Report`]
 //! says whether everything did.
 //!
-//! | file | noun |
+//! | folder or file | noun |
 //! |---|---|
-//! | `event` | what a description is made of |
-//! | `view` | how much of it is wanted |
+//! | `output` | events and damage, the writer of events, events as text; how much of them is wanted |
+//! | `file` | a file through one buffer; the header of every file; `CURRENT` |
+//! | `extensible` | records of tagged fields |
+//! | `framed` | the walk over records; logs and manifests, which are made of them |
+//! | `filter_block` | filter blocks, wherever they are |
+//! | `table` | the walk over the blocks of a table, and the index, chunks and filters that are followed with it |
 //! | `describe` | what is this file? |
-//! | `head` | the header of every file; `CURRENT` |
-//! | `framed`, `record`, `log`, `manifest`, `items` | the walk over records, one of them, and what they hold |
-//! | `table`, `footer_and_properties`, `block` | tables, their two ends, their blocks |
-//! | `scan`, `index`, `chunks`, `block_totals` | what a block holds, what leads to it, what all of them add up to |
-//! | `filter_vs_keys` | the filters of a table, held against its keys |
-//! | `collect` | the damage of a table, a log or a manifest of a store, for `Db::verify` |
-//! | `search` | the way on behind damage |
-//! | `salvage` | what is left of a damaged table or log, for `Options::repair` |
-//! | `filter`, `filter_facts` | filter blocks; what a summary says of them |
-//! | `filter_hints`, `survey` | what must be found in one, what is found |
-//! | `fields` | extensible records |
-//! | `tree`, `shapes` | the shape of a whole store, and of its tables |
-//! | `probe` | filters asked for keys: proved, measured |
-//! | `out`, `annotate` | the writer of events; fields, each an event as it is read |
-//! | `window`, `lines` | a file through one buffer; how many of many lines are shown |
-//! | `text`, `words` | events as text |
+//! | `verify` | the damage of a table, a log or a manifest of a store, for `Db::verify` |
+//! | `probe` | filters probed with keys: proved, measured |
+//! | `salvage` | what is left of a damaged table, log or manifest, for `Options::repair` |
+//! | `tree` | the shape of a whole store, and of its tables |
+//!
+//! Each imports only from those above it.
 //!
 //! # What holds for every file
 //!
@@ -53,50 +47,28 @@
 //! - The hash seed of a store is a secret, and is not shown unless [`View::secrets`] asks for it. Keys and
 //!   values are shown.
 
-mod annotate;
-mod block;
-mod block_totals;
-mod chunks;
-mod collect;
 mod describe;
-mod event;
-mod fields;
-mod filter;
-mod filter_facts;
-mod filter_hints;
-mod filter_vs_keys;
-mod footer_and_properties;
+mod extensible;
+mod file;
+mod filter_block;
 mod framed;
-mod head;
-mod index;
-mod items;
-mod lines;
-mod log;
-mod manifest;
-mod out;
+mod output;
 mod probe;
-mod record;
 mod salvage;
-mod scan;
-mod search;
-mod shapes;
-mod survey;
 mod table;
-mod text;
 pub mod tree;
-mod view;
-mod window;
-mod words;
+mod verify;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use collect::{verify_framed, verify_table};
 pub use describe::{describe, describe_bytes, describe_filter, kind_of};
-pub use event::{Entry, Event, FileDamage, Keys, Kind, Place, Report, Sink, Span, Value};
-pub use out::Stop;
+pub use output::{
+    Detail, Entries, Entry, Event, FileDamage, Keys, Kind, Place, Report, Sink, Span, Stop, Text, Value,
+    View, escape, verdict,
+};
 pub use probe::{Measured, Sample, Trouble, Verified, measure_filter, verify_filter};
-pub(crate) use salvage::{LogItem, TableFacts, TableStream, as_errors, read_log};
-pub use text::{Text, escape, verdict};
-pub(crate) use tree::{ManifestRemains, read_manifest};
-pub use view::{Detail, Entries, View};
+pub(crate) use salvage::{
+    LogItem, ManifestRemains, TableFacts, TableStream, as_errors, read_log, read_manifest,
+};
+pub(crate) use verify::{verify_framed, verify_table};

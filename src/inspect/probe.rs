@@ -6,22 +6,17 @@
 //! or one taken away. A near miss may be a key too, so that all of them are sorted and the table is read once
 //! more beside them.
 
-use std::io;
-
 use byteorder::{ByteOrder, LittleEndian};
 
-use super::describe::{describe_to, kind_of};
-use super::event::{Event, FileDamage, Kind, Sink};
-use super::footer_and_properties::Ends;
-use super::head::Head;
-use super::out::{Out, Stop};
-use super::view::{Entries, View};
-use super::window::Window;
 use crate::codec::DecodeError;
 use crate::filter::header::HEADER_BYTES;
 use crate::filter::{AlignedBytes, Expect, Filter, Header};
 use crate::fs::ReadFile;
 use crate::hash::key_hash;
+use crate::inspect::describe::{describe_to, kind_of};
+use crate::inspect::file::{Head, Window};
+use crate::inspect::output::{Entries, Event, FileDamage, Kind, Out, Stop, View};
+use crate::inspect::table::Ends;
 use crate::table::FILTER_OFFSET;
 
 /// Bytes of near misses that are held, at most.
@@ -236,32 +231,24 @@ fn damaged(base: u64, error: &DecodeError) -> Trouble {
 /// Hands each distinct user key of a table to `visit`, in order; gives their number. Fails if the table is
 /// damaged.
 fn each_key(table: &dyn ReadFile, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Trouble> {
-    struct Keys<'v> {
-        visit: &'v mut dyn FnMut(&[u8]),
-        last: Option<Vec<u8>>,
-        count: u64,
-    }
-    impl Sink for Keys<'_> {
-        fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
-            let Event::Entry(entry) = event else { return Ok(()) };
-            if self.last.as_deref() != Some(entry.key) {
-                (self.visit)(entry.key);
-                self.count += 1;
-                let last = self.last.get_or_insert_default();
-                last.clear();
-                last.extend_from_slice(entry.key);
-            }
-            Ok(())
+    let (mut last, mut count): (Option<Vec<u8>>, u64) = (None, 0);
+    let mut sink = |event: &Event<'_>| {
+        if let Event::Entry(entry) = event
+            && last.as_deref() != Some(entry.key)
+        {
+            visit(entry.key);
+            count += 1;
+            entry.key.clone_into(last.get_or_insert_default());
         }
-    }
-    let mut keys = Keys { visit, last: None, count: 0 };
+        Ok(())
+    };
     let (view, mut window) = (View::new().entries(Entries::Keys), Window::new(table)?);
-    let mut out = Out::new(&mut keys, &view, window.len());
+    let mut out = Out::new(&mut sink, &view, window.len());
     // That is what the caller does.
     out.probes_filters = false;
     match describe_to(out, &mut window, &view)?.first_damage {
         Some(damage) => Err(Trouble::Damaged(Box::new(damage))),
-        None => Ok(keys.count),
+        None => Ok(count),
     }
 }
 

@@ -28,11 +28,6 @@ impl Sequence {
         Self { file, begun: None, closed: false }
     }
 
-    /// Whether a record was begun that has not ended.
-    pub(crate) fn is_within_record(&self) -> bool {
-        self.begun.is_some()
-    }
-
     /// Drops the record that was begun: the next fragment must begin one.
     pub(crate) fn give_up(&mut self) {
         self.begun = None;
@@ -134,11 +129,11 @@ mod tests {
     #[test]
     fn a_record_that_is_given_up_is_not_continued() {
         let mut sequence = Sequence::new(FileKind::Log);
-        assert!(!sequence.is_within_record());
+        assert!(!sequence.begun.is_some());
         sequence.take(&fragment(Batch, true, false)).unwrap();
-        assert!(sequence.is_within_record());
+        assert!(sequence.begun.is_some());
         sequence.give_up();
-        assert!(!sequence.is_within_record());
+        assert!(!sequence.begun.is_some());
         assert!(sequence.take(&fragment(Batch, false, true)).is_err());
         assert_eq!(sequence.take(&fragment(Promise, true, true)), Ok(Promise));
     }

@@ -304,7 +304,7 @@ fn properties_that_are_not_understood_are_placed_behind_the_envelope() {
     let properties = forge.block(BlockKind::Properties, &[]);
     let bytes = forge.footer(root, properties, 1);
     let mut all = Vec::new();
-    let file = super::super::window::InMemory(&bytes);
+    let file = super::super::file::InMemory(&bytes);
     let report = describe_filter(&file, &View::new(), &mut |event: &Event<'_>| {
         all.push(format!("{event:?}"));
         Ok(())
@@ -319,7 +319,7 @@ fn a_filter_that_is_named_often_is_surveyed_once() {
         forge.properties.filters.extend(again);
     });
     let (mut sections, mut facts) = (0, 0);
-    let file = super::super::window::InMemory(&bytes);
+    let file = super::super::file::InMemory(&bytes);
     let report = describe_filter(&file, &View::new(), &mut |event: &Event<'_>| {
         sections += u64::from(matches!(event, Event::Span(span) if span.label == "section 0"));
         facts += u64::from(matches!(event, Event::Fact { label: "owner", .. }));

@@ -1,0 +1,11 @@
+//! A file as every walker sees it: bytes through one buffer, and the header that all files begin with.
+//!
+//! Imports `output`.
+
+mod current;
+mod head;
+mod window;
+
+pub(in crate::inspect) use current::describe_current;
+pub(in crate::inspect) use head::Head;
+pub(in crate::inspect) use window::{InMemory, Window};

@@ -1,0 +1,62 @@
+//! What is known of a filter before it is read, and must be found in it.
+
+use crate::checksum::FileId;
+use crate::filter::Header;
+use crate::filter::header::{DOMAIN_WHOLE_KEY, checksum};
+use crate::inspect::output::{Out, Result};
+use crate::table_meta::FilterRef;
+
+/// What is known of a filter before it is read.
+#[derive(Clone, Copy)]
+pub(in crate::inspect) enum Known<'a> {
+    /// Nothing: it stands by itself, or what should name it is damaged.
+    Nothing,
+    /// It stands in a table that does not name it.
+    Unnamed,
+    /// It is one of these keys, and named so.
+    Named { filter: &'a FilterRef, owner: FileId, keys: u64, seed: Option<u64> },
+}
+
+impl Known<'_> {
+    /// Whether it is of a domain that is never asked.
+    pub(super) fn is_not_asked(&self) -> bool {
+        matches!(self, Self::Named { filter, .. } if filter.domain != DOMAIN_WHOLE_KEY)
+    }
+
+    /// Compares it with the intact header that was found.
+    pub(in crate::inspect) fn judge(&self, out: &mut Out<'_>, at: u64, (first, len): (&[u8], u64)) -> Result {
+        let (filter, owner, keys, seed) = match self {
+            Self::Nothing => return Ok(()),
+            Self::Unnamed => {
+                return out.damage(at, "filter block", "the properties of the table do not name it");
+            }
+            Self::Named { filter, owner, keys, seed } => (filter, owner, keys, seed),
+        };
+        let FilterRef { kind, domain, header_checksum, .. } = filter;
+        let header = Header::decode(first);
+        let (offset, what, detail) = if len != filter.len {
+            (32, "filter block length", format!("{len}, the properties name one of {} bytes", filter.len))
+        } else if checksum(first) != Ok(*header_checksum) {
+            (
+                12,
+                "filter header checksum",
+                format!("the properties name the filter with {header_checksum:08x}"),
+            )
+        } else if first.get(40..42) != Some(&[*kind, *domain]) {
+            (40, "filter kind", format!("the properties name kind {kind}, domain {domain}"))
+        } else if first.get(16..32) != Some(owner) {
+            (16, "filter owner", "is another table".into())
+        } else if let Ok(header) = &header
+            && header.key_count != *keys
+        {
+            (64, "filter key count", format!("{}, the table has {keys} keys", header.key_count))
+        } else if let (Ok(header), Some(seed)) = (&header, seed)
+            && header.seed != *seed
+        {
+            (48, "filter seed", "is not that of the other filters of the store".into())
+        } else {
+            return Ok(());
+        };
+        out.damage(at + offset, what, detail)
+    }
+}

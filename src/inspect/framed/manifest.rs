@@ -1,0 +1,273 @@
+//! Describes a manifest: its edits, item by item, and the store that they amount to.
+
+use std::collections::BTreeMap;
+
+use byteorder::{ByteOrder, LittleEndian};
+
+use super::log::{MARK, ending_fact};
+use super::record::Record;
+use super::walk::{self, Ending, FramedItem};
+use crate::batch::KeyspaceId;
+use crate::codec::DecodeError;
+use crate::file_header::FileKind;
+use crate::inspect::extensible::{self, describe_item};
+use crate::inspect::file::{Head, Window};
+use crate::inspect::output::{
+    FileDamage, Lines, Out, Payload, Result, Value, bytes, count, counted, escape, fields,
+};
+use crate::key::SeqNo;
+use crate::manifest::edit::{EditItems, LEVELS};
+use crate::manifest::overlap::{Bounds, Runs};
+use crate::manifest::state::{KeyspaceState, LogEnd, ManifestState, TablePlace};
+use crate::table_meta::TableMeta;
+use crate::wal::EditMark;
+
+const NO_EDIT: &str = "its first edit is missing";
+
+const TOO_LONG: &str = "too long to be put together here";
+
+/// The edits of a manifest, one after the other, as far as they follow each other.
+#[derive(Debug, Default)]
+pub(in crate::inspect) struct Edits {
+    /// What they amount to.
+    pub(in crate::inspect) state: ManifestState,
+    pub(in crate::inspect) count: u64,
+    items: u64,
+    /// The count of the first one in the life of the store.
+    first: u64,
+    /// The mark of the last one, unless bytes are damaged behind it.
+    last: Option<EditMark>,
+    /// Whether an edit may have been lost.
+    gap: bool,
+    /// The number of edits before the first gap, and by keyspace the sequence number up to which they say that
+    /// all entries are in tables.
+    before_gap: Option<(u64, BTreeMap<KeyspaceId, SeqNo>)>,
+    /// What is wrong with the first record that is whole and no edit that fits.
+    pub(in crate::inspect) wrong: Option<FileDamage>,
+}
+
+impl Edits {
+    /// Takes the next edit, up to the first item that does not fit, which is an error. Behind a gap all that
+    /// fits is taken.
+    pub(in crate::inspect) fn add(&mut self, record: &[u8]) -> Result<(), DecodeError> {
+        let (items, mark) = match self.gap && self.last.is_none() {
+            // Which one it is, it says itself.
+            true => EditItems::behind_gap(record)?,
+            false => EditItems::open(record, self.last)?,
+        };
+        // Decoded twice rather than kept: the items can take many times the memory of the record.
+        items.clone().try_for_each(|item| item.map(drop))?;
+        if self.count == 0 {
+            self.first = mark.count;
+        }
+        self.count += 1;
+        self.last = Some(mark);
+        let mut applied = Ok(());
+        for item in items {
+            self.items += 1;
+            let item = item?;
+            if applied.is_ok() || self.gap {
+                applied = applied.and(self.state.apply_item(&item));
+            }
+        }
+        self.state.mark = mark;
+        match applied {
+            // What was lost may be what an item refers to: not damage of this edit.
+            Err(detail) if !self.gap => Err(DecodeError::corrupt(16, "edit", detail)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes what the walk met, if a reader takes it; gives why a record is no edit that fits.
+    fn take(&mut self, found: &FramedItem, ending: &Ending) -> Option<DecodeError> {
+        let error = match found {
+            FramedItem::Damaged(bytes) if ending.is_torn_at(bytes.offset) => return None,
+            FramedItem::Record(record) if ending.is_torn_at(record.offset) => return None,
+            FramedItem::Damaged(_) => None,
+            FramedItem::Record(Record { bytes: Some(bytes), .. }) => Some(self.add(bytes).err()?),
+            FramedItem::Record(_) => Some(DecodeError::corrupt(0, "edit", TOO_LONG)),
+        };
+        self.lose();
+        error
+    }
+
+    /// Notes that bytes were damaged, or not read.
+    pub(in crate::inspect) fn lose(&mut self) {
+        if !self.gap {
+            let keyspaces = self.state.keyspaces.iter();
+            let flushed = keyspaces.map(|(&id, keyspace)| (id, keyspace.flushed)).collect();
+            self.before_gap = Some((self.count, flushed));
+        }
+        self.gap = true;
+        self.last = None;
+    }
+
+    /// If edits behind a gap were taken: by keyspace, the sequence number up to which the edits before it say
+    /// that all entries are in tables.
+    pub(in crate::inspect) fn flushed_before_gap(&self) -> Option<&BTreeMap<KeyspaceId, SeqNo>> {
+        let before = self.before_gap.as_ref().filter(|(count, _)| *count < self.count);
+        before.map(|(_, flushed)| flushed)
+    }
+
+    fn facts(&self, out: &mut Out<'_>) -> Result {
+        let items = counted(self.items, "item", "items");
+        let mark = self.state.mark;
+        let gap = if self.gap { ", with a gap" } else { "" };
+        let span = match self.count {
+            0 => String::new(),
+            _ => format!("{} to {} of the store{gap}, ", ordinal(self.first), ordinal(mark.count)),
+        };
+        out.fact("edits", self.count, format!("{span}{items}"))?;
+        out.fact("last hash", Value::Hex(mark.hash, 8), "")
+    }
+}
+
+/// Reads all edits, as far as they can be read, and reports nothing.
+pub(in crate::inspect) fn survey(
+    out: &mut Out<'_>,
+    window: &mut Window<'_>,
+    head: &Head,
+) -> Result<(Edits, Ending)> {
+    let mut edits = Edits::default();
+    let file = (&head.file_id, FileKind::Manifest);
+    let ending = walk::ending(out, window, file)?;
+    walk::walk(out, window, file, &mut |_, found| {
+        if let (Some(error), FramedItem::Record(record)) = (edits.take(&found, &ending), &found) {
+            let damage = || FileDamage { offset: record.offset, ..FileDamage::of(0, &error) };
+            edits.wrong.get_or_insert_with(damage);
+        }
+        Ok(())
+    })?;
+    Ok((edits, ending))
+}
+
+/// Describes a manifest.
+pub(in crate::inspect) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
+    let (edits, ending) = survey(out, window, head)?;
+    head.facts(out)?;
+    edits.facts(out)?;
+    state_facts(out, &edits.state)?;
+    ending_fact(out, &ending, false)?;
+
+    out.showing(out.view.block.is_none(), |out| head.describe(out))?;
+    let edits = walk(out, window, head, &ending)?;
+    match (edits.count, edits.gap) {
+        (0, _) => out.damage(ending.good_end, "manifest", NO_EDIT),
+        (_, true) => Ok(()),
+        (_, false) => judge(out, &edits.state),
+    }
+}
+
+/// Describes the edits, and takes those that a reader takes.
+pub(in crate::inspect) fn walk(
+    out: &mut Out<'_>,
+    window: &mut Window<'_>,
+    head: &Head,
+    ending: &Ending,
+) -> Result<Edits> {
+    let mut lines = Lines::new(out.detail, "edits");
+    let mut edits = Edits::default();
+    walk::walk(out, window, (&head.file_id, FileKind::Manifest), &mut |out, found| {
+        let wrong = edits.take(&found, ending);
+        match &found {
+            FramedItem::Record(record) => describe_edit(out, record, wrong, &mut lines),
+            FramedItem::Damaged(bytes) => bytes.describe(out, ending, &mut lines),
+        }
+    })?;
+    lines.flush(out)?;
+    ending.report(out);
+    Ok(edits)
+}
+
+/// Describes what opening the store would find wrong with the state that all edits amount to.
+fn judge(out: &mut Out<'_>, state: &ManifestState) -> Result {
+    for fault in state.faults() {
+        out.refused(0, &fault)?;
+    }
+    for keyspace in state.keyspaces.values() {
+        let mut runs = Runs::default();
+        for TablePlace { level, run, meta } in keyspace.tables.values() {
+            let (smallest, largest) = (meta.smallest.clone(), meta.largest.clone());
+            let (trimmed, number) = (meta.trimmed, meta.number);
+            runs.add(*level, *run, Bounds { smallest, largest, trimmed, number });
+        }
+        runs.overlaps().try_for_each(|overlap| out.damage(0, "table", overlap.detail))?;
+    }
+    Ok(())
+}
+
+fn state_facts(out: &mut Out<'_>, state: &ManifestState) -> Result {
+    out.fact("next file", state.next_file, "")?;
+    out.fact("sequence", state.last_seqno, "the last one that was given, or later")?;
+    for (number, log) in &state.logs {
+        let end = match log.end {
+            Some(LogEnd { len, last_seqno, is_cut }) => {
+                let how = if is_cut { "cut" } else { "closed" };
+                format!("{how} at {}, last sequence number {last_seqno}", bytes(len))
+            }
+            None => "open".into(),
+        };
+        out.fact("log", format!("{number:06}.wal"), end)?;
+    }
+    for (id, keyspace) in &state.keyspaces {
+        out.fact("keyspace", escape(keyspace.name.as_bytes()), keyspace_words(*id, keyspace))?;
+    }
+    Ok(())
+}
+
+fn keyspace_words(id: u32, keyspace: &KeyspaceState) -> String {
+    let tables: Vec<_> = keyspace.tables.values().collect();
+    let total = |of: fn(&TableMeta) -> u64| {
+        tables.iter().fold(0u64, |sum, place| sum.saturating_add(of(&place.meta)))
+    };
+    let levels: Vec<String> = (0..LEVELS as u8)
+        .map(|level| (level, tables.iter().filter(|place| place.level == level).count()))
+        .filter(|(_, count)| *count > 0)
+        .map(|(level, count)| format!("L{level} {count}"))
+        .collect();
+    let shape = if levels.is_empty() { "no tables".into() } else { levels.join(", ") };
+    format!(
+        "id {id}; tables: {shape}; {}, {}; flushed to {}",
+        counted(total(|meta| meta.entries), "entry", "entries"),
+        bytes(total(|meta| meta.len)),
+        keyspace.flushed
+    )
+}
+
+fn describe_edit(
+    out: &mut Out<'_>,
+    record: &Record,
+    wrong: Option<DecodeError>,
+    lines: &mut Lines,
+) -> Result {
+    let place = (record.offset, record.end - record.offset);
+    let line = (format!("edit {}", record.number), note(record));
+    lines.unit(out, record.number, place, line, |out| record.describe(out, describe_items))?;
+    match wrong.filter(|_| record.bytes.is_some()) {
+        Some(error) => out.refused_in(record.payload(), &error),
+        None => Ok(()),
+    }
+}
+
+fn note(record: &Record) -> String {
+    let Some(body) = &record.bytes else { return format!("{}, {TOO_LONG}", bytes(record.len)) };
+    let mark = body.get(..8).map_or(0, LittleEndian::read_u64);
+    let items = extensible::count(body.get(16..).unwrap_or_default());
+    format!("the {} of the store, {}, {}", ordinal(mark), counted(items, "item", "items"), bytes(record.len))
+}
+
+fn ordinal(number: u64) -> String {
+    let ending = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{}{ending}", count(number))
+}
+
+fn describe_items(out: &mut Out<'_>, payload: Payload, body: &[u8]) -> Result {
+    fields(out, payload, body, &MARK)?;
+    extensible::describe(out, payload, body, 16, describe_item)
+}

@@ -1,0 +1,10 @@
+//! Files of records in fragments: the walk over the records, and what those of a log and of a manifest hold.
+//!
+//! Imports `output`, `file` and `extensible`.
+
+pub(in crate::inspect) mod log;
+pub(in crate::inspect) mod manifest;
+mod record;
+mod walk;
+
+pub(in crate::inspect) use walk::{FramedItem, ending, walk};

@@ -1,0 +1,42 @@
+//! Bytes as text on one line.
+
+/// Bytes as text on one line. Valid UTF-8 stands for itself, but for tab, newline and backslash (`\t`, `\n`,
+/// `\\`) and for characters that move the cursor or hide: these, and bytes that are not UTF-8, are `\xHH`
+/// byte for byte. Two different byte strings never look alike. O(n).
+#[must_use]
+pub fn escape(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for char in chunk.valid().chars() {
+            match char {
+                '\t' => out.push_str("\\t"),
+                '\n' => out.push_str("\\n"),
+                '\\' => out.push_str("\\\\"),
+                _ if is_control(char) => push_hex(char.encode_utf8(&mut [0; 4]).as_bytes(), &mut out),
+                _ => out.push(char),
+            }
+        }
+        push_hex(chunk.invalid(), &mut out);
+    }
+    out
+}
+
+fn push_hex(bytes: &[u8], out: &mut String) {
+    bytes.iter().for_each(|byte| out.push_str(&format!("\\x{byte:02x}")));
+}
+
+/// Controls, line and paragraph separators, the byte order mark, and what changes the direction of writing.
+fn is_control(char: char) -> bool {
+    char.is_control()
+        || matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// A key in a line: its beginning and its end.
+pub(in crate::inspect) fn short(key: &[u8]) -> String {
+    const SHORT_BYTES: usize = 24;
+    if key.len() <= SHORT_BYTES {
+        return format!("\"{}\"", escape(key));
+    }
+    let (first, last) = (&key[..SHORT_BYTES / 2], &key[key.len() - SHORT_BYTES / 2..]);
+    format!("\"{}\"...\"{}\"", escape(first), escape(last))
+}

@@ -1,0 +1,83 @@
+//! The fields of a fixed layout, each an event: its place, its bytes, their meaning.
+
+use byteorder::{ByteOrder, LittleEndian};
+
+use super::event::{Payload, Value};
+use super::out::Out;
+use super::stop::Result;
+use crate::checksum::FileId;
+
+/// What the bytes of a field are, and how many of them there are.
+#[derive(Clone, Copy)]
+pub(in crate::inspect) enum Form<'a> {
+    Number(usize),
+    /// A number with a meaning.
+    Code(usize, fn(u64) -> &'static str),
+    /// A number with this note.
+    Noted(usize, &'a str),
+    /// A number whose bits count.
+    Hex(usize),
+    /// A number of 8 bytes that only the store should have.
+    Secret,
+    Id,
+    /// Bytes without a meaning.
+    Raw(usize),
+    /// A checksum of 4 bytes; it must be this one.
+    Checksum(u32),
+}
+
+impl Form<'_> {
+    fn len(self) -> usize {
+        match self {
+            Self::Number(len)
+            | Self::Code(len, _)
+            | Self::Noted(len, _)
+            | Self::Hex(len)
+            | Self::Raw(len) => len,
+            Self::Secret => 8,
+            Self::Id => size_of::<FileId>(),
+            Self::Checksum(_) => 4,
+        }
+    }
+}
+
+/// Describes the fields that `bytes` begin with, up to the first that is not whole: the decoder of the layout
+/// reports that one.
+pub(in crate::inspect) fn fields(
+    out: &mut Out<'_>,
+    payload: Payload,
+    bytes: &[u8],
+    layout: &[(&'static str, Form<'_>)],
+) -> Result {
+    let mut at = 0;
+    for &(label, form) in layout {
+        let Some(field) = bytes.get(at..at + form.len()) else { return Ok(()) };
+        let place = payload.place(at as u64);
+        at += field.len();
+        let number = || LittleEndian::read_uint(field, field.len());
+        match form {
+            Form::Number(_) => out.leaf(place, field, label, number(), "")?,
+            Form::Code(_, meaning) => out.leaf(place, field, label, number(), meaning(number()))?,
+            Form::Noted(_, note) => out.leaf(place, field, label, number(), note)?,
+            Form::Secret if !out.view.secrets => {
+                out.span(place, field.len() as u64, &[], label, Value::Secret, "", None)?;
+            }
+            Form::Hex(_) | Form::Secret => {
+                out.leaf(place, field, label, Value::Hex(number(), field.len() as u8), "")?;
+            }
+            Form::Id => out.leaf(
+                place,
+                field,
+                label,
+                field.first_chunk().copied().map_or(Value::None, Value::Id),
+                "",
+            )?,
+            Form::Raw(_) => out.leaf(place, field, label, Value::None, "")?,
+            Form::Checksum(computed) => {
+                out.report.checksums += u64::from(number() == computed.into());
+                out.checksum(place, field, label, number(), computed.into())?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! How many of many lines are shown: the first few, then a note of how many more there are.
+
+use super::event::Place;
+use super::out::Out;
+use super::stop::Result;
+use super::view::Detail;
+
+/// Lines of one kind that the shape of a file shows.
+const SHAPE_LINES: u64 = 16;
+
+/// Counts the lines of one kind of thing that follow each other in a file.
+pub(in crate::inspect) struct Lines {
+    max: u64,
+    what: &'static str,
+    shown: u64,
+    /// Where the first one that was left out starts, where the last one ends, and how many they are.
+    left_out: Option<(u64, u64, u64)>,
+}
+
+impl Lines {
+    /// `what` they are, in the plural.
+    pub(in crate::inspect) fn new(detail: Detail, what: &'static str) -> Self {
+        let max = match detail {
+            Detail::Summary => 0,
+            Detail::Auto | Detail::Shape => SHAPE_LINES,
+            Detail::Blocks | Detail::Bytes => u64::MAX,
+        };
+        Self { max, what, shown: 0, left_out: None }
+    }
+
+    /// Whether the next thing, `len` bytes at `offset`, is shown.
+    pub(in crate::inspect) fn next(&mut self, out: &Out<'_>, offset: u64, len: u64) -> Result<bool> {
+        if self.shown < self.max && out.is_shown() {
+            self.shown += 1;
+            return Ok(true);
+        }
+        let (start, _, count) = self.left_out.unwrap_or((offset, 0, 0));
+        self.left_out = Some((start, offset + len, count + 1));
+        Ok(false)
+    }
+
+    /// Describes what was left out so far.
+    pub(in crate::inspect) fn flush(&mut self, out: &mut Out<'_>) -> Result {
+        match self.left_out.take() {
+            Some((start, end, count)) => out.skipped(start, end - start, count, self.what),
+            None => Ok(()),
+        }
+    }
+
+    /// Describes a block or record, `len` bytes at `offset`: in a line, or to the byte, as the view wants it.
+    pub(in crate::inspect) fn unit<'s>(
+        &mut self,
+        out: &mut Out<'s>,
+        number: u64,
+        (offset, len): (u64, u64),
+        (label, note): (String, String),
+        body: impl FnOnce(&mut Out<'s>) -> Result,
+    ) -> Result {
+        let picked = out.view.block == Some(number);
+        let shown = if out.view.block.is_some() { picked } else { self.next(out, offset, len)? };
+        let all = picked || out.detail == Detail::Bytes;
+        out.showing(shown, |out| {
+            out.group(Place::File(offset), len, label, note, |out| out.showing(all, body))
+        })
+    }
+}

@@ -1,0 +1,301 @@
+//! The writer of events: keeps depth, counts what held and what did not, and leaves out what the view does
+//! not want. Damage is never left out.
+
+use std::borrow::Cow;
+
+use super::damage::{FileDamage, Keys};
+use super::event::{Entry, Event, Kind, Payload, Place, Report, Sink, Span, Value};
+use super::stop::{Fault, Result, Stop};
+use super::view::{Detail, View};
+use crate::codec::{DecodeError, DecodeErrorKind};
+
+/// Most damages that are printed one by one; the others are counted.
+const DAMAGE_PRINTED_MAX: u64 = 1000;
+
+/// Longest record of a framed file that is put together.
+const RECORD_BYTES_MAX: u64 = 64 << 20;
+
+/// Largest filter that is read as a whole.
+const FILTER_BYTES_MAX: u64 = 256 << 20;
+
+/// Where the walkers write.
+pub(in crate::inspect) struct Out<'s> {
+    sink: &'s mut dyn Sink,
+    pub(in crate::inspect) view: View,
+    /// What of the view applies to the file at hand.
+    pub(in crate::inspect) detail: Detail,
+    depth: u8,
+    /// Above 0: spans are not shown.
+    muted: u32,
+    /// Where the file states what sums are compared with.
+    pub(in crate::inspect) sums_at: u64,
+    /// The keys that damage concerns which is met now.
+    pub(in crate::inspect) keys: Option<Keys>,
+    /// Whether keys are held against the filters of their table.
+    pub(in crate::inspect) probes_filters: bool,
+    /// How many damages are printed; the others are counted.
+    damage_max: u64,
+    /// Largest filter that is read as a whole, in bytes.
+    pub(in crate::inspect) filter_bytes_max: u64,
+    /// Longest record of a framed file that is put together, in bytes.
+    pub(in crate::inspect) record_bytes_max: u64,
+    pub(in crate::inspect) report: Report,
+}
+
+impl<'s> Out<'s> {
+    pub(in crate::inspect) fn new(sink: &'s mut dyn Sink, view: &View, len: u64) -> Self {
+        let report = Report {
+            kind: Kind::Unknown,
+            len,
+            units: 0,
+            accounted: 0,
+            torn_bytes: 0,
+            partial: false,
+            checksums: 0,
+            sums: 0,
+            damage_count: 0,
+            first_damage: None,
+        };
+        Self {
+            sink,
+            view: view.clone(),
+            detail: view.detail_for(len),
+            depth: 0,
+            muted: 0,
+            sums_at: 0,
+            keys: None,
+            probes_filters: true,
+            damage_max: DAMAGE_PRINTED_MAX,
+            filter_bytes_max: FILTER_BYTES_MAX,
+            record_bytes_max: RECORD_BYTES_MAX,
+            report,
+        }
+    }
+
+    /// For a sink that takes everything, however much it is.
+    pub(in crate::inspect) fn without_limits(mut self) -> Self {
+        (self.damage_max, self.filter_bytes_max) = (u64::MAX, u64::MAX);
+        self
+    }
+
+    fn event(&mut self, event: &Event<'_>) -> Result {
+        self.sink.event(event).map_err(Stop::Sink)
+    }
+
+    pub(in crate::inspect) fn begin(&mut self, kind: Kind) -> Result {
+        self.report.kind = kind;
+        let len = self.report.len;
+        self.event(&Event::Begin { kind, len })
+    }
+
+    /// For a reader that needs every record, however long.
+    pub(in crate::inspect) fn with_whole_records(self) -> Self {
+        Self { record_bytes_max: u64::MAX, ..self }
+    }
+
+    pub(in crate::inspect) fn end(mut self) -> Result<Report> {
+        let report = self.report.clone();
+        self.event(&Event::End(report.clone()))?;
+        Ok(report)
+    }
+
+    /// A fact of the summary.
+    pub(in crate::inspect) fn fact<'a>(
+        &mut self,
+        label: &'static str,
+        value: impl Into<Value<'a>>,
+        note: impl Into<Cow<'a, str>>,
+    ) -> Result {
+        if !self.view.is_whole() {
+            return Ok(());
+        }
+        self.event(&Event::Fact { label, value: value.into(), note: note.into() })
+    }
+
+    /// Whether spans are shown at present.
+    pub(super) fn is_shown(&self) -> bool {
+        self.muted == 0
+    }
+
+    /// Runs `body` with its spans left out unless `shown`.
+    pub(in crate::inspect) fn showing<T>(
+        &mut self,
+        shown: bool,
+        body: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        self.muted += u32::from(!shown);
+        let result = body(self);
+        self.muted -= u32::from(!shown);
+        result
+    }
+
+    /// A group of `len` bytes, whose parts `body` describes.
+    pub(in crate::inspect) fn group<'a, T>(
+        &mut self,
+        place: Place,
+        len: u64,
+        label: impl Into<Cow<'a, str>>,
+        note: impl Into<Cow<'a, str>>,
+        body: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        self.span(place, len, &[], label, Value::None, note, None)?;
+        self.indented(body)
+    }
+
+    /// Runs `body`, whose spans are parts of the one before.
+    pub(in crate::inspect) fn indented<T>(&mut self, body: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.depth = self.depth.saturating_add(1);
+        let result = body(self);
+        self.depth = self.depth.saturating_sub(1);
+        result
+    }
+
+    /// Bytes and what they say.
+    pub(in crate::inspect) fn leaf<'a>(
+        &mut self,
+        place: Place,
+        bytes: &'a [u8],
+        label: impl Into<Cow<'a, str>>,
+        value: impl Into<Value<'a>>,
+        note: impl Into<Cow<'a, str>>,
+    ) -> Result {
+        self.span(place, bytes.len() as u64, bytes, label, value.into(), note, None)
+    }
+
+    /// A checksum as it stands in the file, and whether it is that of the bytes. It is not counted.
+    pub(in crate::inspect) fn checksum(
+        &mut self,
+        place: Place,
+        bytes: &[u8],
+        label: &'static str,
+        stored: u64,
+        computed: u64,
+    ) -> Result {
+        let good = stored == computed;
+        let value = Value::Hex(stored, bytes.len() as u8);
+        let digits = 2 * bytes.len();
+        let note = if good { String::new() } else { format!("computed {computed:0digits$x}") };
+        self.span(place, bytes.len() as u64, bytes, label, value, note, Some(good))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "they are the fields of a span")]
+    pub(in crate::inspect) fn span<'a>(
+        &mut self,
+        place: Place,
+        len: u64,
+        bytes: &'a [u8],
+        label: impl Into<Cow<'a, str>>,
+        value: Value<'a>,
+        note: impl Into<Cow<'a, str>>,
+        intact: Option<bool>,
+    ) -> Result {
+        if !self.is_shown() {
+            return Ok(());
+        }
+        let (depth, label, note) = (self.depth, label.into(), note.into());
+        self.event(&Event::Span(Span { depth, place, len, bytes, label, value, note, intact }))
+    }
+
+    pub(in crate::inspect) fn skipped(
+        &mut self,
+        offset: u64,
+        len: u64,
+        count: u64,
+        what: &'static str,
+    ) -> Result {
+        if !self.is_shown() || count == 0 {
+            return Ok(());
+        }
+        self.event(&Event::Skipped { offset, len, count, what })
+    }
+
+    pub(in crate::inspect) fn entry(&mut self, entry: Entry<'_>) -> Result {
+        self.event(&Event::Entry(entry))
+    }
+
+    /// Compares two counts of the same thing. A match is printed where spans are; a difference is reported
+    /// anywhere.
+    pub(in crate::inspect) fn check(
+        &mut self,
+        what: &'static str,
+        against: &'static str,
+        found: u64,
+        expected: u64,
+    ) -> Result {
+        if found == expected {
+            self.report.sums += 1;
+            if !self.is_shown() {
+                return Ok(());
+            }
+            return self.event(&Event::Check { what: what.into(), against, found, expected });
+        }
+        let at = self.sums_at;
+        self.damage(at, what, format!("the {against} say {expected}, there are {found}"))
+    }
+
+    /// Describes damage.
+    pub(in crate::inspect) fn damage(
+        &mut self,
+        offset: u64,
+        what: &'static str,
+        detail: impl Into<String>,
+    ) -> Result {
+        let keys = self.keys.clone();
+        self.describe(FileDamage { keys, ..FileDamage::new(offset, what, detail) })
+    }
+
+    /// Describes what is wrong, and that it concerns `keys`.
+    pub(in crate::inspect) fn fault(&mut self, fault: Fault, keys: Option<Keys>) -> Result {
+        match fault {
+            Fault::Decode(error) => self.concerning(keys, |out| out.refused(0, &error)),
+            Fault::Stop(Stop::Read { offset, source }) => {
+                self.report.damage_count += 1;
+                self.sink.unreadable(offset, source, keys.as_ref())
+            }
+            Fault::Stop(stop) => Err(stop),
+        }
+    }
+
+    /// Runs `body`; damage that it meets concerns `keys`.
+    pub(in crate::inspect) fn concerning<T>(
+        &mut self,
+        keys: Option<Keys>,
+        body: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let around = std::mem::replace(&mut self.keys, keys);
+        let result = body(self);
+        self.keys = around;
+        result
+    }
+
+    /// Describes what a decoder that began at `base` found wrong.
+    pub(in crate::inspect) fn refused(&mut self, base: u64, error: &DecodeError) -> Result {
+        let keys = self.keys.clone();
+        self.describe(FileDamage { keys, ..FileDamage::of(base, error) })
+    }
+
+    /// [`Out::refused`] for what is decoded from a payload: its offsets count from there.
+    pub(in crate::inspect) fn refused_in(&mut self, payload: Payload, error: &DecodeError) -> Result {
+        match payload.place(error.offset) {
+            Place::File(offset) => self.refused(offset - error.offset, error),
+            Place::Payload { of, at } => {
+                let detail = match &error.kind {
+                    DecodeErrorKind::Corrupt(detail) => format!("{detail} (byte {at} of the payload)"),
+                    _ => {
+                        return self.refused(of, &DecodeError { offset: 0, ..error.clone() });
+                    }
+                };
+                self.damage(of, error.what, detail)
+            }
+        }
+    }
+
+    fn describe(&mut self, damage: FileDamage) -> Result {
+        self.report.damage_count += 1;
+        self.report.first_damage.get_or_insert_with(|| damage.clone());
+        if self.report.damage_count > self.damage_max {
+            return Ok(());
+        }
+        self.event(&Event::Damage(damage))
+    }
+}

@@ -1,0 +1,71 @@
+//! Why a description ends early, and what is wrong somewhere in a file.
+
+use std::io;
+use std::path::Path;
+
+use crate::codec::DecodeError;
+use crate::error::Error;
+
+/// Why a description ended early.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Stop {
+    /// The file could not be read.
+    #[non_exhaustive]
+    Read {
+        /// Where.
+        offset: u64,
+        /// What the system described.
+        source: io::Error,
+    },
+    /// The sink did not want to go on.
+    Sink(io::Error),
+}
+
+impl std::fmt::Display for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Read { offset, source } => write!(f, "cannot read at offset {offset}: {source}"),
+            Self::Sink(source) => write!(f, "cannot write: {source}"),
+        }
+    }
+}
+
+impl Stop {
+    /// The same as an error of the file at `path`.
+    pub(in crate::inspect) fn error(self, path: &Path) -> Error {
+        let (Self::Read { source, .. } | Self::Sink(source)) = self;
+        Error::io("read", path, source)
+    }
+}
+
+impl std::error::Error for Stop {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Read { source, .. } | Self::Sink(source) => Some(source),
+        }
+    }
+}
+
+/// What is wrong somewhere in a file.
+#[derive(Debug)]
+pub(in crate::inspect) enum Fault {
+    /// What is there; the offset counts from the start of the file.
+    Decode(DecodeError),
+    /// It could not be read.
+    Stop(Stop),
+}
+
+impl From<DecodeError> for Fault {
+    fn from(error: DecodeError) -> Self {
+        Self::Decode(error)
+    }
+}
+
+impl From<Stop> for Fault {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop)
+    }
+}
+
+pub(in crate::inspect) type Result<T = (), E = Stop> = std::result::Result<T, E>;

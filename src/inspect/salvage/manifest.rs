@@ -1,0 +1,95 @@
+//! Reads a manifest past its damage.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::batch::KeyspaceId;
+use crate::error::{Error, Result};
+use crate::fs::{Fs, ReadFile};
+use crate::inspect::file::{Head, Window};
+use crate::inspect::framed::manifest::{self, Edits};
+use crate::inspect::output::{Event, FileDamage, Kind, Out, Stop, View};
+use crate::key::SeqNo;
+use crate::manifest::current::Current;
+use crate::manifest::state::ManifestState;
+
+/// What is left of a manifest.
+pub(crate) struct ManifestRemains {
+    /// What the edits amount to that can be read.
+    pub(crate) state: ManifestState,
+    /// If edits behind damage are among them: by keyspace, the sequence number up to which all entries were in
+    /// tables before the damage.
+    pub(crate) flushed_before_damage: Option<BTreeMap<KeyspaceId, SeqNo>>,
+    pub(crate) damage: Vec<FileDamage>,
+}
+
+/// Reads all edits of a manifest that can be read, however long they are. `current` is the file that names
+/// it.
+pub(crate) fn read_manifest(fs: &dyn Fs, path: &Path, current: Option<&Current>) -> Result<ManifestRemains> {
+    let (edits, damage) = read_edits(fs, path, current, Records::All)?;
+    let flushed_before_damage = edits.flushed_before_gap().cloned();
+    Ok(ManifestRemains { state: edits.state, flushed_before_damage, damage })
+}
+
+/// Which edits are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::inspect) enum Records {
+    /// Those that take little memory.
+    Short,
+    All,
+}
+
+/// The edits of the manifest that can be read, and what is damaged.
+pub(in crate::inspect) fn read_edits(
+    fs: &dyn Fs,
+    path: &Path,
+    current: Option<&Current>,
+    records: Records,
+) -> Result<(Edits, Vec<FileDamage>)> {
+    let file = fs.open(path).map_err(|source| Error::io("open", path, source))?;
+    let mut damage = Vec::new();
+    let edits = edits_of(&*file, current, &mut damage, records).map_err(|stop| stop.error(path))?;
+    Ok((edits, damage))
+}
+
+fn edits_of(
+    file: &dyn ReadFile,
+    current: Option<&Current>,
+    damage: &mut Vec<FileDamage>,
+    records: Records,
+) -> Result<Edits, Stop> {
+    let mut window = Window::new(file)?;
+    let mut nowhere = |_: &Event<'_>| Ok(());
+    let mut out = Out::new(&mut nowhere, &View::new(), window.len());
+    if records == Records::All {
+        out = out.with_whole_records();
+    }
+    let mut lost = |offset, what, detail| damage.push(FileDamage::new(offset, what, detail));
+    let Some(head) = Head::read(&mut window)?.filter(|head| head.kind() == Kind::Manifest) else {
+        lost(0, "file magic", "it is no manifest");
+        return Ok(Edits::default());
+    };
+    match (&head.decoded, current) {
+        (Ok(header), Some(current)) if header.store_id != current.store_id => {
+            lost(16, "store id", "is not that of CURRENT");
+        }
+        (Ok(header), Some(current)) if header.file_id != current.manifest_id => {
+            lost(32, "file id", "is not the one that CURRENT names");
+        }
+        (Ok(_), _) => {}
+        (Err(error), _) => damage.push(FileDamage::of(0, error)),
+    }
+    if head.is_newer() {
+        return Ok(Edits::default());
+    }
+    let (edits, ending) = manifest::survey(&mut out, &mut window, &head)?;
+    let at = ending.first_damage.unwrap_or(ending.good_end);
+    if let Some(wrong) = &edits.wrong {
+        damage.push(wrong.clone());
+    } else if edits.state.keyspaces.is_empty() {
+        damage.push(FileDamage::new(at, "manifest", "no edit that can be read makes a keyspace"));
+    } else if ending.is_refused() {
+        damage.push(FileDamage::new(at, "manifest", "an edit is lost here, and perhaps more behind it"));
+    }
+    Ok(edits)
+}

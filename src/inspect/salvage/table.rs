@@ -1,0 +1,285 @@
+//! Reads what is left of damaged files, for [`repair`](crate::Options::repair): a table as a sorted stream of
+//! entries, a log as its records, a manifest as its state.
+//!
+//! A table is read from front to back by the blocks' own lengths; index and footer are not needed. Behind
+//! damage the stream goes on at the next intact block, found as the walk of the inspector finds it
+//! ([`next_intact`](super::search::next_intact)). Each entry tells whether something was passed over in front
+//! of it: its own key and all keys between it and the entry before may have lost entries.
+//!
+//! Memory: a block, and a value when it is asked for.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::block::{BlockIter, BlockKind, BlockValues, ChunkRef, ENVELOPE_BYTES, Envelope, unseal};
+use crate::checksum::FileId;
+use crate::error::Result;
+use crate::file_header::HEADER_BYTES;
+use crate::fs::ReadFile;
+use crate::inspect::file::{Head, Window};
+use crate::inspect::filter_block;
+use crate::inspect::output::Stop;
+use crate::inspect::table::{Ends, Stated, next_intact, wasted_bytes_max};
+use crate::key::InternalKey;
+use crate::table::Properties;
+use crate::table_meta::TableMeta;
+
+/// What a table says of itself, as far as it can be read.
+#[derive(Debug, Clone)]
+pub(crate) struct TableFacts {
+    /// What its checksums are bound to.
+    pub(crate) file_id: FileId,
+    /// `None` if the file header is damaged.
+    pub(crate) store_id: Option<FileId>,
+    /// Where its blocks end.
+    blocks_end: u64,
+    pub(crate) properties: Option<Properties>,
+}
+
+impl TableFacts {
+    /// Reads both ends of a table, and all of it if the properties are not where the footer says. `meta` is
+    /// what the manifest says of it.
+    pub(crate) fn read(file: &Arc<dyn ReadFile>, path: &Path, meta: Option<&TableMeta>) -> Result<Self> {
+        let stated = meta.map(|meta| Stated::of(meta, 0));
+        let read = || -> Result<(Head, Ends), Stop> {
+            let mut window = Window::of_first(&**file, meta.map_or(u64::MAX, |meta| meta.len))?;
+            let head = Head::read_any(&mut window)?;
+            let ends = Ends::read(&mut window, &head, stated.as_ref())?;
+            Ok((head, ends))
+        };
+        let (head, ends) = read().map_err(|stop| stop.error(path))?;
+        let store_id = head.decoded.ok().map(|header| header.store_id);
+        let Ends { file_id, blocks_end, properties, .. } = ends;
+        let facts = Self { file_id, store_id, blocks_end, properties: properties.ok() };
+        match facts.properties {
+            Some(_) => Ok(facts),
+            None => {
+                let properties = TableStream::new(Arc::clone(file), &facts).find_properties();
+                Ok(Self { properties, ..facts })
+            }
+        }
+    }
+}
+
+/// The entries of a table that can be read, in their order.
+pub(crate) struct TableStream {
+    file: Arc<dyn ReadFile>,
+    file_id: FileId,
+    blocks_end: u64,
+    /// Where the data end, if that is known.
+    data_end: Option<u64>,
+    /// Bytes that may still be summed to no avail.
+    budget: u64,
+    /// Of the next block.
+    position: u64,
+    /// Whether a block was met that is not data: damage from there on concerns no entries.
+    behind_data: bool,
+    /// The data block that the stream is in.
+    block: Option<BlockIter>,
+    /// The key of the entry before.
+    last: Option<(Vec<u8>, u64)>,
+    /// Whether bytes that may have held entries were passed over since that entry.
+    lost_before: bool,
+    /// Bytes that were passed over.
+    pub(crate) lost_bytes: u64,
+    /// Entries that were read.
+    pub(crate) entries: u64,
+}
+
+/// What stands at a place in the file.
+enum Found {
+    Block(BlockKind, Bytes),
+    Filter,
+}
+
+impl TableStream {
+    /// The stream before its first entry.
+    pub(crate) fn new(file: Arc<dyn ReadFile>, facts: &TableFacts) -> Self {
+        Self {
+            file,
+            file_id: facts.file_id,
+            blocks_end: facts.blocks_end,
+            data_end: facts.properties.as_ref().map(|own| own.data_end),
+            budget: wasted_bytes_max(facts.blocks_end),
+            position: HEADER_BYTES as u64,
+            behind_data: false,
+            block: None,
+            last: None,
+            lost_before: false,
+            lost_bytes: 0,
+            entries: 0,
+        }
+    }
+
+    /// Moves to the next entry that can be read.
+    pub(crate) fn next(&mut self) {
+        self.lost_before = false;
+        if let Some(key) = self.block.as_ref().and_then(BlockIter::key) {
+            let (user, tag) = self.last.get_or_insert_with(Default::default);
+            user.clear();
+            user.extend_from_slice(key.user);
+            *tag = key.tag.to_u64();
+            let moved = self.block.as_mut().map(BlockIter::next);
+            self.lost_before |= matches!(moved, Some(Err(_)));
+        }
+        loop {
+            if let Some(key) = self.block.as_ref().and_then(BlockIter::key) {
+                if self.is_in_order(key) {
+                    self.entries += 1;
+                    return;
+                }
+                // The rest of this block cannot be put in order.
+                self.lost_before = true;
+            }
+            self.block = None;
+            let Some((BlockKind::Data, payload)) = self.next_block() else {
+                if self.position >= self.end() {
+                    return;
+                }
+                continue;
+            };
+            let opened = BlockIter::new(payload, BlockValues::Data)
+                .map_err(Box::new)
+                .and_then(|mut entries| entries.seek_first().map(|()| entries));
+            self.lost_before |= opened.is_err();
+            self.block = opened.ok();
+        }
+    }
+
+    /// Whether the entry comes after the one before. In a file that a writer made all do.
+    fn is_in_order(&self, key: InternalKey<'_>) -> bool {
+        self.last.as_ref().is_none_or(|(user, tag)| {
+            (&user[..], std::cmp::Reverse(*tag)) < (key.user, std::cmp::Reverse(key.tag.to_u64()))
+        })
+    }
+
+    /// The key of the entry; `None` at the end.
+    pub(crate) fn key(&self) -> Option<InternalKey<'_>> {
+        self.block.as_ref()?.key()
+    }
+
+    /// Whether entries may be lost between the entry before and this one, or, at the end, behind the last.
+    pub(crate) fn lost_before(&self) -> bool {
+        self.lost_before
+    }
+
+    /// The value of the entry; `None` if a part of it is damaged.
+    pub(crate) fn value(&self) -> Option<Bytes> {
+        let block = self.block.as_ref()?;
+        match block.chunks() {
+            None => Some(block.value_bytes()),
+            Some(chunks) => self.chunked(chunks),
+        }
+    }
+
+    fn chunked(&self, chunks: ChunkRef) -> Option<Bytes> {
+        chunks.check(self.blocks_end).ok()?;
+        let mut value = Vec::new();
+        let mut at = chunks.offset;
+        for index in 0..chunks.count {
+            let (Found::Block(BlockKind::ValueChunk, payload), len) = self.read_at(at)? else { return None };
+            if payload.len() as u64 != chunks.chunk_len(index) {
+                return None;
+            }
+            value.extend_from_slice(&payload);
+            at += len;
+        }
+        Some(value.into())
+    }
+
+    /// Where entries end at the latest.
+    fn end(&self) -> u64 {
+        self.data_end.map_or(self.blocks_end, |end| end.min(self.blocks_end))
+    }
+
+    /// The next intact block, or `None` for a filter, for bytes that were passed over, and at the end.
+    fn next_block(&mut self) -> Option<(BlockKind, Bytes)> {
+        let (at, end) = (self.position, self.end());
+        if at >= end {
+            // A file that ends before its data do.
+            self.lost_before |= self.data_end.is_some_and(|data_end| at < data_end)
+                || (self.data_end.is_none() && !self.behind_data);
+            return None;
+        }
+        match self.read_at(at) {
+            Some((Found::Filter, len)) => {
+                self.behind_data = true;
+                self.position = at + len;
+                None
+            }
+            Some((Found::Block(kind, payload), len)) => {
+                self.behind_data |= !matches!(kind, BlockKind::Data | BlockKind::ValueChunk);
+                self.position = at + len;
+                Some((kind, payload))
+            }
+            None => {
+                self.position = self.search(at + 1);
+                self.lost_bytes += self.position - at;
+                self.lost_before |= !self.behind_data;
+                None
+            }
+        }
+    }
+
+    /// The block or filter at `at`, and its length; `None` if there is none that is intact.
+    fn read_at(&self, at: u64) -> Option<(Found, u64)> {
+        if let Some(len) = self.filter_len(at) {
+            return Some((Found::Filter, len));
+        }
+        // What cannot be read is read once more: the fault may have been on the way, not on the disk.
+        let (kind, payload, len) = self.read_block(at).or_else(|| self.read_block(at))?;
+        Some((Found::Block(kind, payload), len))
+    }
+
+    /// The length of the table's filter at `at`, if one begins there behind the data.
+    fn filter_len(&self, at: u64) -> Option<u64> {
+        if !filter_block::is_aligned(at) || self.data_end.is_some_and(|data_end| at < data_end) {
+            return None;
+        }
+        let mut window = Window::new(&*self.file).ok()?;
+        let len = filter_block::intact_len(&mut window, at, &self.file_id).ok()??;
+        (len <= self.blocks_end.checked_sub(at)?).then_some(len)
+    }
+
+    /// The kind of the block at `at`, its contents, and its length in the file.
+    fn read_block(&self, at: u64) -> Option<(BlockKind, Bytes, u64)> {
+        let mut head = [0; ENVELOPE_BYTES];
+        let room = self.blocks_end.checked_sub(at).filter(|&room| room >= head.len() as u64)?;
+        self.file.read_at(&mut head, at).ok()?;
+        let len = Envelope::decode(&head).ok()?.sealed_len();
+        if len > room {
+            return None;
+        }
+        let mut sealed = vec![0; len as usize];
+        self.file.read_at(&mut sealed, at).ok()?;
+        let (kind, payload) = unseal(&self.file_id, at, sealed).ok()?;
+        Some((kind, payload, len))
+    }
+
+    /// Where the next intact block or filter begins from `from` on. What cannot be read is passed over.
+    fn search(&mut self, mut from: u64) -> u64 {
+        const SECTOR: u64 = 4096;
+        let (end, id) = (self.blocks_end, &self.file_id);
+        while from < end {
+            let Ok(mut window) = Window::new(&*self.file) else { return end };
+            match next_intact(&mut window, (id, end), &mut self.budget, from, end) {
+                Ok(found) => return found,
+                Err(Stop::Read { offset, .. }) => from = (offset.max(from) / SECTOR + 1) * SECTOR,
+                Err(Stop::Sink(_)) => return end,
+            }
+        }
+        end
+    }
+
+    /// Reads the whole table for an intact properties block.
+    fn find_properties(mut self) -> Option<Properties> {
+        while self.position < self.blocks_end {
+            if let Some((BlockKind::Properties, payload)) = self.next_block() {
+                return Properties::decode(&payload).ok();
+            }
+        }
+        None
+    }
+}

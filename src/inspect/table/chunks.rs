@@ -1,0 +1,99 @@
+//! Values in chunks, followed beside the walk over the blocks of a table.
+//!
+//! Chunks stand before the data block that refers to them, each value's in a row, in the order of the keys.
+//! So the walk notes the chunk blocks that it meets, and each reference takes its own from the front. A
+//! damaged block that the index does not lead to may be a chunk: it is noted too, and reported for the key
+//! whose value it is a part of.
+
+use std::collections::VecDeque;
+
+use crate::block::{BlockHandle, ChunkRef};
+use crate::codec::DecodeError;
+use crate::inspect::output::{Fault, Keys};
+
+/// The chunk blocks that were met and not referred to yet.
+#[derive(Default)]
+pub(in crate::inspect) struct Chunks {
+    met: VecDeque<Met>,
+    /// The chunks of the next value do not stand before this.
+    next: u64,
+    /// Blocks that no reference took, and can take no more.
+    passed: Vec<Met>,
+}
+
+/// A block that the walk has met: where it starts and ends, the length of its payload or what is wrong with
+/// it.
+struct Met {
+    offset: u64,
+    end: u64,
+    found: Result<u64, Fault>,
+}
+
+impl Chunks {
+    /// Notes an intact chunk block.
+    pub(super) fn meet(&mut self, block: BlockHandle, payload_len: u64) {
+        let end = block.offset + block.len;
+        self.met.push_back(Met { offset: block.offset, end, found: Ok(payload_len) });
+    }
+
+    /// Notes a damaged block, behind which the walk goes on at `end`.
+    pub(super) fn meet_damaged(&mut self, offset: u64, end: u64, fault: Fault) {
+        self.met.push_back(Met { offset, end, found: Err(fault) });
+    }
+
+    /// Takes the chunks of the value of `user`, to which the data block at `block` refers; adds what is wrong
+    /// to `wrong`.
+    pub(in crate::inspect) fn follow(
+        &mut self,
+        value: ChunkRef,
+        (user, block): (&[u8], u64),
+        wrong: &mut Vec<(Fault, Keys)>,
+    ) {
+        let keys = || (user.to_vec(), user.to_vec());
+        let corrupt =
+            |at, what, detail: String| (Fault::from(DecodeError::corrupt(at, what, detail)), keys());
+        if let Err(error) = value.check(block) {
+            return wrong.push((DecodeError { offset: block, ..error }.into(), keys()));
+        }
+        if value.offset < self.next {
+            return wrong.push(corrupt(block, "chunked value", "refers to chunks of another value".into()));
+        }
+        while let Some(met) = self.take_if(|met| met.offset < value.offset) {
+            self.passed.push(met);
+        }
+        let mut at = value.offset;
+        for index in 0..value.count {
+            let Some(met) = self.take_if(|met| met.offset == at) else {
+                wrong.push(corrupt(block, "chunked value", format!("no chunk block was found at {at}")));
+                break;
+            };
+            match met.found {
+                Ok(found) if found == value.chunk_len(index) => {}
+                Ok(found) => {
+                    let expected = value.chunk_len(index);
+                    let detail = format!("chunk {index} has {found} bytes, expected {expected}");
+                    wrong.push(corrupt(at, "value chunk length", detail));
+                }
+                Err(fault) => wrong.push((fault, keys())),
+            }
+            at = met.end;
+        }
+        self.next = at;
+    }
+
+    fn take_if(&mut self, is_next: impl FnOnce(&Met) -> bool) -> Option<Met> {
+        if self.met.front().is_some_and(is_next) { self.met.pop_front() } else { None }
+    }
+
+    /// What no reference took: damaged blocks, and offsets of intact ones.
+    pub(super) fn take_rest(&mut self) -> (Vec<Fault>, Vec<u64>) {
+        let (mut damaged, mut intact) = (Vec::new(), Vec::new());
+        for met in self.passed.drain(..).chain(self.met.drain(..)) {
+            match met.found {
+                Ok(_) => intact.push(met.offset),
+                Err(fault) => damaged.push(fault),
+            }
+        }
+        (damaged, intact)
+    }
+}

@@ -1,0 +1,172 @@
+//! The filters of a table, held against each of its keys.
+//!
+//! They stand behind the keys in the file, and so are read before the walk. One that cannot be used is left
+//! out: the walk reports why when it meets it.
+
+use super::ends::{Ends, Stated};
+use crate::codec::DecodeError;
+use crate::filter::header::{DOMAIN_WHOLE_KEY, HEADER_BYTES};
+use crate::filter::{AlignedBytes, Expect, Filter, Header};
+use crate::hash::key_hash;
+use crate::inspect::file::{Head, Window};
+use crate::inspect::filter_block::{self, ALIGN, intact_len, is_aligned};
+use crate::inspect::output::{Keys, Out, Result};
+
+/// A filter in memory, and what it denied.
+pub(crate) struct Held {
+    filter: Filter<AlignedBytes>,
+    /// Where it starts in its file.
+    offset: u64,
+    denied: u64,
+    /// The smallest and the largest key that it denied. A damaged table may have its keys in any order.
+    keys: Option<Keys>,
+    /// The data block with the first one.
+    block: u64,
+}
+
+impl Held {
+    /// Of the filter at `offset` of its file.
+    pub(crate) fn new(filter: Filter<AlignedBytes>, offset: u64) -> Self {
+        Self { filter, offset, denied: 0, keys: None, block: 0 }
+    }
+
+    /// Probes it for a key of the data block at `block`.
+    pub(in crate::inspect) fn probe(&mut self, user: &[u8], block: u64) {
+        if self.filter.may_contain(key_hash(self.filter.header().seed, user)) {
+            return;
+        }
+        if self.denied == 0 {
+            self.block = block;
+        }
+        self.denied += 1;
+        let (smallest, largest) = self.keys.get_or_insert_with(|| (user.to_vec(), user.to_vec()));
+        if user < smallest.as_slice() {
+            user.clone_into(smallest);
+        } else if user > largest.as_slice() {
+            user.clone_into(largest);
+        }
+    }
+
+    /// What is wrong if it denied keys: that breaks the one promise that filters make. And which keys these
+    /// are between.
+    pub(crate) fn denial(&self) -> Option<(DecodeError, &Keys)> {
+        let keys = self.keys.as_ref()?;
+        let detail =
+            format!("denies {} of the table's keys, the first in the block at {}", self.denied, self.block);
+        Some((DecodeError::corrupt(self.offset, "filter", detail), keys))
+    }
+}
+
+/// The filters that a table names and that can be used: in the table itself.
+pub(in crate::inspect) fn open_filters(
+    out: &Out<'_>,
+    window: &Window<'_>,
+    ends: &Ends,
+    stated: Option<&Stated>,
+) -> Result<Vec<Held>> {
+    let Ok(properties) = &ends.properties else { return Ok(Vec::new()) };
+    let mut filters = ends.filters();
+    filters.dedup_by_key(|filter| filter.offset);
+    let mut held = Vec::new();
+    for named in filters {
+        let end = named.offset.checked_add(named.len);
+        let fits = end.is_some_and(|end| end <= ends.blocks_end) && named.len <= out.filter_bytes_max;
+        let is_used = stated.is_none_or(|stated| stated.uses(&named));
+        if !is_used || named.domain != DOMAIN_WHOLE_KEY || !is_aligned(named.offset) || !fits {
+            continue;
+        }
+        let first = window.apart(named.offset, (HEADER_BYTES as u64).min(named.len))?;
+        let Ok(header) = Header::decode(&first) else { continue };
+        let expected =
+            Expect::table(ends.file_id, stated.map_or(header.seed, |stated| stated.seed), properties.keys)
+                .header_checksum(named.header_checksum);
+        let bytes = AlignedBytes::copy_of(&window.apart(named.offset, named.len)?);
+        held.extend(Filter::open(bytes, expected).ok().map(|filter| Held::new(filter, named.offset)));
+    }
+    Ok(held)
+}
+
+/// What the summary of a table says of its filters.
+pub(super) fn facts(out: &mut Out<'_>, window: &mut Window<'_>, ends: &Ends) -> Result {
+    let Ok(properties) = &ends.properties else { return Ok(()) };
+    if properties.filters.is_empty() {
+        return out.fact("filter", "none", "");
+    }
+    let mut filters = ends.filters();
+    filters.dedup_by_key(|filter| filter.offset);
+    for filter in filters {
+        let header = Header::decode(&window.apart(filter.offset, HEADER_BYTES as u64)?);
+        match header {
+            Ok(header) => filter_block::facts_in_short(out, &header)?,
+            Err(error) => out.fact("filter", "cannot be used", error.to_string())?,
+        }
+    }
+    Ok(())
+}
+
+/// Describes the filters of a table.
+pub(in crate::inspect) fn describe_filters(
+    out: &mut Out<'_>,
+    window: &mut Window<'_>,
+    head: &Head,
+) -> Result {
+    let ends = Ends::read(window, head, None)?;
+    let end = ends.blocks_end;
+    ends.describe_other_id(out)?;
+    let mut named = ends.filters();
+    let mut places: Vec<u64> = named.iter().map(|filter| filter.offset).collect();
+    if let Err(error) = &ends.properties {
+        out.refused(0, error)?;
+        for at in (ALIGN..end).step_by(ALIGN as usize) {
+            if intact_len(window, at, &ends.file_id)?.is_some() {
+                places.push(at);
+            }
+        }
+    }
+    if places.is_empty() {
+        out.fact("filter", "none", "")?;
+    }
+    let mut distinct = places.clone();
+    distinct.dedup();
+    distinct.into_iter().try_for_each(|at| filter_block::facts_at(out, window, at))?;
+    // From front to back, and nothing twice.
+    let mut behind = 0;
+    named.reverse();
+    for (number, &at) in places.iter().enumerate() {
+        let name = named.pop();
+        if at < behind {
+            out.damage(at, "filter handle", "the filter before it does not end there yet")?;
+            continue;
+        }
+        let known = (true, ends.known(name.as_ref(), None));
+        let label = format!("filter {number}");
+        let described = filter_block::describe(out, window, (at.min(end), end), label, known)?;
+        behind = at.saturating_add(described.unwrap_or(1));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::{FilterBuilder, Kind};
+
+    #[test]
+    fn the_range_of_denied_keys_holds_each_of_them_in_whatever_order_they_come() {
+        let mut builder = FilterBuilder::new(Kind::Bloom, 20.0, 1, 2, [3; 16]).unwrap();
+        builder.add_key(b"in it");
+        let block = builder.finish().unwrap();
+        let mut denied = [&b"a"[..], b"m", b"z"];
+        for turn in 0..6 {
+            denied.swap(turn % 2, turn % 2 + 1);
+            let filter = Filter::open(AlignedBytes::copy_of(&block), Expect::anything()).unwrap();
+            let mut held = Held::new(filter, 0);
+            held.probe(b"in it", 0);
+            assert!(held.denial().is_none());
+            denied.iter().for_each(|key| held.probe(key, 0));
+            let (error, keys) = held.denial().unwrap();
+            assert!(error.to_string().contains("denies 3 of"), "{error}");
+            assert_eq!(*keys, (b"a".to_vec(), b"z".to_vec()), "{denied:?}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The index of a table, followed beside the walk over its blocks.
+//!
+//! [`Index::peek`] gives the references to data blocks, one after the other, with the keys that each is for.
+//! The format says that this order is that of the file, on each level. So:
+//!
+//! 1. A data block that the walk meets is what the index refers to next. Damage in it concerns the keys
+//!    between the separators around it, and no others.
+//! 2. An index block that the walk meets was entered on the way to the data.
+//! 3. At the end there is no reference left, and the last separator is the last user key with tag 0.
+//!
+//! An index block that cannot be used is passed over with all that it refers to, and kept until the walk
+//! meets it: so the damage is reported where it lies, with the keys that it concerns.
+//!
+//! Memory: an index block for each level, and a few words for each index block.
+
+use std::collections::BTreeSet;
+
+use crate::block::{self, BlockHandle, BlockIter, BlockKind, BlockValues};
+use crate::checksum::FileId;
+use crate::codec::DecodeError;
+use crate::inspect::file::Window;
+use crate::inspect::output::{Fault, Keys};
+use crate::key::{InternalKey, Tag};
+use crate::table::Footer;
+
+/// Index blocks that are kept until the walk meets them, at most; beyond that they are reported at once.
+const LOST_MAX: usize = 1000;
+
+/// A user key and a tag.
+pub(super) type Key = (Vec<u8>, Tag);
+
+/// The index, as far as the walk has come.
+pub(in crate::inspect) struct Index {
+    file_id: FileId,
+    blocks_end: u64,
+    root: BlockHandle,
+    is_entered: bool,
+    /// Levels of index blocks.
+    depth: usize,
+    /// Where the block ends that was entered last, on each level: none is read twice, nor a part of one.
+    ends: Vec<u64>,
+    /// From the root to where the next reference stands; empty behind the last.
+    way: Vec<Open>,
+    /// The keys of the table, if they are known.
+    bounds: Option<Keys>,
+    /// The separator of the reference before.
+    before: Option<Key>,
+    /// Offsets of index blocks that were entered and that the walk has not met.
+    entered: BTreeSet<u64>,
+    /// Those that cannot be used, by offset, and the keys that are concerned: at most [`LOST_MAX`].
+    lost: Vec<(u64, (Fault, Option<Keys>))>,
+    /// What is wrong besides, and was not reported yet.
+    faults: Vec<(Fault, Option<Keys>)>,
+}
+
+/// An index block of which an entry is next.
+struct Open {
+    offset: u64,
+    entries: BlockIter,
+}
+
+/// A reference to a data block.
+pub(super) struct Reference {
+    pub(in crate::inspect) handle: BlockHandle,
+    pub(in crate::inspect) separator: Key,
+    /// The keys that it is for: from the separator before it to its own.
+    pub(in crate::inspect) keys: Keys,
+    /// The separator before it; none before the first.
+    pub(in crate::inspect) before: Option<Key>,
+    /// The index block that it stands in.
+    pub(in crate::inspect) from: u64,
+}
+
+impl Index {
+    pub(in crate::inspect) fn new(
+        footer: &Footer,
+        file_id: FileId,
+        blocks_end: u64,
+        bounds: Option<Keys>,
+    ) -> Self {
+        Self {
+            file_id,
+            blocks_end,
+            root: footer.root,
+            is_entered: false,
+            depth: footer.index_depth.into(),
+            ends: vec![0; footer.index_depth.into()],
+            way: Vec::new(),
+            bounds,
+            before: None,
+            entered: BTreeSet::new(),
+            lost: Vec::new(),
+            faults: Vec::new(),
+        }
+    }
+
+    /// The next reference. Index blocks that cannot be used are passed over.
+    pub(super) fn peek(&mut self, window: &Window<'_>) -> Option<Reference> {
+        if !self.is_entered {
+            self.is_entered = true;
+            let bounds = self.bounds.clone();
+            self.enter(window, self.root, bounds);
+        }
+        loop {
+            let open = self.way.last()?;
+            let separator = open.entries.key()?;
+            let separator = (separator.user.to_vec(), separator.tag);
+            // It was decoded when the block was entered.
+            let handle = BlockHandle::decode(open.entries.value()).ok()?;
+            let (from, keys) = (open.offset, self.keys_to(&separator.0));
+            if self.way.len() == self.depth {
+                return Some(Reference { handle, separator, keys, before: self.before.clone(), from });
+            }
+            if !self.enter(window, handle, Some(keys)) {
+                self.before = Some(separator);
+                self.advance();
+            }
+        }
+    }
+
+    /// Goes on behind the reference with this separator.
+    pub(super) fn pass(&mut self, separator: Key) {
+        self.before = Some(separator);
+        self.advance();
+    }
+
+    /// What was found wrong since this was asked last.
+    pub(super) fn take_faults(&mut self) -> Vec<(Fault, Option<Keys>)> {
+        std::mem::take(&mut self.faults)
+    }
+
+    /// The walk has met an intact index block: whether something refers to it.
+    pub(super) fn meet(&mut self, block: BlockHandle) -> bool {
+        self.entered.remove(&block.offset)
+    }
+
+    /// Why the index block at `offset` cannot be used, if that was noticed.
+    pub(super) fn take_lost(&mut self, offset: u64) -> Option<(Fault, Option<Keys>)> {
+        let lost = self.lost.binary_search_by_key(&offset, |lost| lost.0).ok()?;
+        Some(self.lost.remove(lost).1)
+    }
+
+    /// All that the walk has not met: those that cannot be used, and offsets of those that can.
+    pub(super) fn take_rest(&mut self) -> (Vec<(Fault, Option<Keys>)>, Vec<u64>) {
+        let lost = self.lost.drain(..).map(|(_, lost)| lost).collect();
+        (lost, std::mem::take(&mut self.entered).into_iter().collect())
+    }
+
+    /// The first index block behind `offset` that the walk has not met.
+    pub(in crate::inspect) fn next_block(&self, offset: u64) -> Option<u64> {
+        let entered = self.entered.range(offset + 1..).next().copied();
+        let lost = self.lost.get(self.lost.partition_point(|lost| lost.0 <= offset)).map(|lost| lost.0);
+        entered.into_iter().chain(lost).min()
+    }
+
+    /// Whether the last separator is the last user key with tag 0, now that all references were passed.
+    pub(in crate::inspect) fn ends_with(&self, last: Option<&Key>) -> bool {
+        let ends = |(user, tag): &Key| last.is_some_and(|(last, _)| last == user) && tag.to_u64() == 0;
+        self.before.as_ref().is_some_and(ends)
+    }
+
+    /// The keys from the separator before to `separator`.
+    fn keys_to(&self, separator: &[u8]) -> Keys {
+        let first = self.before.as_ref().map(|(user, _)| user);
+        let (smallest, largest) = self.bounds.as_ref().map_or((None, None), |(a, b)| (Some(a), Some(b)));
+        let first = first.or(smallest).cloned().unwrap_or_default();
+        let last = largest.filter(|largest| largest[..] < *separator).map_or(separator, |largest| largest);
+        // Where separators are out of order the first key may be behind the last.
+        if &first[..] <= last { (first, last.to_vec()) } else { (last.to_vec(), first) }
+    }
+
+    /// Moves to the next entry, up where a block has no more.
+    fn advance(&mut self) {
+        while let Some(mut open) = self.way.pop() {
+            let last = open.entries.key().map(|key| (key.user.to_vec(), key.tag));
+            if open.entries.next().is_ok() && open.entries.is_valid() {
+                self.way.push(open);
+                return;
+            }
+            let (Some(above), Some((user, tag))) = (self.way.last(), last) else { continue };
+            let Some(above) = above.entries.key() else { continue };
+            // Between the two a lookup would be led there for nothing.
+            let detail = match InternalKey::new(&user, tag).cmp(&above) {
+                std::cmp::Ordering::Equal => continue,
+                std::cmp::Ordering::Less => "its last separator is before the one that leads to it",
+                std::cmp::Ordering::Greater => "its last separator is after the one that leads to it",
+            };
+            let keys = self.keys_to(above.user);
+            self.faults.push((DecodeError::corrupt(open.offset, "index block", detail).into(), Some(keys)));
+        }
+    }
+
+    /// Enters the block at `handle`; `false` if it cannot be used.
+    fn enter(&mut self, window: &Window<'_>, handle: BlockHandle, keys: Option<Keys>) -> bool {
+        match self.open(window, handle) {
+            Ok(entries) => {
+                self.entered.insert(handle.offset);
+                self.way.push(Open { offset: handle.offset, entries });
+                true
+            }
+            Err(fault) if self.lost.len() < LOST_MAX => {
+                if let Err(place) = self.lost.binary_search_by_key(&handle.offset, |lost| lost.0) {
+                    self.lost.insert(place, (handle.offset, (fault, keys)));
+                }
+                false
+            }
+            Err(fault) => {
+                self.faults.push((fault, keys));
+                false
+            }
+        }
+    }
+
+    fn open(&mut self, window: &Window<'_>, handle: BlockHandle) -> Result<BlockIter, Fault> {
+        let offset = handle.offset;
+        handle.check(self.blocks_end).map_err(|error| DecodeError { offset, ..error })?;
+        let end = &mut self.ends[self.way.len()];
+        if offset < *end {
+            let detail = format!("does not stand in order, after one of its level that ends at {end}");
+            return Err(DecodeError::corrupt(offset, "index block", detail).into());
+        }
+        *end = offset + handle.len;
+        let sealed = window.apart(offset, handle.len)?;
+        let payload =
+            block::open(&self.file_id, offset, sealed, BlockKind::Index).map_err(|error| error.at(offset))?;
+        let in_block = |error: DecodeError| DecodeError { offset, ..error };
+        let mut entries = BlockIter::new(payload.into(), BlockValues::Index).map_err(in_block)?;
+        entries.verify().map_err(in_block)?;
+        entries.seek_first().map_err(|error| in_block(*error))?;
+        Ok(entries)
+    }
+}

@@ -1,0 +1,130 @@
+//! What the blocks of a table add up to, and what it must be.
+//!
+//! All of it in a few words of memory, for a table of any size.
+
+use super::block::Opened;
+use super::index::Key;
+use crate::block::{BlockKind, WalkedEntry};
+use crate::codec::DecodeError;
+use crate::inspect::output::{Out, Result};
+use crate::key::InternalKey;
+use crate::table::{Footer, Properties};
+
+/// Running sums over a table.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    data: Blocks,
+    chunks: Blocks,
+    index: Blocks,
+    /// Where data and chunk blocks end, as far as the walk has come.
+    data_end: u64,
+    entries: u64,
+    tombstones: u64,
+    keys: u64,
+    key_bytes: u64,
+    value_bytes: u64,
+    seqnos: Option<(u64, u64)>,
+    first_key: Vec<u8>,
+    pub(in crate::inspect) last: Option<Key>,
+    disorder: Option<DecodeError>,
+}
+
+/// Blocks of one kind.
+#[derive(Debug, Default)]
+struct Blocks {
+    count: u64,
+    /// Bytes of their payloads.
+    bytes: u64,
+}
+
+impl Sums {
+    /// Adds an intact block.
+    pub(in crate::inspect) fn block(&mut self, block: &Opened) {
+        let blocks = match block.kind {
+            BlockKind::Data => &mut self.data,
+            BlockKind::ValueChunk => &mut self.chunks,
+            BlockKind::Index => &mut self.index,
+            BlockKind::Properties | BlockKind::Padding => return,
+        };
+        blocks.count += 1;
+        blocks.bytes = blocks.bytes.saturating_add(block.payload.len() as u64);
+        if block.kind != BlockKind::Index {
+            self.data_end = block.offset + block.len();
+        }
+    }
+
+    /// Adds an entry of a data block; gives whether its user key is another than that of the entry before.
+    pub(in crate::inspect) fn entry(&mut self, found: &WalkedEntry<'_>) -> bool {
+        let (user, tag) = (found.key.user, found.key.tag);
+        let ordered = self.last.as_ref().is_none_or(|(last, of)| InternalKey::new(last, *of) < found.key);
+        if !ordered {
+            let detail = "not after the last key of the block before";
+            self.disorder.get_or_insert_with(|| DecodeError::corrupt(found.at as u64, "key order", detail));
+        }
+        let is_new = self.last.as_ref().is_none_or(|(last, _)| last != user);
+        if self.entries == 0 {
+            self.first_key = user.to_vec();
+        }
+        self.keys += u64::from(is_new);
+        self.entries += 1;
+        self.tombstones += u64::from(found.is_delete());
+        self.key_bytes = self.key_bytes.saturating_add(user.len() as u64);
+        self.value_bytes = self.value_bytes.saturating_add(found.value_len());
+        let seqno = tag.seqno();
+        let (first, last) = self.seqnos.unwrap_or((seqno, seqno));
+        self.seqnos = Some((first.min(seqno), last.max(seqno)));
+        let (last, of) = self.last.get_or_insert_with(|| (Vec::new(), tag));
+        last.clear();
+        last.extend_from_slice(user);
+        *of = tag;
+        is_new
+    }
+
+    /// A key that does not come after the one before, across blocks, if one was met.
+    pub(super) fn take_disorder(&mut self) -> Option<DecodeError> {
+        self.disorder.take()
+    }
+
+    /// Compares the sums with what the table says of itself: the properties, the footer, which stands at
+    /// `end`.
+    pub(in crate::inspect) fn compare(
+        &self,
+        out: &mut Out<'_>,
+        properties: &Properties,
+        (footer, end): (&Footer, u64),
+    ) -> Result {
+        let p = properties;
+        for (what, found, stated) in [
+            ("data blocks", self.data.count, p.data_blocks),
+            ("value chunks", self.chunks.count, p.chunk_blocks),
+            ("index blocks", self.index.count, p.index_blocks),
+            ("end of the data", self.data_end, p.data_end),
+            ("entries", self.entries, p.entries),
+            ("tombstones", self.tombstones, p.tombstones),
+            ("distinct keys", self.keys, p.keys),
+            ("bytes of keys", self.key_bytes, p.key_bytes),
+            ("bytes of values", self.value_bytes, p.value_bytes),
+            ("smallest sequence number", self.seqnos.map_or(0, |seqnos| seqnos.0), p.seqno_min),
+            ("largest sequence number", self.seqnos.map_or(0, |seqnos| seqnos.1), p.seqno_max),
+        ] {
+            out.check(what, "properties", found, stated)?;
+        }
+        let is_last = self.last.as_ref().is_some_and(|(last, _)| *last == p.largest);
+        let bounds = u64::from(self.first_key == p.smallest) + u64::from(is_last);
+        out.check("bounds that are a key", "properties", bounds, 2)?;
+        // These two say the same of the table: only a difference is worth a line.
+        let first = p.filters.first().map_or((0, 0), |filter| (filter.offset, filter.len));
+        for (what, stated, same) in [
+            ("entries", footer.entries, p.entries),
+            ("index depth", footer.index_depth.into(), p.index_depth.into()),
+            ("filter count", footer.filters.into(), p.filters.len() as u64),
+            ("filter offset", footer.filter.0, first.0),
+            ("filter length", footer.filter.1, first.1),
+        ] {
+            if stated != same {
+                return out.damage(end, what, format!("is {stated} in the footer, {same} in the properties"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! Reads the shape of a store.
+
+use std::io::ErrorKind::NotFound;
+use std::path::{Path, PathBuf};
+
+use super::shape::{KeyspaceShape, Tree};
+use super::tables::Shapes;
+use crate::error::{Error, Result};
+use crate::filename::{FileName, names_in};
+use crate::fs::Fs;
+use crate::inspect::output::FileDamage;
+use crate::inspect::salvage::{Records, read_edits};
+use crate::manifest::current::Current;
+use crate::manifest::state::ManifestState;
+
+impl Tree {
+    /// Reads the shape of the store in `dir`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoStore`] if there is none, [`Error::Io`]. Damage is no error, and is in [`Tree::damage`].
+    pub fn read(fs: &dyn Fs, dir: &Path) -> Result<Self> {
+        let mut damage = Vec::new();
+        let names = names_in(fs, dir)?;
+        let names: Vec<_> = names.iter().filter_map(|name| FileName::parse(name.to_str()?)).collect();
+        let current = match Current::read(fs, dir) {
+            Ok(current) => current,
+            Err(Error::Corruption { offset, what, detail, .. }) => {
+                let damaged = FileDamage::new(offset, what, detail);
+                damage.push((FileName::Current.path(dir), damaged));
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        let number = current.as_ref().map(|current| current.manifest);
+        let number = number.or_else(|| numbers(&names, |name| matches!(name, FileName::Manifest(_))).pop());
+        let mut manifest = number.map(|number| FileName::Manifest(number).path(dir));
+        if damage.is_empty() && current.is_none() {
+            let detail = match number {
+                Some(number) => format!("is missing; {} is the newest manifest", FileName::Manifest(number)),
+                None => "is missing, and there is no manifest".into(),
+            };
+            damage.push((FileName::Current.path(dir), FileDamage::new(0, "CURRENT", detail)));
+        }
+        let is_missing = |path: &mut PathBuf| fs.open(path).is_err_and(|error| error.kind() == NotFound);
+        if let Some(path) = manifest.take_if(is_missing) {
+            damage.push((path, FileDamage::new(0, "manifest", "CURRENT names it, but it is missing")));
+        }
+        let mut state = ManifestState::default();
+        if let Some(path) = &manifest {
+            let (edits, lost) = read_edits(fs, path, current.as_ref(), Records::Short)?;
+            damage.extend(lost.into_iter().map(|lost| (path.clone(), lost)));
+            state = edits.state;
+        }
+        let mut reader = Shapes { fs, dir, damage };
+        let unplaced = if state.keyspaces.is_empty() {
+            let tables = numbers(&names, |name| matches!(name, FileName::Table(_)));
+            tables.into_iter().filter_map(|number| reader.unplaced(number)).collect()
+        } else {
+            Vec::new()
+        };
+        if manifest.is_none() && unplaced.is_empty() {
+            let why = "it has neither a CURRENT nor a manifest";
+            return Err(Error::NoStore { dir: dir.to_path_buf(), why });
+        }
+        let keyspaces = state.keyspaces.iter().map(|(&id, keyspace)| KeyspaceShape {
+            id,
+            name: keyspace.name.clone(),
+            flushed: keyspace.flushed,
+            runs: reader.runs(keyspace.tables.values()),
+        });
+        let keyspaces = keyspaces.collect();
+        let logs = match manifest {
+            Some(_) => state.logs.keys().copied().collect(),
+            None => numbers(&names, |name| matches!(name, FileName::Log(_))),
+        };
+        let len = |log| fs.open(&FileName::Log(log).path(dir)).and_then(|file| file.len()).ok();
+        let logs = logs.into_iter().map(|log| (log, len(log))).collect();
+        let manifest = manifest.unwrap_or_else(|| FileName::Current.path(dir));
+        Ok(Self { manifest, keyspaces, unplaced, logs, damage: reader.damage })
+    }
+}
+
+/// The numbers of the files that are `wanted`, in their order.
+fn numbers(names: &[FileName], wanted: fn(&FileName) -> bool) -> Vec<u64> {
+    let mut numbers: Vec<u64> =
+        names.iter().filter(|name| wanted(name)).filter_map(|name| name.number()).collect();
+    numbers.sort_unstable();
+    numbers
+}

@@ -1,0 +1,137 @@
+//! What the shape of a store is made of.
+
+use std::path::PathBuf;
+
+use crate::filter::Kind;
+use crate::inspect::output::FileDamage;
+
+/// A store at a glance.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Tree {
+    /// The manifest that it was read from; `CURRENT` if there is none.
+    pub manifest: PathBuf,
+    /// In the order of their ids.
+    pub keyspaces: Vec<KeyspaceShape>,
+    /// If no keyspace can be read from the manifest: all tables in the directory, as each describes itself.
+    pub unplaced: Vec<TableShape>,
+    /// The logs that the manifest names, or all if there is none: numbers, and lengths of their files if they
+    /// are there.
+    pub logs: Vec<(u64, Option<u64>)>,
+    /// What is not as it should be, and the file that it is in.
+    pub damage: Vec<(PathBuf, FileDamage)>,
+}
+
+/// The tree of a keyspace.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct KeyspaceShape {
+    /// Its number in the store.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// All entries up to this sequence number are in tables.
+    pub flushed: u64,
+    /// Its runs, in the order in which a lookup asks them: the newest first.
+    pub runs: Vec<RunShape>,
+}
+
+/// Tables that do not overlap.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RunShape {
+    /// From 0, the newest, down.
+    pub level: u8,
+    /// Its number; on level 0 the newest run has the largest.
+    pub run: u64,
+    /// In the order of their keys.
+    pub tables: Vec<TableShape>,
+}
+
+/// A table.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TableShape {
+    /// Number of its file.
+    pub number: u64,
+    /// Length of the file in bytes.
+    pub bytes: u64,
+    /// Entries, tombstones included.
+    pub entries: u64,
+    /// Tombstones.
+    pub tombstones: u64,
+    /// Distinct user keys.
+    pub keys: u64,
+    /// Smallest user key; of a long one the first 1024 bytes.
+    pub smallest: Vec<u8>,
+    /// Largest user key; of a long one the first 1024 bytes.
+    pub largest: Vec<u8>,
+    /// Smallest and largest sequence number.
+    pub seqnos: (u64, u64),
+    /// Its filters.
+    pub filters: Vec<FilterShape>,
+    /// What the table says of its keyspace and of the tables that it replaced; only of a table that the
+    /// manifest does not name, and `None` if it says nothing.
+    pub origin: Option<OriginShape>,
+}
+
+/// Where the entries of a table come from, by its own words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OriginShape {
+    /// Number of its keyspace.
+    pub keyspace: u32,
+    /// Name of its keyspace.
+    pub name: String,
+    /// Numbers of the tables that it replaced, in its range of keys.
+    pub replaced: Vec<u64>,
+}
+
+/// A filter.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct FilterShape {
+    /// Number of the file beside the table that it is in; `None` if it is in the table.
+    pub file: Option<u64>,
+    /// Length of the block in bytes.
+    pub bytes: u64,
+    /// What its header says: kind, and predicted false-positive rate. `None` if the header cannot be used.
+    pub found: Option<(Kind, f64)>,
+}
+
+impl RunShape {
+    /// Distinct user keys of all its tables.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        self.tables.iter().fold(0, |sum, table| sum.saturating_add(table.keys))
+    }
+
+    /// Bytes of its files.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.tables.iter().fold(0, |sum, table| sum.saturating_add(table.bytes))
+    }
+
+    /// Bytes of its filters.
+    #[must_use]
+    pub fn filter_bytes(&self) -> u64 {
+        let filters = self.tables.iter().flat_map(|table| &table.filters);
+        filters.fold(0, |sum, filter| sum.saturating_add(filter.bytes))
+    }
+
+    /// The share of absent keys in its range that its filters do not recognise: the mean of its tables by
+    /// their keys. A table without a usable filter counts 1.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        let rate = |table: &TableShape| table.rate() * table.keys as f64;
+        self.tables.iter().map(rate).sum::<f64>() / self.keys().max(1) as f64
+    }
+}
+
+impl TableShape {
+    /// The predicted rate of the filter that a lookup asks; 1 without one.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.filters.iter().find_map(|filter| filter.found).map_or(1.0, |found| found.1)
+    }
+}
