@@ -15,7 +15,7 @@ use std::ops::Range;
 use byteorder::{ByteOrder, LittleEndian};
 
 use crate::codec::{DecodeError, Reader, decode_varint};
-use crate::key::{ENTRY_KIND_MAX, Tag};
+use crate::key::{ENTRY_KIND_MAX, Tag, copy_key};
 use crate::limits::KEY_BYTES_MAX;
 
 /// Where the parts of an entry lie in the payload.
@@ -55,10 +55,20 @@ pub(super) fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
     })
 }
 
-/// [`decode_good`], or why not.
-#[cfg(any(test, fuzzing))]
-pub(super) fn decode(entries: &[u8], at: usize) -> Result<RawEntry, DecodeError> {
-    decode_good(entries, at).ok_or_else(|| why_not(entries, at))
+/// [`decode_good`], or why not, of an entry whose predecessor's user key has `key_len` bytes.
+#[inline(always)]
+pub(super) fn decode_after(entries: &[u8], at: usize, key_len: usize) -> Result<RawEntry, DecodeError> {
+    match decode_good(entries, at) {
+        Some(entry) if entry.shared <= key_len => Ok(entry),
+        Some(entry) => Err(shares_too_much(at, entry.shared, key_len)),
+        None => Err(why_not(entries, at)),
+    }
+}
+
+#[cold]
+fn shares_too_much(at: usize, shared: usize, key_len: usize) -> DecodeError {
+    let detail = format!("{shared} of a key of {key_len} bytes");
+    DecodeError::corrupt(at as u64, "shared key length", detail)
 }
 
 /// The numbers in front of an entry's bytes. The two lengths are those of a key within the limit.
@@ -283,11 +293,33 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk::<8>().map(|word| LittleEndian::read_u64(word))
 }
 
+/// Whether `a` comes after `b`. Mostly the first bytes decide, because what is common is shared.
+#[inline(always)]
+pub(super) fn is_greater(a: &[u8], b: &[u8]) -> bool {
+    match (a.first(), b.first()) {
+        (Some(first_of_a), Some(first_of_b)) if first_of_a != first_of_b => first_of_a > first_of_b,
+        _ => a > b,
+    }
+}
+
+/// Replaces what comes in a key after its first `shared` bytes. Mostly the length stays.
+#[inline(always)]
+pub(super) fn replace_rest(key: &mut Vec<u8>, shared: usize, rest: &[u8]) {
+    if key.len() != shared + rest.len() {
+        key.resize(shared + rest.len(), 0);
+    }
+    copy_key(rest, &mut key[shared..]);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::codec::put_varint;
     use crate::key::EntryKind;
+
+    fn decode(entries: &[u8], at: usize) -> Result<RawEntry, DecodeError> {
+        decode_after(entries, at, usize::MAX)
+    }
 
     #[test]
     fn numbers_of_all_lengths_are_words_as_they_are_byte_by_byte() {

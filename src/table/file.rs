@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::block::{BlockHandle, BlockKind, ENVELOPE_BYTES, Envelope, Payload, open};
+use crate::block::{BlockHandle, BlockKind, ENVELOPE_BYTES, Envelope, open};
 use crate::cache::BlockKey;
 use crate::checksum::FileId;
 use crate::codec::{DecodeError, DecodeErrorKind};
@@ -88,7 +88,7 @@ impl TableFile {
         handle: BlockHandle,
         kind: BlockKind,
         fill_cache: bool,
-        read: impl FnOnce() -> Result<Payload>,
+        read: impl FnOnce() -> Result<Bytes>,
     ) -> Result<Bytes> {
         let (blocks, key) = (self.ctx.memory.blocks(), BlockKey::block(self.number, handle, kind));
         match blocks.get(&key) {
@@ -97,7 +97,7 @@ impl TableFile {
                 Ok(payload)
             }
             None if fill_cache => self.read_into_cache(handle, kind, read),
-            None => Ok(read()?.into()),
+            None => read(),
         }
     }
 
@@ -107,7 +107,7 @@ impl TableFile {
         &self,
         handle: BlockHandle,
         kind: BlockKind,
-        read: impl FnOnce() -> Result<Payload>,
+        read: impl FnOnce() -> Result<Bytes>,
     ) -> Result<Bytes> {
         let mut was_read = false;
         let read = || {
@@ -131,17 +131,12 @@ impl TableFile {
     }
 
     /// Reads a block from the file, bypassing the cache. The handle may come from anywhere.
-    pub(super) fn read_block(&self, handle: BlockHandle, kind: BlockKind) -> Result<Payload> {
+    pub(super) fn read_block(&self, handle: BlockHandle, kind: BlockKind) -> Result<Bytes> {
         self.read_block_by(handle, kind, || self.read(handle.offset, handle.len))
     }
 
     /// [`TableFile::read_block`] of a block that may lie in a part of the file that was read already.
-    pub(super) fn read_block_near(
-        &self,
-        tail: &Tail,
-        handle: BlockHandle,
-        kind: BlockKind,
-    ) -> Result<Payload> {
+    pub(super) fn read_block_near(&self, tail: &Tail, handle: BlockHandle, kind: BlockKind) -> Result<Bytes> {
         self.read_block_by(handle, kind, || match tail.get(handle) {
             Some(sealed) => Ok(sealed.to_vec()),
             None => self.read(handle.offset, handle.len),
@@ -154,7 +149,7 @@ impl TableFile {
         handle: BlockHandle,
         kind: BlockKind,
         read: impl FnOnce() -> Result<Vec<u8>>,
-    ) -> Result<Payload> {
+    ) -> Result<Bytes> {
         handle.check(self.blocks_end).map_err(|error| self.error_in_block(error, handle.offset))?;
         match kind {
             BlockKind::Data => TableIo::count(&self.ctx.io.data_block_reads),

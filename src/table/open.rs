@@ -13,8 +13,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use crate::block::{BlockIter, BlockKind, BlockValues};
 use crate::checksum::FileId;
 use crate::error::{Error, InFile, Result};
@@ -60,7 +58,7 @@ impl Table {
         let properties = Properties { origin: None, ..read_properties(&file, &footer, &tail)? };
         let at = footer.properties.offset;
         properties.agree_with(&meta).map_err(|error| file.error_in_block(error, at))?;
-        let root = Bytes::from(file.read_block_near(&tail, footer.root, BlockKind::Index)?);
+        let root = file.read_block_near(&tail, footer.root, BlockKind::Index)?;
         BlockIter::new(root.clone(), BlockValues::Index)
             .map_err(|error| file.error_in_block(error, footer.root.offset))?;
         let lease = ctx.memory.try_lease_open_table(Self::bytes_of(&meta));
