@@ -17,7 +17,7 @@ use crate::codec::DecodeError;
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag, compare_keys, copy_key};
 
 use super::chunk_ref::ChunkRef;
-use super::entry::{RawEntry, decode_after, decode_good, is_greater, replace_rest};
+use super::entry::{RawEntry, decode_after, decode_good, is_greater, replace_rest, why_not};
 use super::find::{Placed, place};
 use super::trailer::{RESTART_INTERVAL_MAX, Trailer};
 use super::value::{BlockValues, follow_value, is_plain};
@@ -234,7 +234,9 @@ impl BlockIter {
         let (mut low, mut high) = (0, trailer.restart_count() - 1);
         while low < high {
             let middle = low + (high - low).div_ceil(2);
-            let entry = decode_after(trailer.entries, trailer.restart(middle)?, 0)?;
+            let at = trailer.restart(middle)?;
+            let entry =
+                decode_after(trailer.entries, at, 0).ok_or_else(|| why_not(trailer.entries, at, 0))?;
             if InternalKey::new(&self.payload[entry.suffix], entry.tag) < target {
                 low = middle;
             } else {
@@ -366,7 +368,10 @@ impl BlockIter {
             return Ok(());
         }
         let entries = &self.payload[..self.entries_end];
-        let entry = decode_after(entries, at, self.user_key.len())?;
+        let key_len = self.user_key.len();
+        let Some(entry) = decode_after(entries, at, key_len) else {
+            return Err(why_not(entries, at, key_len).into());
+        };
         follow_value(self.values, &entry, entries)?;
         self.current = Some(Current::new(at, &entry));
         replace_rest(&mut self.user_key, entry.shared, &entries[entry.suffix]);
@@ -395,7 +400,9 @@ impl BlockIter {
         interval.restart = restart;
         let (mut at, mut key) = (first, 0..0);
         while at < end && at < entries.len() && interval.entries.len() < RESTART_INTERVAL_MAX {
-            let entry = decode_after(entries, at, key.len())?;
+            let Some(entry) = decode_after(entries, at, key.len()) else {
+                return Err(why_not(entries, at, key.len()).into());
+            };
             follow_value(self.values, &entry, entries)?;
             let current = Current::new(at, &entry);
             key = interval.push_key(key, entry.shared, &entries[entry.suffix]);
