@@ -90,27 +90,20 @@ struct Reading {
 }
 
 /// A payload that is counted while a slice of it is held. It has the reference count of all slices.
-struct Counted<P: AsRef<[u8]>> {
-    payload: P,
+struct Counted {
+    payload: Bytes,
     alive: Arc<AtomicU64>,
 }
 
-impl<P: AsRef<[u8]>> Counted<P> {
-    fn new(payload: P, alive: &Arc<AtomicU64>) -> Self {
-        alive.fetch_add(payload.as_ref().len() as u64, Ordering::Relaxed);
-        Self { payload, alive: Arc::clone(alive) }
-    }
-}
-
-impl<P: AsRef<[u8]>> AsRef<[u8]> for Counted<P> {
+impl AsRef<[u8]> for Counted {
     fn as_ref(&self) -> &[u8] {
-        self.payload.as_ref()
+        &self.payload
     }
 }
 
-impl<P: AsRef<[u8]>> Drop for Counted<P> {
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.alive.fetch_sub(self.payload.as_ref().len() as u64, Ordering::Relaxed);
+        self.alive.fetch_sub(self.payload.len() as u64, Ordering::Relaxed);
     }
 }
 
@@ -137,11 +130,7 @@ impl BlockCache {
 
     /// Returns the block from the cache, or else from `read`, and then caches it. Of threads that need the same
     /// block at the same time one calls `read`; if that fails, the next.
-    pub(crate) fn get_or_read<P: AsRef<[u8]> + Send + 'static>(
-        &self,
-        key: BlockKey,
-        read: impl FnOnce() -> Result<P>,
-    ) -> Result<Bytes> {
+    pub(crate) fn get_or_read(&self, key: BlockKey, read: impl FnOnce() -> Result<Bytes>) -> Result<Bytes> {
         match self.blocks.get(&key) {
             Some(payload) => Ok(payload),
             None => self.read_after_miss(key, read),
@@ -149,10 +138,10 @@ impl BlockCache {
     }
 
     /// [`BlockCache::get_or_read`] of a block that [`BlockCache::get`] has just not found.
-    pub(crate) fn read_after_miss<P: AsRef<[u8]> + Send + 'static>(
+    pub(crate) fn read_after_miss(
         &self,
         key: BlockKey,
-        read: impl FnOnce() -> Result<P>,
+        read: impl FnOnce() -> Result<Bytes>,
     ) -> Result<Bytes> {
         let Reading { waiting, last } = self.reading(key);
         waiting.fetch_add(1, Ordering::Relaxed);
@@ -168,8 +157,9 @@ impl BlockCache {
         payload
     }
 
-    fn insert<P: AsRef<[u8]> + Send + 'static>(&self, key: BlockKey, payload: P) -> Bytes {
-        let payload = Bytes::from_owner(Counted::new(payload, &self.alive));
+    fn insert(&self, key: BlockKey, payload: Bytes) -> Bytes {
+        self.alive.fetch_add(payload.len() as u64, Ordering::Relaxed);
+        let payload = Bytes::from_owner(Counted { payload, alive: Arc::clone(&self.alive) });
         self.blocks.insert(key, payload.clone());
         payload
     }
@@ -274,7 +264,7 @@ mod tests {
     #[test]
     fn a_block_is_read_once_and_an_error_is_not_cached() {
         let cache = BlockCache::new(1 << 20);
-        let refused = cache.get_or_read(at(1, 64), || Err::<Bytes, _>(Error::Closed));
+        let refused = cache.get_or_read(at(1, 64), || Err(Error::Closed));
         assert!(refused.is_err());
         assert_eq!(cache.get_or_read(at(1, 64), || block(10)).unwrap().len(), 10);
         assert_eq!(
@@ -323,7 +313,7 @@ mod tests {
                 while waiting.load(Ordering::Relaxed) < 1 {
                     std::thread::yield_now();
                 }
-                Err::<Bytes, _>(Error::Closed)
+                Err(Error::Closed)
             });
             assert!(failed.is_err());
         });

@@ -17,7 +17,7 @@ use crate::codec::put_u32;
 use crate::key::InternalKey;
 
 use super::entry::{EncodedHead, HEAD_BYTES_MAX, common_prefix, encode};
-use super::trailer::{hash_byte, last_number};
+use super::trailer::{RESTART_INTERVAL_MAX, hash_byte, last_number};
 
 /// Entries between restarts in an index block, which is searched often.
 const INDEX_INTERVAL: usize = 4;
@@ -31,9 +31,6 @@ const CHEAP_PART: usize = 64;
 /// The most entries of a block with a hash index. Of more, some would have the same hash byte, and a search by
 /// restarts passes fewer entries.
 const HASHED_ENTRIES_MAX: usize = 256;
-
-/// Most entries from one restart to the next in any block.
-pub(super) const RESTART_INTERVAL_MAX: usize = 16;
 
 /// Bytes of a restart offset.
 const OFFSET_BYTES: usize = 4;
@@ -153,6 +150,7 @@ impl BlockBuilder {
 
     /// How the next entry would be stored; `chunked` says that its value is an encoded
     /// [`ChunkRef`](super::ChunkRef), `common` is [`BlockBuilder::common`].
+    #[inline(always)]
     pub(crate) fn place(
         &self,
         key: InternalKey<'_>,
@@ -212,26 +210,14 @@ impl BlockBuilder {
         if most > size_max || self.aids != Aids::Cheap {
             return false;
         }
-        let (shared, shape) = self.next(common);
-        let head = EncodedHead::new(shared, key.user.len() - shared, key.tag, value.len(), false);
-        self.append(shared, shape, &head, key, value);
+        self.add_at(&self.place(key, value.len(), false, common), key, value);
         true
     }
 
     /// Appends the entry for which [`BlockBuilder::place`] was asked last.
-    pub(crate) fn add_at(&mut self, place: &Place, key: InternalKey<'_>, value: &[u8]) {
-        self.append(place.shared, place.shape, &place.head, key, value);
-    }
-
     #[inline(always)]
-    fn append(
-        &mut self,
-        shared: usize,
-        shape: Shape,
-        head: &EncodedHead,
-        key: InternalKey<'_>,
-        value: &[u8],
-    ) {
+    pub(crate) fn add_at(&mut self, place: &Place, key: InternalKey<'_>, value: &[u8]) {
+        let &Place { shared, ref head, shape, .. } = place;
         if shape.restarts > self.restarts.len() {
             self.restarts.push(self.payload.len() as u32);
         }

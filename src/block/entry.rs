@@ -15,7 +15,7 @@ use std::ops::Range;
 use byteorder::{ByteOrder, LittleEndian};
 
 use crate::codec::{DecodeError, Reader, decode_varint};
-use crate::key::{ENTRY_KIND_MAX, Tag};
+use crate::key::{ENTRY_KIND_MAX, Tag, copy_key};
 use crate::limits::KEY_BYTES_MAX;
 
 /// Where the parts of an entry lie in the payload.
@@ -28,7 +28,7 @@ pub(crate) struct RawEntry {
     pub(crate) value: Range<usize>,
 }
 
-/// Decodes the entry at `at`; all of it must lie in `entries`. If it is not good, [`why_not`] tells the reason.
+/// Decodes the entry at `at`; all of it must lie in `entries`. If it is not good, [`why_not`] is the reason.
 #[inline(always)]
 pub(super) fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
     let bytes = entries.get(at..)?;
@@ -55,10 +55,10 @@ pub(super) fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
     })
 }
 
-/// [`decode_good`], or why not.
-#[cfg(any(test, fuzzing))]
-pub(super) fn decode(entries: &[u8], at: usize) -> Result<RawEntry, DecodeError> {
-    decode_good(entries, at).ok_or_else(|| why_not(entries, at))
+/// [`decode_good`] of an entry that shares at most the `key_len` bytes of the user key before it.
+#[inline(always)]
+pub(super) fn decode_after(entries: &[u8], at: usize, key_len: usize) -> Option<RawEntry> {
+    decode_good(entries, at).filter(|entry| entry.shared <= key_len)
 }
 
 /// The numbers in front of an entry's bytes. The two lengths are those of a key within the limit.
@@ -147,9 +147,13 @@ fn decode_any_head(bytes: &[u8]) -> Option<(Head, usize)> {
     Some((Head { shared, unshared, tag, code }, len))
 }
 
-/// What is wrong with an entry that [`decode_good`] refused.
+/// What is wrong with an entry that [`decode_after`] refused.
 #[cold]
-pub(super) fn why_not(entries: &[u8], at: usize) -> DecodeError {
+pub(super) fn why_not(entries: &[u8], at: usize, key_len: usize) -> DecodeError {
+    if let Some(RawEntry { shared, .. }) = decode_good(entries, at) {
+        let detail = format!("{shared} of a key of {key_len} bytes");
+        return DecodeError::corrupt(at as u64, "shared key length", detail);
+    }
     let mut reader = Reader::new(entries.get(at..).unwrap_or_default());
     let names = ["shared key length", "key suffix length", "entry tag", "value code"];
     let mut numbers = [0; 4];
@@ -283,11 +287,33 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk::<8>().map(|word| LittleEndian::read_u64(word))
 }
 
+/// Whether `a` comes after `b`. Mostly the first bytes decide, because what is common is shared.
+#[inline(always)]
+pub(super) fn is_greater(a: &[u8], b: &[u8]) -> bool {
+    match (a.first(), b.first()) {
+        (Some(first_of_a), Some(first_of_b)) if first_of_a != first_of_b => first_of_a > first_of_b,
+        _ => a > b,
+    }
+}
+
+/// Replaces what comes in a key after its first `shared` bytes. Mostly the length stays.
+#[inline(always)]
+pub(super) fn replace_rest(key: &mut Vec<u8>, shared: usize, rest: &[u8]) {
+    if key.len() != shared + rest.len() {
+        key.resize(shared + rest.len(), 0);
+    }
+    copy_key(rest, &mut key[shared..]);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::codec::put_varint;
     use crate::key::EntryKind;
+
+    fn decode(entries: &[u8], at: usize) -> Result<RawEntry, DecodeError> {
+        decode_good(entries, at).ok_or_else(|| why_not(entries, at, 0))
+    }
 
     #[test]
     fn numbers_of_all_lengths_are_words_as_they_are_byte_by_byte() {

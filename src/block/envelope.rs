@@ -16,10 +16,8 @@
 //! decompression for nothing. Neither length exceeds [`BLOCK_BYTES_MAX`], which is checked before anything
 //! is allocated, and decompression must fill exactly the stated raw length.
 
-use std::ops::Deref;
-
 use byteorder::{ByteOrder, LittleEndian};
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 
 use crate::checksum::{FileId, checksum};
@@ -192,7 +190,7 @@ impl Sealer {
         };
         let start = out.len();
         out.extend_from_slice(&[kind as u8, compression as u8]);
-        put_u16(out, if kind.has_entries() { hash_index_flag(payload) } else { 0 });
+        put_u16(out, flags(kind, payload));
         put_u32(out, stored.len() as u32);
         put_u32(out, payload.len() as u32);
         let checksum = checksum(&self.owner, offset, &[&out[start..start + CHECKED_BYTES], stored]);
@@ -202,8 +200,8 @@ impl Sealer {
     }
 }
 
-fn hash_index_flag(payload: &[u8]) -> u16 {
-    if has_hash_index(payload) { FLAG_HASH_INDEX } else { 0 }
+fn flags(kind: BlockKind, payload: &[u8]) -> u16 {
+    if kind.has_entries() && has_hash_index(payload) { FLAG_HASH_INDEX } else { 0 }
 }
 
 /// The payload as it is stored: compressed into `scratch` if that is worth it.
@@ -218,34 +216,6 @@ fn compress<'a>(scratch: &'a mut Vec<u8>, payload: &'a [u8]) -> (Compression, &'
     }
 }
 
-/// The payload of a block that was opened: the bytes that were read, without their envelope, or what these were
-/// decompressed to.
-#[derive(Debug)]
-pub(crate) struct Payload {
-    bytes: Vec<u8>,
-    start: usize,
-}
-
-impl Deref for Payload {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes[self.start..]
-    }
-}
-
-impl AsRef<[u8]> for Payload {
-    fn as_ref(&self) -> &[u8] {
-        self
-    }
-}
-
-impl From<Payload> for Bytes {
-    fn from(payload: Payload) -> Self {
-        Self::from_owner(payload)
-    }
-}
-
 /// Opens a whole block that was read from `offset` of the file `owner`: verifies and decompresses it.
 ///
 /// Checked in this order: length, limits, checksum, kind, flags, compression, raw length, hash index.
@@ -254,15 +224,6 @@ pub(crate) fn unseal(
     offset: u64,
     sealed: Vec<u8>,
 ) -> Result<(BlockKind, Bytes), DecodeError> {
-    let (kind, payload) = unseal_in_place(owner, offset, sealed)?;
-    Ok((kind, payload.into()))
-}
-
-fn unseal_in_place(
-    owner: &FileId,
-    offset: u64,
-    sealed: Vec<u8>,
-) -> Result<(BlockKind, Payload), DecodeError> {
     let envelope = Envelope::decode(&sealed)?;
     if envelope.sealed_len() != sealed.len() as u64 {
         let detail =
@@ -282,10 +243,14 @@ fn unseal_in_place(
             let detail = format!("{raw_len}, but {} bytes are stored uncompressed", stored.len());
             return Err(DecodeError::corrupt(8, "block raw length", detail));
         }
-        Compression::None => Payload { bytes: sealed, start: ENVELOPE_BYTES },
-        Compression::Lz4 => Payload { bytes: decompress(stored, raw_len)?, start: 0 },
+        Compression::None => {
+            let mut payload = Bytes::from(sealed);
+            payload.advance(ENVELOPE_BYTES);
+            payload
+        }
+        Compression::Lz4 => decompress(stored, raw_len)?.into(),
     };
-    if kind.has_entries() && envelope.flags != hash_index_flag(&payload) {
+    if envelope.flags != flags(kind, &payload) {
         return Err(DecodeError::corrupt(2, "block flags", "other than the payload about its hash index"));
     }
     Ok((kind, payload))
@@ -297,8 +262,8 @@ pub(crate) fn open(
     offset: u64,
     sealed: Vec<u8>,
     expected: BlockKind,
-) -> Result<Payload, DecodeError> {
-    let (kind, payload) = unseal_in_place(owner, offset, sealed)?;
+) -> Result<Bytes, DecodeError> {
+    let (kind, payload) = unseal(owner, offset, sealed)?;
     if kind != expected {
         let detail = format!("expected {}, found {}", expected.name(), kind.name());
         return Err(DecodeError::corrupt(0, "block kind", detail));

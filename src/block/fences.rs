@@ -16,11 +16,11 @@
 
 use bytes::Bytes;
 
-use super::builder::RESTART_INTERVAL_MAX;
 use super::entry::common_prefix;
 use super::handle::BlockHandle;
-use super::iter::{BlockIter, BlockValues};
-use super::trailer::Trailer;
+use super::iter::BlockIter;
+use super::trailer::{RESTART_INTERVAL_MAX, Trailer};
+use super::value::BlockValues;
 use super::walk::{WalkedEntry, walk_entries};
 use crate::codec::DecodeError;
 use crate::key::key_prefix;
@@ -48,15 +48,6 @@ pub(crate) enum Sought {
     PastEnd,
     /// The index block has to be searched.
     Unknown,
-}
-
-/// An index block has no fences.
-struct Unfit;
-
-impl From<DecodeError> for Unfit {
-    fn from(_: DecodeError) -> Self {
-        Self
-    }
 }
 
 /// The fewest bytes of an entry of an index block: four numbers before its bytes, and the two of a handle.
@@ -87,7 +78,10 @@ impl Fences {
             ends.push(u32::try_from(end - first).ok()?);
             Some(())
         };
-        walk_entries(BlockValues::Index, payload, &mut |entry| add(entry).ok_or(Unfit)).ok()?;
+        walk_entries(BlockValues::Index, payload, &mut |entry| {
+            add(entry).ok_or_else(|| DecodeError::corrupt(0, "index block", "can have no fences"))
+        })
+        .ok()?;
         starts.push(*ends.last()?);
         if !has_gaps {
             ends.clear();

@@ -23,10 +23,9 @@ use std::ops::Range;
 use byteorder::{BigEndian, ByteOrder};
 
 use super::chunk_ref::ChunkRef;
-use super::entry::{RawEntry, common_prefix, decode_good, why_not};
-use super::iter::BlockValues;
+use super::entry::{RawEntry, common_prefix, decode_after, decode_good, why_not};
 use super::trailer::{Trailer, hash_byte};
-use super::walk::follow_value;
+use super::value::{BlockValues, follow_value};
 use crate::codec::DecodeError;
 use crate::key::{InternalKey, Tag};
 
@@ -75,10 +74,9 @@ pub(super) fn place(trailer: &Trailer<'_>, target: InternalKey<'_>) -> Result<Op
     // Of the key before: its length, and how many of its first bytes are those of the target.
     let (mut key_len, mut matched) = (0, 0);
     while at < entries.len() {
-        let Some(entry) = decode_good(entries, at) else { return Err(why_not(entries, at)) };
-        if entry.shared > key_len {
-            return Err(shares_too_much(at, entry.shared, key_len));
-        }
+        let Some(entry) = decode_after(entries, at, key_len) else {
+            return Err(why_not(entries, at, key_len));
+        };
         key_len = entry.shared + entry.suffix.len();
         if entry.shared <= matched {
             let (same, order) = compare(&entries[entry.suffix.clone()], &target.user[entry.shared..]);
@@ -120,7 +118,7 @@ fn last_restart_before(trailer: &Trailer<'_>, target: InternalKey<'_>) -> Result
     while low < high {
         let middle = low + (high - low).div_ceil(2);
         let at = trailer.restart(middle)?;
-        let Some(entry) = decode_good(entries, at) else { return Err(why_not(entries, at)) };
+        let Some(entry) = decode_good(entries, at) else { return Err(why_not(entries, at, 0)) };
         if entry.shared != 0 {
             return Err(DecodeError::corrupt(at as u64, "shared key length", "not zero at a restart"));
         }
@@ -183,10 +181,9 @@ fn find_version(
     // Of the key before: its length, and how many of its first bytes are those of the target.
     let (mut key_len, mut matched) = (0, 0);
     while at < entries.len() {
-        let Some(entry) = decode_good(entries, at) else { return Err(why_not(entries, at)) };
-        if entry.shared > key_len {
-            return Err(shares_too_much(at, entry.shared, key_len));
-        }
+        let Some(entry) = decode_after(entries, at, key_len) else {
+            return Err(why_not(entries, at, key_len));
+        };
         key_len = entry.shared + entry.suffix.len();
         if entry.shared <= matched {
             let (same, _) = compare(&entries[entry.suffix.clone()], &target.user[entry.shared..]);
@@ -204,12 +201,6 @@ fn find_version(
         at = entry.value.end;
     }
     Ok((None, passed.saturating_sub(skip).max(1)))
-}
-
-#[cold]
-pub(super) fn shares_too_much(at: usize, shared: usize, key_len: usize) -> DecodeError {
-    let detail = format!("{shared} of a key of {key_len} bytes");
-    DecodeError::corrupt(at as u64, "shared key length", detail)
 }
 
 #[cfg(test)]

@@ -11,27 +11,17 @@
 
 use std::ops::Range;
 
-use byteorder::{ByteOrder, LittleEndian};
 use bytes::Bytes;
 
 use crate::codec::DecodeError;
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag, compare_keys, copy_key};
 
-use super::builder::RESTART_INTERVAL_MAX;
 use super::chunk_ref::ChunkRef;
-use super::entry::{RawEntry, decode_good, why_not};
-use super::find::{Placed, place, shares_too_much};
-use super::trailer::Trailer;
-use super::walk::{follow_unusual, follow_value, is_plain, walk_entries};
-
-/// What the values of a block are, and hence what is checked about them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BlockValues {
-    /// Values of the user: none with a tombstone, possibly in chunks.
-    Data,
-    /// Block handles; a tag is only part of the separator.
-    Index,
-}
+use super::entry::{RawEntry, decode_after, decode_good, is_greater, replace_rest, why_not};
+use super::find::{Placed, place};
+use super::trailer::{RESTART_INTERVAL_MAX, Trailer};
+use super::value::{BlockValues, follow_value, is_plain};
+use super::walk::walk_entries;
 
 /// The result of a movement. In a box, so that it fits in a register.
 pub(crate) type Moved = Result<(), Box<DecodeError>>;
@@ -41,10 +31,8 @@ pub(crate) type Moved = Result<(), Box<DecodeError>>;
 pub(crate) struct BlockIter {
     payload: Bytes,
     values: BlockValues,
+    /// 0 without a payload.
     entries_end: usize,
-    /// Where the restart offsets begin.
-    restarts_at: usize,
-    restarts: usize,
     user_key: Vec<u8>,
     /// The current entry.
     current: Option<Current>,
@@ -67,6 +55,14 @@ struct Current {
     value_start: usize,
     value_end: usize,
     chunked: bool,
+}
+
+impl Current {
+    #[inline(always)]
+    fn new(start: usize, entry: &RawEntry) -> Self {
+        let Range { start: value_start, end: value_end } = entry.value;
+        Self { start, tag: entry.tag, value_start, value_end, chunked: entry.chunked }
+    }
 }
 
 /// The entries between two restarts, decoded for walking backwards.
@@ -113,45 +109,6 @@ impl Interval {
     }
 }
 
-/// Decodes the entry at `at` and checks what can be wrong with it, whose predecessor's user key has `key_len` bytes.
-/// Gives how many of them it shares, where the rest of its key is, and the entry.
-#[inline(always)]
-fn decode_after(
-    values: BlockValues,
-    entries: &[u8],
-    at: usize,
-    key_len: usize,
-) -> Result<(usize, Range<usize>, Current), Box<DecodeError>> {
-    let Some(entry) = decode_good(entries, at) else { return Err(why_not(entries, at).into()) };
-    if entry.shared > key_len {
-        return Err(shares_too_much(at, entry.shared, key_len).into());
-    }
-    let (tag, chunked, value) = (entry.tag, entry.chunked, entry.value.start..entry.value.end);
-    if !is_plain(&entry) {
-        follow_unusual(values, tag, chunked, value.start, &entries[value.clone()])?;
-    }
-    let current = Current { start: at, tag, value_start: value.start, value_end: value.end, chunked };
-    Ok((entry.shared, entry.suffix, current))
-}
-
-/// Whether `a` comes after `b`. Mostly the first bytes decide, because what is common is shared.
-#[inline(always)]
-pub(super) fn is_greater(a: &[u8], b: &[u8]) -> bool {
-    match (a.first(), b.first()) {
-        (Some(first_of_a), Some(first_of_b)) if first_of_a != first_of_b => first_of_a > first_of_b,
-        _ => a > b,
-    }
-}
-
-/// Replaces what comes in a key after its first `shared` bytes. Mostly the length stays.
-#[inline(always)]
-pub(super) fn replace_rest(key: &mut Vec<u8>, shared: usize, rest: &[u8]) {
-    if key.len() != shared + rest.len() {
-        key.resize(shared + rest.len(), 0);
-    }
-    copy_key(rest, &mut key[shared..]);
-}
-
 impl BlockIter {
     /// A cursor over no block.
     pub(crate) fn closed(values: BlockValues) -> Self {
@@ -159,8 +116,6 @@ impl BlockIter {
             payload: Bytes::new(),
             values,
             entries_end: 0,
-            restarts_at: 0,
-            restarts: 0,
             user_key: Vec::new(),
             current: None,
             backward: Interval::default(),
@@ -177,9 +132,7 @@ impl BlockIter {
     /// Opens a payload in place of that which was open. The cursor is not positioned yet; it keeps its buffers.
     pub(crate) fn open(&mut self, payload: Bytes) -> Result<(), DecodeError> {
         self.close();
-        let trailer = Trailer::of(&payload)?;
-        self.entries_end = trailer.entries.len();
-        (self.restarts_at, self.restarts) = (trailer.restarts_at(), trailer.restart_count());
+        self.entries_end = Trailer::of(&payload)?.entries.len();
         self.payload = payload;
         Ok(())
     }
@@ -187,13 +140,13 @@ impl BlockIter {
     /// Lets the payload go.
     pub(crate) fn close(&mut self) {
         self.payload = Bytes::new();
-        (self.entries_end, self.restarts) = (0, 0);
+        self.entries_end = 0;
         self.current = None;
         self.backward.clear();
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.restarts == 0
+        self.entries_end == 0
     }
 
     #[cfg(any(test, fuzzing))]
@@ -264,13 +217,11 @@ impl BlockIter {
             return Ok(());
         };
         follow_value(self.values, &entry, &self.payload)?;
-        let RawEntry { shared, tag, chunked, suffix, value } = entry;
+        self.current = Some(Current::new(at, &entry));
         self.user_key.clear();
-        self.user_key.reserve(shared + suffix.len());
-        self.user_key.extend_from_slice(&target.user[..shared]);
-        self.user_key.extend_from_slice(&self.payload[suffix]);
-        self.current =
-            Some(Current { start: at, tag, value_start: value.start, value_end: value.end, chunked });
+        self.user_key.reserve(entry.shared + entry.suffix.len());
+        self.user_key.extend_from_slice(&target.user[..entry.shared]);
+        self.user_key.extend_from_slice(&self.payload[entry.suffix]);
         Ok(())
     }
 
@@ -278,14 +229,14 @@ impl BlockIter {
     #[cfg(any(test, fuzzing))]
     pub(crate) fn seek_by_whole_keys(&mut self, target: InternalKey<'_>) -> Moved {
         self.current = None;
-        let (mut low, mut high) = (0, self.restarts - 1);
+        let payload = self.payload.clone();
+        let trailer = Trailer::of(&payload)?;
+        let (mut low, mut high) = (0, trailer.restart_count() - 1);
         while low < high {
             let middle = low + (high - low).div_ceil(2);
-            let at = self.restart(middle)?;
-            let entry = super::entry::decode(&self.payload[..self.entries_end], at)?;
-            if entry.shared != 0 {
-                return Err(shares_too_much(at, entry.shared, 0).into());
-            }
+            let at = trailer.restart(middle)?;
+            let entry =
+                decode_after(trailer.entries, at, 0).ok_or_else(|| why_not(trailer.entries, at, 0))?;
             if InternalKey::new(&self.payload[entry.suffix], entry.tag) < target {
                 low = middle;
             } else {
@@ -294,7 +245,7 @@ impl BlockIter {
         }
         self.user_key.clear();
         self.backward.left = None;
-        let mut at = self.restart(low)?;
+        let mut at = trailer.restart(low)?;
         loop {
             self.read(at)?;
             match &self.current {
@@ -334,9 +285,7 @@ impl BlockIter {
             return false;
         }
         replace_rest(&mut self.user_key, entry.shared, suffix);
-        let (tag, value) = (entry.tag, entry.value);
-        self.current =
-            Some(Current { start: at, tag, value_start: value.start, value_end: value.end, chunked: false });
+        self.current = Some(Current::new(at, &entry));
         true
     }
 
@@ -419,30 +368,24 @@ impl BlockIter {
             return Ok(());
         }
         let entries = &self.payload[..self.entries_end];
-        let (shared, suffix, current) = decode_after(self.values, entries, at, self.user_key.len())?;
-        replace_rest(&mut self.user_key, shared, &entries[suffix]);
-        self.current = Some(current);
+        let key_len = self.user_key.len();
+        let Some(entry) = decode_after(entries, at, key_len) else {
+            return Err(why_not(entries, at, key_len).into());
+        };
+        follow_value(self.values, &entry, entries)?;
+        self.current = Some(Current::new(at, &entry));
+        replace_rest(&mut self.user_key, entry.shared, &entries[entry.suffix]);
         Ok(())
-    }
-
-    /// Offset of a restart, somewhere among the entries.
-    fn restart(&self, index: usize) -> Result<usize, DecodeError> {
-        let at = self.restarts_at + 4 * index;
-        let offset = LittleEndian::read_u32(&self.payload[at..at + 4]) as usize;
-        if offset >= self.entries_end {
-            let detail = format!("{offset}, but the entries end at {}", self.entries_end);
-            return Err(DecodeError::corrupt(at as u64, "restart offset", detail));
-        }
-        Ok(offset)
     }
 
     /// Decodes the interval that ends at `end` and moves to its last entry.
     fn walk_back_from(&mut self, end: usize) -> Moved {
         self.current = None;
-        let (mut low, mut high) = (0, self.restarts);
+        let trailer = Trailer::of(&self.payload)?;
+        let (mut low, mut high) = (0, trailer.restart_count());
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.restart(middle)? < end { low = middle + 1 } else { high = middle }
+            if trailer.restart(middle)? < end { low = middle + 1 } else { high = middle }
         }
         self.enter_interval(low.saturating_sub(1), end)
     }
@@ -450,15 +393,19 @@ impl BlockIter {
     /// Decodes the entries from a restart to exactly `end`, at least one, and moves to the last of them.
     fn enter_interval(&mut self, restart: usize, end: usize) -> Moved {
         self.current = None;
-        let first = self.restart(restart)?;
+        let first = Trailer::of(&self.payload)?.restart(restart)?;
         let entries = &self.payload[..self.entries_end];
         let interval = &mut self.backward;
         interval.clear();
         interval.restart = restart;
         let (mut at, mut key) = (first, 0..0);
         while at < end && at < entries.len() && interval.entries.len() < RESTART_INTERVAL_MAX {
-            let (shared, suffix, current) = decode_after(self.values, entries, at, key.len())?;
-            key = interval.push_key(key, shared, &entries[suffix]);
+            let Some(entry) = decode_after(entries, at, key.len()) else {
+                return Err(why_not(entries, at, key.len()).into());
+            };
+            follow_value(self.values, &entry, entries)?;
+            let current = Current::new(at, &entry);
+            key = interval.push_key(key, entry.shared, &entries[entry.suffix]);
             at = current.value_end;
             interval.entries.push((key.clone(), current));
         }

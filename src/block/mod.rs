@@ -31,18 +31,20 @@ mod handle;
 mod iter;
 mod separator;
 mod trailer;
+mod value;
 mod walk;
 
 pub(crate) use builder::BlockBuilder;
 pub(crate) use chunk_ref::ChunkRef;
 pub use envelope::Compression;
-pub(crate) use envelope::{BlockKind, ENVELOPE_BYTES, Envelope, Payload, Sealer, open, unseal};
+pub(crate) use envelope::{BlockKind, ENVELOPE_BYTES, Envelope, Sealer, open, unseal};
 pub(crate) use fences::{Fences, Sought};
 #[cfg(any(test, fuzzing))]
 pub(crate) use find::Found;
 pub(crate) use find::{find, find_user_key};
 pub(crate) use handle::BlockHandle;
-pub(crate) use iter::{BlockIter, BlockValues, PlainEntry};
+pub(crate) use iter::{BlockIter, PlainEntry};
 pub(crate) use separator::{separator, separator_of_last};
 pub(crate) use trailer::Trailer;
+pub(crate) use value::BlockValues;
 pub(crate) use walk::{WalkedEntry, walk_entries};

@@ -18,8 +18,10 @@
 use byteorder::{ByteOrder, LittleEndian};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::builder::RESTART_INTERVAL_MAX;
 use crate::codec::DecodeError;
+
+/// Most entries from one restart to the next in any block.
+pub(super) const RESTART_INTERVAL_MAX: usize = 16;
 
 /// The part of a payload's last number that is the interval of a hash index.
 const INTERVAL_SHIFT: u32 = 24;

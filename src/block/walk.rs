@@ -10,12 +10,11 @@
 
 use byteorder::{ByteOrder, LittleEndian};
 
-use super::builder::RESTART_INTERVAL_MAX;
 use super::chunk_ref::ChunkRef;
-use super::entry::{RawEntry, decode_good, why_not};
+use super::entry::{RawEntry, decode_after, is_greater, replace_rest, why_not};
 use super::handle::BlockHandle;
-use super::iter::{BlockValues, is_greater, replace_rest};
-use super::trailer::{Trailer, hash_byte};
+use super::trailer::{RESTART_INTERVAL_MAX, Trailer, hash_byte};
+use super::value::{BlockValues, follow_value};
 use crate::codec::DecodeError;
 use crate::key::{EntryKind, InternalKey, Tag};
 use crate::limits::VALUE_INLINE_MAX;
@@ -64,11 +63,10 @@ where
     let (mut key, mut tag_before): (Vec<u8>, Option<Tag>) = (Vec::new(), None);
     let (mut at, mut since) = (0, 0);
     while at < region.len() {
-        let Some(raw) = decode_good(region, at) else { return Err(why_not(region, at).into()) };
+        let Some(raw) = decode_after(region, at, key.len()) else {
+            return Err(why_not(region, at, key.len()).into());
+        };
         let wrong = |what, detail: String| Err(DecodeError::corrupt(at as u64, what, detail).into());
-        if raw.shared > key.len() {
-            return wrong("shared key length", format!("{} of a key of {} bytes", raw.shared, key.len()));
-        }
         let is_restart = restarts.next_if_eq(&at).is_some();
         since = if is_restart { 1 } else { since + 1 };
         if is_restart && raw.shared != 0 {
@@ -82,9 +80,16 @@ where
         }
         number += 1;
         let (value, rest) = (&region[raw.value.clone()], &region[raw.suffix.clone()]);
-        let (chunks, handle) = match values {
-            BlockValues::Data => (check_value(&raw, value)?, None),
-            BlockValues::Index => (None, Some(check_handle(&raw, value)?)),
+        let chunks = follow_value(values, &raw, region)?;
+        let handle = match values {
+            BlockValues::Data if chunks.is_none() && value.len() > VALUE_INLINE_MAX => {
+                let detail = format!("{} is over the limit of {VALUE_INLINE_MAX}", value.len());
+                return Err(DecodeError::corrupt(raw.value.start as u64, "value length", detail).into());
+            }
+            BlockValues::Data => None,
+            BlockValues::Index => {
+                Some(BlockHandle::decode(value).map_err(|error| error.at(raw.value.start as u64))?)
+            }
         };
         // What is shared does not decide.
         let replaced = &key[raw.shared..];
@@ -116,69 +121,4 @@ where
             Err(DecodeError::corrupt(region.len() as u64, "restart offset", detail).into())
         }
     }
-}
-
-/// What a cursor checks of the value of an entry: that it can be followed.
-#[inline]
-pub(super) fn follow_value(
-    values: BlockValues,
-    entry: &RawEntry,
-    payload: &[u8],
-) -> Result<Option<ChunkRef>, DecodeError> {
-    match is_plain(entry) {
-        true => Ok(None),
-        false => {
-            follow_unusual(values, entry.tag, entry.chunked, entry.value.start, &payload[entry.value.clone()])
-        }
-    }
-}
-
-/// Whether the value is a put whose bytes are here: there is nothing to check.
-#[inline]
-pub(super) fn is_plain(entry: &RawEntry) -> bool {
-    !entry.chunked && entry.tag.kind() == EntryKind::Put
-}
-
-/// [`follow_value`] of an entry that is not plain. `start` is where its value begins.
-#[inline(never)]
-pub(super) fn follow_unusual(
-    values: BlockValues,
-    tag: Tag,
-    chunked: bool,
-    start: usize,
-    value: &[u8],
-) -> Result<Option<ChunkRef>, DecodeError> {
-    let start = start as u64;
-    let tombstone = values == BlockValues::Data && tag.kind() == EntryKind::Delete;
-    if tombstone && !value.is_empty() {
-        return Err(DecodeError::corrupt(start, "tombstone", "has a value"));
-    }
-    match (chunked, values) {
-        (false, _) => Ok(None),
-        (true, BlockValues::Index) => {
-            Err(DecodeError::corrupt(start, "value code", "an index entry in chunks"))
-        }
-        (true, BlockValues::Data) => ChunkRef::decode(value).map(Some).map_err(|error| error.at(start)),
-    }
-}
-
-fn check_value(entry: &RawEntry, value: &[u8]) -> Result<Option<ChunkRef>, DecodeError> {
-    let start = entry.value.start;
-    let chunks = match is_plain(entry) {
-        true => None,
-        false => follow_unusual(BlockValues::Data, entry.tag, entry.chunked, start, value)?,
-    };
-    if chunks.is_none() && value.len() > VALUE_INLINE_MAX {
-        let detail = format!("{} is over the limit of {VALUE_INLINE_MAX}", value.len());
-        return Err(DecodeError::corrupt(start as u64, "value length", detail));
-    }
-    Ok(chunks)
-}
-
-#[inline(always)]
-fn check_handle(entry: &RawEntry, value: &[u8]) -> Result<BlockHandle, DecodeError> {
-    if entry.chunked {
-        follow_unusual(BlockValues::Index, entry.tag, true, entry.value.start, value)?;
-    }
-    BlockHandle::decode(value).map_err(|error| error.at(entry.value.start as u64))
 }

@@ -11,15 +11,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::block::{BlockHandle, BlockKind, ENVELOPE_BYTES, Envelope, Payload, open};
+use crate::block::{BlockHandle, BlockKind, ENVELOPE_BYTES, Envelope, open};
 use crate::cache::BlockKey;
 use crate::checksum::FileId;
 use crate::codec::{DecodeError, DecodeErrorKind};
 use crate::error::{Error, InFile, Result};
+use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::fs::ReadFile;
 
 use super::context::{TableContext, TableIo};
-use super::read_ahead::ReadAhead;
 
 /// An open table file (the handle itself may be closed and reopened by the file cache).
 #[derive(Debug)]
@@ -30,22 +30,6 @@ pub(crate) struct TableFile {
     pub(super) file_id: FileId,
     /// Where blocks end and the footer begins.
     pub(super) blocks_end: u64,
-}
-
-/// The end of a file, or nothing of it.
-#[derive(Debug, Default)]
-pub(super) struct Tail {
-    /// Where it starts.
-    pub(super) start: u64,
-    pub(super) bytes: Vec<u8>,
-}
-
-impl Tail {
-    /// The bytes of a block, if all of them are there.
-    fn get(&self, handle: BlockHandle) -> Option<&[u8]> {
-        let start = usize::try_from(handle.offset.checked_sub(self.start)?).ok()?;
-        self.bytes.get(start..)?.get(..usize::try_from(handle.len).ok()?)
-    }
 }
 
 impl TableFile {
@@ -66,29 +50,17 @@ impl TableFile {
     /// Returns a block from the cache, or else from the file; caches it then if `fill_cache`.
     #[inline]
     pub(super) fn block(&self, handle: BlockHandle, kind: BlockKind, fill_cache: bool) -> Result<Bytes> {
-        self.block_by(handle, kind, fill_cache, || self.read_block(handle, kind))
+        self.block_by(handle, kind, fill_cache, || self.read(handle.offset, handle.len))
     }
 
-    /// The same for the next data block of a walk.
-    pub(super) fn next_block(
-        &self,
-        handle: BlockHandle,
-        fill_cache: bool,
-        ahead: &mut ReadAhead,
-    ) -> Result<Bytes> {
-        let kind = BlockKind::Data;
-        self.block_by(handle, kind, fill_cache, || {
-            self.read_block_by(handle, kind, || ahead.read(self, handle))
-        })
-    }
-
+    /// The same with the bytes that `read` gives.
     #[inline]
-    fn block_by(
+    pub(super) fn block_by(
         &self,
         handle: BlockHandle,
         kind: BlockKind,
         fill_cache: bool,
-        read: impl FnOnce() -> Result<Payload>,
+        read: impl FnOnce() -> Result<Vec<u8>>,
     ) -> Result<Bytes> {
         let (blocks, key) = (self.ctx.memory.blocks(), BlockKey::block(self.number, handle, kind));
         match blocks.get(&key) {
@@ -97,7 +69,7 @@ impl TableFile {
                 Ok(payload)
             }
             None if fill_cache => self.read_into_cache(handle, kind, read),
-            None => Ok(read()?.into()),
+            None => self.read_block(handle, kind, read),
         }
     }
 
@@ -107,12 +79,12 @@ impl TableFile {
         &self,
         handle: BlockHandle,
         kind: BlockKind,
-        read: impl FnOnce() -> Result<Payload>,
+        read: impl FnOnce() -> Result<Vec<u8>>,
     ) -> Result<Bytes> {
         let mut was_read = false;
         let read = || {
             was_read = true;
-            read()
+            self.read_block(handle, kind, read)
         };
         let key = BlockKey::block(self.number, handle, kind);
         let payload = self.ctx.memory.blocks().read_after_miss(key, read)?;
@@ -130,31 +102,14 @@ impl TableFile {
         }
     }
 
-    /// Reads a block from the file, bypassing the cache. The handle may come from anywhere.
-    pub(super) fn read_block(&self, handle: BlockHandle, kind: BlockKind) -> Result<Payload> {
-        self.read_block_by(handle, kind, || self.read(handle.offset, handle.len))
-    }
-
-    /// [`TableFile::read_block`] of a block that may lie in a part of the file that was read already.
-    pub(super) fn read_block_near(
-        &self,
-        tail: &Tail,
-        handle: BlockHandle,
-        kind: BlockKind,
-    ) -> Result<Payload> {
-        self.read_block_by(handle, kind, || match tail.get(handle) {
-            Some(sealed) => Ok(sealed.to_vec()),
-            None => self.read(handle.offset, handle.len),
-        })
-    }
-
-    /// The same with the bytes that `read` gives; of a block that fails its check, they are read from the file.
-    fn read_block_by(
+    /// Opens a block from the bytes that `read` gives, bypassing the cache. If they fail the check, they are read
+    /// from the file. The handle may come from anywhere.
+    pub(super) fn read_block(
         &self,
         handle: BlockHandle,
         kind: BlockKind,
         read: impl FnOnce() -> Result<Vec<u8>>,
-    ) -> Result<Payload> {
+    ) -> Result<Bytes> {
         handle.check(self.blocks_end).map_err(|error| self.error_in_block(error, handle.offset))?;
         match kind {
             BlockKind::Data => TableIo::count(&self.ctx.io.data_block_reads),
@@ -185,6 +140,7 @@ impl TableFile {
 
     /// An error in the payload of a block. Its offset is that of the block, because the payload may be
     /// compressed.
+    #[cold]
     pub(super) fn error_in_block(&self, error: DecodeError, block: u64) -> Error {
         match error.kind {
             DecodeErrorKind::Corrupt(detail) => {
@@ -203,6 +159,22 @@ impl TableFile {
 
 pub(super) fn open_file(ctx: &TableContext, path: &Path) -> Result<Arc<dyn ReadFile>> {
     ctx.fs.open(path).map_err(|source| Error::io("open", path, source))
+}
+
+/// Reads the length and the header of a file, which must be of this kind and of this store.
+pub(super) fn read_header(
+    file: &dyn ReadFile,
+    path: &Path,
+    kind: FileKind,
+    store_id: &FileId,
+) -> Result<(u64, FileHeader)> {
+    let len = file.len().map_err(|source| Error::io("read", path, source))?;
+    let head = read_exact(file, path, 0, len.min(HEADER_BYTES as u64))?;
+    let header = FileHeader::decode_kind(&head, kind).map_err(|error| error.in_file(path, 0))?;
+    if header.store_id != *store_id {
+        return Err(Error::corruption(path, 16, "store id", "the file is of another store"));
+    }
+    Ok((len, header))
 }
 
 /// Reads bytes whose offset was checked against the file's length. The caller limits `len`.

@@ -200,7 +200,7 @@ pub(crate) fn filter_file(document: &Vector) {
     let (fs, dir) = (MemFs::new(), std::path::Path::new("/v"));
     fs.create_dir(dir).unwrap();
     let ids = [[0x55; 16], OWNER];
-    let filter = super::filter_file::write_filter_file(&fs, dir, 1, ids, &block).unwrap();
+    let filter = super::filter::write_filter_file(&fs, dir, 1, ids, &block).unwrap();
     let bytes = fs.files(dir)[0].1.clone();
     let facts = [
         ("store id", hex(&ids[0])),
@@ -213,8 +213,8 @@ pub(crate) fn filter_file(document: &Vector) {
     let path = dir.join("000001.filter");
     fs.overwrite(&path, document.bytes.clone());
     let ctx = context(fs);
-    let file = super::filter_file::open_filter_file(&ctx, &path).unwrap();
-    super::filter_file::check_filter_file(&ctx, &*file, &path, &filter).unwrap();
+    let file = super::filter::open_filter_file(&ctx, &path).unwrap();
+    super::filter::check_filter_file(&ctx, &*file, &path, &filter).unwrap();
 }
 
 /// A footer.

@@ -11,11 +11,11 @@
 use std::sync::Arc;
 
 use crate::block::{BlockHandle, BlockIter, BlockKind, BlockValues};
-use crate::codec::DecodeError;
 use crate::error::{Error, Result, Step};
 use crate::iter::{EntryValue, Failure, InternalIterator, LentValue};
 use crate::key::{InternalKey, key_prefix};
 
+use super::index::past_separator;
 use super::read_ahead::ReadAhead;
 use super::reader::Table;
 
@@ -66,21 +66,22 @@ enum Direction {
     Backward,
 }
 
-impl TableIter {
-    pub(super) fn new(table: Arc<Table>, fill_cache: bool) -> Self {
-        let index = (0..table.footer.index_depth).map(|_| Level::new(BlockValues::Index)).collect();
+impl Table {
+    /// An iterator over all entries. Blocks it reads are cached only if `fill_cache`.
+    pub(crate) fn iter(self: &Arc<Self>, fill_cache: bool) -> TableIter {
         let ahead_max = if fill_cache { SCAN_AHEAD_BYTES } else { MERGE_AHEAD_BYTES };
-        let ahead = ReadAhead::new(ahead_max, table.properties.data_end);
-        Self {
-            table,
+        TableIter {
+            table: Arc::clone(self),
             fill_cache,
-            index,
+            index: (0..self.footer.index_depth).map(|_| Level::new(BlockValues::Index)).collect(),
             data: Level::new(BlockValues::Data),
-            ahead,
+            ahead: ReadAhead::new(ahead_max, self.properties.data_end),
             failure: Failure::default(),
         }
     }
+}
 
+impl TableIter {
     /// Runs one movement and keeps its error.
     #[inline(always)]
     fn movement(&mut self, run: impl FnOnce(&mut Self) -> Step) -> Step {
@@ -115,7 +116,7 @@ impl TableIter {
             return Ok(());
         };
         root.block = self.table.footer.root.offset;
-        let opened = root.entries.open(self.table.root()?);
+        let opened = root.entries.open(self.table.index.root(&self.table.file, &self.table.footer)?);
         opened.map_err(|error| self.table.file.error_in_block(error, root.block))
     }
 
@@ -150,7 +151,10 @@ impl TableIter {
             return Err(file.corrupt(parent, "index block", detail));
         }
         let payload = match level == self.index.len() {
-            true => file.next_block(handle, self.fill_cache, &mut self.ahead)?,
+            true => {
+                let read = || self.ahead.read(file, handle);
+                file.block_by(handle, BlockKind::Data, self.fill_cache, read)?
+            }
             false => file.block(handle, BlockKind::Index, self.fill_cache)?,
         };
         let entered = self.level(level);
@@ -166,8 +170,8 @@ impl TableIter {
         self.open_root()?;
         for level in 0..self.index.len() {
             if !self.stand(level, goal)? {
-                let past_separator = || Err(self.table.past_separator(self.index[level].block));
-                return if level == 0 { Ok(false) } else { past_separator() };
+                let block = self.index[level].block;
+                return if level == 0 { Ok(false) } else { Err(past_separator(&self.table.file, block)) };
             }
             self.enter(level + 1, None)?;
         }
@@ -222,7 +226,7 @@ impl TableIter {
         match stepped {
             Ok(()) if entries.is_valid() => Ok(()),
             Ok(()) => self.step_block(direction),
-            Err(error) => Err(self.error_in_data(*error)),
+            Err(error) => Err(self.table.file.error_in_block(*error, self.data.block).into()),
         }
     }
 
@@ -234,11 +238,6 @@ impl TableIter {
         }
         let detail = "its keys are not in order with their separators or the block beside it";
         Err(self.table.file.corrupt(self.data.block, "data block", detail).into())
-    }
-
-    #[cold]
-    fn error_in_data(&self, error: DecodeError) -> Box<Error> {
-        self.table.file.error_in_block(error, self.data.block).into()
     }
 }
 

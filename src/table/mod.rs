@@ -19,15 +19,11 @@
 
 mod context;
 mod file;
-mod filter_block;
-mod filter_file;
-mod filter_location;
-mod filter_pages;
-mod filter_source;
+mod filter;
 mod footer;
 mod index;
-mod index_builder;
 mod iter;
+mod new_filter;
 mod open;
 pub(crate) mod origin;
 pub(crate) mod properties;
@@ -43,10 +39,9 @@ mod tests;
 
 pub use crate::block::Compression;
 pub(crate) use context::{FilterTrust, TableContext, TableIo};
-pub(crate) use filter_block::Verdict;
-pub(crate) use filter_file::{FILTER_OFFSET, write_filter_file};
-pub(crate) use filter_pages::FilterPages;
-pub(crate) use filter_source::{FilterSource, read_filter_of};
+pub(crate) use filter::{
+    FILTER_OFFSET, FilterPages, FilterSource, Verdict, read_filter_of, write_filter_file,
+};
 pub(crate) use footer::{FOOTER_BYTES, Footer};
 pub(crate) use iter::TableIter;
 pub(crate) use open::with_full_bounds;

@@ -10,24 +10,23 @@
 //!
 //! The filter (read by `version/filter`), data blocks and index partitions are not read.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::block::{BlockIter, BlockKind, BlockValues};
-use crate::checksum::FileId;
+use crate::block::{BlockHandle, BlockIter, BlockKind, BlockValues};
 use crate::error::{Error, InFile, Result};
-use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
+use crate::file_header::{FileHeader, FileKind};
 use crate::filename::FileName;
 use crate::fs::ReadFile;
 use crate::memory::LeaseKind;
 use crate::table_meta::TableMeta;
 
 use super::context::TableContext;
-use super::file::{TableFile, Tail, open_file, read_exact};
+use super::file::{TableFile, open_file, read_exact, read_header};
 use super::footer::{FOOTER_BYTES, Footer};
-use super::index::IndexNode;
+use super::index::Index;
 use super::origin::Origin;
 use super::properties::Properties;
 use super::reader::{Table, TableLeases};
@@ -46,41 +45,32 @@ impl Table {
             let detail = format!("expected {}, found {}", meta.len, unverified.len);
             return Err(Error::corruption(&path, meta.len.min(unverified.len), "file length", detail));
         }
-        if unverified.header.file_id != meta.file_id {
+        if unverified.file.file_id != meta.file_id {
             return Err(Error::corruption(&path, 32, "file id", "not that of the manifest"));
         }
-        let tail = unverified.tail(&path)?;
-        let (footer, checksum) = unverified.footer(&path, &tail)?;
+        let (file, tail, footer, checksum) = unverified.read_footer()?;
         if checksum != meta.footer_checksum {
             let detail = format!("expected {:08x}, found {checksum:08x}", meta.footer_checksum);
-            return Err(Error::corruption(&path, unverified.blocks_end(), "footer checksum", detail));
+            return Err(Error::corruption(&path, file.blocks_end, "footer checksum", detail));
         }
-        let file = unverified.into_file(Arc::clone(ctx), meta.number, path);
         // Repair alone needs the origin, and reads it from the file.
         let properties = Properties { origin: None, ..read_properties(&file, &footer, &tail)? };
         let at = footer.properties.offset;
         properties.agree_with(&meta).map_err(|error| file.error_in_block(error, at))?;
-        let root = Bytes::from(file.read_block_near(&tail, footer.root, BlockKind::Index)?);
+        let root = tail.block(&file, footer.root, BlockKind::Index)?;
         BlockIter::new(root.clone(), BlockValues::Index)
             .map_err(|error| file.error_in_block(error, footer.root.offset))?;
         let lease = ctx.memory.try_lease_open_table(Self::bytes_of(&meta));
-        let root_lease = match &lease {
-            Some(_) => ctx.memory.try_lease(LeaseKind::Tables, root.len() as u64),
-            None => None,
-        };
+        let has_room = lease.is_some();
+        let lease_root = || ctx.memory.try_lease(LeaseKind::Tables, root.len() as u64);
+        let root_lease = if has_room { lease_root() } else { None };
         // A table that is open only for a moment keeps the root that it has read.
-        let root = (lease.is_none() || root_lease.is_some()).then_some(root);
+        let root = (!has_room || root_lease.is_some()).then_some(root);
         let bytes = Self::bytes_of(&meta) + root.as_ref().map_or(0, |root| root.len() as u64);
-        let held = lease.is_none().then(|| ctx.memory.hold(bytes));
+        let held = (!has_room).then(|| ctx.memory.hold(bytes));
         let leases = TableLeases { table: lease, _root: root_lease, _held: held };
-        Ok(Arc::new(Self {
-            file: Arc::new(file),
-            properties,
-            footer,
-            root,
-            index: IndexNode::default(),
-            leases,
-        }))
+        let index = Index::new(root, has_room);
+        Ok(Arc::new(Self { file: Arc::new(file), properties, footer, index, leases }))
     }
 
     /// What an open table takes of the memory budget, without the root of its index.
@@ -101,11 +91,9 @@ impl Table {
     /// Describes a table from its file alone, for a store whose manifest is lost and for tools.
     pub(crate) fn read_meta(ctx: &Arc<TableContext>, number: u64, path: &Path) -> Result<TableMeta> {
         let unverified = UnverifiedTable::read(ctx, number, path)?;
-        let tail = unverified.tail(path)?;
-        let (footer, checksum) = unverified.footer(path, &tail)?;
-        let (len, file_id) = (unverified.len, unverified.header.file_id);
-        let file = unverified.into_file(Arc::clone(ctx), number, path.to_path_buf());
-        Ok(read_properties(&file, &footer, &tail)?.to_meta(number, file_id, len, checksum))
+        let len = unverified.len;
+        let (file, tail, footer, checksum) = unverified.read_footer()?;
+        Ok(read_properties(&file, &footer, &tail)?.to_meta(number, file.file_id, len, checksum))
     }
 }
 
@@ -118,64 +106,63 @@ pub(crate) fn with_full_bounds(ctx: &Arc<TableContext>, meta: &Arc<TableMeta>) -
 
 /// What is read before anything in the file can be trusted.
 struct UnverifiedTable {
-    file: Arc<dyn ReadFile>,
+    source: Arc<dyn ReadFile>,
     len: u64,
-    header: FileHeader,
+    file: TableFile,
 }
 
 impl UnverifiedTable {
     fn read(ctx: &Arc<TableContext>, number: u64, path: &Path) -> Result<Self> {
-        let file = ctx.files.get_or_open(number, || open_file(ctx, path))?;
-        let (len, header) = read_header(&*file, path, FileKind::Table, &ctx.store_id)?;
-        Ok(Self { file, len, header })
+        let source = ctx.files.get_or_open(number, || open_file(ctx, path))?;
+        let (len, FileHeader { file_id, .. }) = read_header(&*source, path, FileKind::Table, &ctx.store_id)?;
+        let blocks_end = len.saturating_sub(FOOTER_BYTES as u64);
+        let file = TableFile { ctx: Arc::clone(ctx), number, path: path.to_path_buf(), file_id, blocks_end };
+        Ok(Self { source, len, file })
     }
 
-    fn blocks_end(&self) -> u64 {
-        self.len.saturating_sub(FOOTER_BYTES as u64)
-    }
-
-    /// The footer and what comes before it; if that cannot be read, the footer alone: perhaps nobody needs more.
-    fn tail(&self, path: &Path) -> Result<Tail> {
+    /// The file, its end, and the footer with its checksum.
+    fn read_footer(self) -> Result<(TableFile, Tail, Footer, u32)> {
+        let Self { source, len, file } = self;
         let read = |start| -> Result<Tail> {
-            Ok(Tail { start, bytes: read_exact(&*self.file, path, start, self.len - start)? })
+            Ok(Tail { start, bytes: read_exact(&*source, &file.path, start, len - start)? })
         };
-        let (start, end) = (self.len.saturating_sub(TAIL_BYTES), self.blocks_end());
-        match read(start) {
-            Err(Error::Io { .. }) if start < end => read(end),
-            tail => tail,
-        }
-    }
-
-    fn footer(&self, path: &Path, tail: &Tail) -> Result<(Footer, u32)> {
-        let offset = self.blocks_end();
-        let bytes = tail.bytes.get((offset - tail.start) as usize..).unwrap_or_default();
-        Footer::decode(bytes, &self.header.file_id, self.len).map_err(|error| error.in_file(path, offset))
-    }
-
-    fn into_file(self, ctx: Arc<TableContext>, number: u64, path: PathBuf) -> TableFile {
-        TableFile { ctx, number, path, blocks_end: self.blocks_end(), file_id: self.header.file_id }
+        let (start, end) = (len.saturating_sub(TAIL_BYTES), file.blocks_end);
+        let tail = match read(start) {
+            // Perhaps nobody needs more than the footer.
+            Err(Error::Io { .. }) if start < end => read(end)?,
+            tail => tail?,
+        };
+        let bytes = tail.bytes.get((end - tail.start) as usize..).unwrap_or_default();
+        let footer = Footer::decode(bytes, &file.file_id, len);
+        let (footer, checksum) = footer.map_err(|error| error.in_file(&file.path, end))?;
+        Ok((file, tail, footer, checksum))
     }
 }
 
-/// Reads the length and the header of a file, which must be of this kind and of this store.
-pub(super) fn read_header(
-    file: &dyn ReadFile,
-    path: &Path,
-    kind: FileKind,
-    store_id: &FileId,
-) -> Result<(u64, FileHeader)> {
-    let len = file.len().map_err(|source| Error::io("read", path, source))?;
-    let head = read_exact(file, path, 0, len.min(HEADER_BYTES as u64))?;
-    let header = FileHeader::decode_kind(&head, kind).map_err(|error| error.in_file(path, 0))?;
-    if header.store_id != *store_id {
-        return Err(Error::corruption(path, 16, "store id", "the file is of another store"));
+/// The end of a file, or nothing of it.
+#[derive(Default)]
+struct Tail {
+    /// Where it starts.
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Tail {
+    /// Reads a block, from here if all of it is here.
+    fn block(&self, file: &TableFile, handle: BlockHandle, kind: BlockKind) -> Result<Bytes> {
+        let here = || {
+            let start = usize::try_from(handle.offset.checked_sub(self.start)?).ok()?;
+            self.bytes.get(start..)?.get(..usize::try_from(handle.len).ok()?)
+        };
+        file.read_block(handle, kind, || {
+            here().map_or_else(|| file.read(handle.offset, handle.len), |sealed| Ok(sealed.to_vec()))
+        })
     }
-    Ok((len, header))
 }
 
 fn read_properties(file: &TableFile, footer: &Footer, tail: &Tail) -> Result<Properties> {
     let at = footer.properties.offset;
-    let payload = file.read_block_near(tail, footer.properties, BlockKind::Properties)?;
+    let payload = tail.block(file, footer.properties, BlockKind::Properties)?;
     let properties = Properties::decode(&payload).map_err(|error| file.error_in_block(error, at))?;
     let first = properties.filters.first().map_or((0, 0), |filter| (filter.offset, filter.len));
     let own = (properties.entries, properties.index_depth, properties.filters.len() as u64, first);

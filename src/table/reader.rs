@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use bytes::{Buf, Bytes};
+use bytes::Buf;
 
 use crate::block::{BlockKind, ChunkRef, find_user_key};
 use crate::error::{Error, Result};
@@ -16,10 +16,9 @@ use crate::memory::{Held, Lease};
 use crate::table_meta::{FilterRef, TableMeta};
 
 use super::file::TableFile;
-use super::filter_source::FilterSource;
+use super::filter::FilterSource;
 use super::footer::Footer;
-use super::index::IndexNode;
-use super::iter::TableIter;
+use super::index::Index;
 use super::properties::Properties;
 use super::value::TableChunks;
 
@@ -29,9 +28,7 @@ pub(crate) struct Table {
     pub(super) file: Arc<TableFile>,
     pub(crate) properties: Properties,
     pub(super) footer: Footer,
-    /// The payload of the root of the index, if memory had room for it.
-    pub(super) root: Option<Bytes>,
-    pub(super) index: IndexNode,
+    pub(super) index: Index,
     pub(super) leases: TableLeases,
 }
 
@@ -64,7 +61,9 @@ impl Table {
     /// the filter; that the key is between the bounds, the run has found out.
     pub(crate) fn get(&self, user_key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, EntryValue)>> {
         let target = InternalKey::new(user_key, Tag::newest_at(seqno));
-        let Some(handle) = self.find_data_block(target)? else { return Ok(None) };
+        let Some(handle) = self.index.find_data_block(&self.file, &self.footer, target)? else {
+            return Ok(None);
+        };
         let mut payload = self.file.block(handle, BlockKind::Data, true)?;
         let in_block = |error| self.file.error_in_block(error, handle.offset);
         let Some(found) = find_user_key(&payload, target).map_err(in_block)? else { return Ok(None) };
@@ -86,17 +85,12 @@ impl Table {
     /// can hold it. Reads one block per level of the index below the root.
     pub(crate) fn approximate_offset(&self, user_key: &[u8]) -> Result<u64> {
         let target = InternalKey::new(user_key, Tag::newest_at(SEQNO_MAX));
-        let block = self.find_data_block(target)?;
+        let block = self.index.find_data_block(&self.file, &self.footer, target)?;
         Ok(block.map_or(self.footer.root.offset, |block| block.offset))
-    }
-
-    /// An iterator over all entries. Blocks it reads are cached only if `fill_cache`.
-    pub(crate) fn iter(self: &Arc<Self>, fill_cache: bool) -> TableIter {
-        TableIter::new(Arc::clone(self), fill_cache)
     }
 
     /// A value in chunks, to which the data block at `block` refers.
     pub(super) fn chunks(&self, chunks: ChunkRef, block: u64) -> Arc<TableChunks> {
-        Arc::new(TableChunks::new(&self.file, chunks, block))
+        Arc::new(TableChunks { file: Arc::clone(&self.file), chunks, block })
     }
 }

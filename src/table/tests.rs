@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::filter_block::FilterConfig;
+use super::filter::FilterConfig;
 use super::iter::TableIter;
 use super::*;
 use crate::block::Compression;

@@ -14,16 +14,10 @@ use super::file::TableFile;
 /// A value in the chunk blocks of a table. Holds the table's file, but not its index.
 #[derive(Debug)]
 pub(super) struct TableChunks {
-    file: Arc<TableFile>,
-    chunks: ChunkRef,
+    pub(super) file: Arc<TableFile>,
+    pub(super) chunks: ChunkRef,
     /// Offset of the data block that refers to it.
-    block: u64,
-}
-
-impl TableChunks {
-    pub(super) fn new(file: &Arc<TableFile>, chunks: ChunkRef, block: u64) -> Self {
-        Self { file: Arc::clone(file), chunks, block }
-    }
+    pub(super) block: u64,
 }
 
 impl ChunkedValue for TableChunks {
@@ -38,7 +32,8 @@ impl ChunkedValue for TableChunks {
         let mut offset = self.chunks.offset;
         for index in 0..self.chunks.count {
             let handle = self.file.handle_at(offset)?;
-            let chunk = self.file.read_block(handle, BlockKind::ValueChunk)?;
+            let read = || self.file.read(handle.offset, handle.len);
+            let chunk = self.file.read_block(handle, BlockKind::ValueChunk, read)?;
             let expected = self.chunks.chunk_len(index);
             if chunk.len() as u64 != expected {
                 let detail = format!("chunk {index} has {} bytes, expected {expected}", chunk.len());

@@ -36,9 +36,9 @@ use crate::key::{EntryKind, InternalKey, Tag};
 use crate::limits::{BLOCK_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX, VALUE_CHUNK_BYTES, VALUE_INLINE_MAX};
 use crate::table_meta::{FILTER_ALIGN, TableMeta};
 
-use super::filter_block::{FilterConfig, describe, finish_filter, start_filter};
+use super::filter::{FilterConfig, describe, finish_filter, start_filter};
 use super::footer::{FOOTER_BYTES, Footer};
-use super::index_builder::{IndexBuilder, WrittenIndex};
+use super::index::{IndexBuilder, WrittenIndex};
 use super::origin::Origin;
 use super::properties::Properties;
 
@@ -205,12 +205,8 @@ impl TableWriter {
                 }
             }
             LentValue::Chunked(value) => {
-                let mut copy = ChunkCopy {
-                    out: &mut self.out,
-                    compression: self.config.compression,
-                    rest: Vec::new(),
-                    len: 0,
-                };
+                let (out, compression) = (&mut self.out, self.config.compression);
+                let mut copy = ChunkCopy { out, compression, rest: Vec::new(), len: 0 };
                 value.read_chunks(&mut |bytes| copy.take(bytes))?;
                 if copy.finish()? != total {
                     return Err(Error::invalid("the chunks of a value do not add up to its stated length"));
@@ -293,7 +289,8 @@ impl TableWriter {
         self.finish_data_block(None)?;
         self.properties.data_end = self.out.position();
         self.write_filter()?;
-        let index = self.write_index()?;
+        let (out, compression) = (&mut self.out, self.config.compression);
+        let index = self.index.finish(&mut |payload| out.block(BlockKind::Index, compression, payload))?;
         let footer_checksum = self.write_footer(&index)?;
         self.out.sync()?;
         let len = self.out.position();
@@ -308,12 +305,6 @@ impl TableWriter {
         let filter = describe(None, offset, &bytes).map_err(|error| error.in_file(&self.out.path, offset))?;
         self.properties.filters.push(filter);
         self.out.append(&bytes)
-    }
-
-    fn write_index(&mut self) -> Result<WrittenIndex> {
-        let builder = std::mem::replace(&mut self.index, IndexBuilder::new());
-        let (out, compression) = (&mut self.out, self.config.compression);
-        builder.finish(&mut |payload| out.block(BlockKind::Index, compression, payload))
     }
 
     fn write_footer(&mut self, index: &WrittenIndex) -> Result<u32> {

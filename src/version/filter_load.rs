@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::filter::{AlignedBytes, Filter, Header};
 use crate::fs::is_out_of_files;
 use crate::memory::{Lease, LeaseKind};
-use crate::table::{FilterSource, Table, TableContext};
+use crate::table::{FilterPages, FilterSource, Table, TableContext};
 use crate::table_meta::TableMeta;
 
 use super::filter::{FilterState, ReadFilter, Rest};
@@ -64,7 +64,7 @@ fn fit(source: FilterSource<'_>, ctx: &TableContext) -> Result<ReadFilter> {
     for column_groups in (1..header.column_group_count()).rev() {
         if let Some(lease) = lease(header.column_groups_len(column_groups)) {
             let filter = source.read_column_groups(&header, &[], column_groups)?;
-            let rest = rest(source, filter.as_bytes(), ctx, 0)?;
+            let rest = rest(source, &header, filter.as_bytes(), ctx, 0)?;
             return Ok(loaded(filter, rest, lease));
         }
     }
@@ -79,13 +79,14 @@ fn loaded(filter: Filter<AlignedBytes>, rest: Option<Arc<Rest>>, lease: Lease) -
 /// once `before` bytes are released. The first ones are `known`.
 fn rest(
     source: FilterSource<'_>,
+    header: &Header,
     known: &[u8],
     ctx: &TableContext,
     before: u64,
 ) -> Result<Option<Arc<Rest>>> {
-    let needs = source.page_needs(known)?;
-    let lease = ctx.memory.try_lease_instead(LeaseKind::Filters, needs.memory_bytes(), before);
-    let read = |lease| Ok(Arc::new(Rest { pages: source.read_pages(&needs, known)?, _lease: lease }));
+    let bytes = FilterPages::memory_bytes_of(header);
+    let lease = ctx.memory.try_lease_instead(LeaseKind::Filters, bytes, before);
+    let read = |lease| Ok(Arc::new(Rest { pages: source.read_pages(known)?, _lease: lease }));
     if_readable(lease.map(read).transpose())
 }
 
@@ -99,10 +100,9 @@ fn if_readable<T>(read: Result<Option<T>>) -> Result<Option<T>> {
 
 /// No column groups, but the head, to probe the filter by pages, if there is room for that.
 fn page(source: FilterSource<'_>, header: Header, ctx: &TableContext) -> Result<ReadFilter> {
-    let needs = source.page_needs(&source.read_first()?)?;
-    Ok(match ctx.memory.try_lease(LeaseKind::Filters, needs.memory_bytes()) {
+    Ok(match ctx.memory.try_lease(LeaseKind::Filters, FilterPages::memory_bytes_of(&header)) {
         Some(lease) => {
-            let state = FilterState::Paged(Box::new(source.read_pages(&needs, &[])?));
+            let state = FilterState::Paged(Box::new(source.read_pages(&[])?));
             ReadFilter { state, rest: None, _lease: Some(lease) }
         }
         None => without_memory(FilterState::Unloaded(Box::new(header))),
@@ -134,7 +134,7 @@ pub(super) fn read_column_groups(
                     let known = loaded_bytes(&current.state).unwrap_or(filter.as_bytes());
                     let source = if_readable(find_source(table, meta, header).map(Some))?;
                     match source {
-                        Some(source) => rest(source, known, ctx, before)?,
+                        Some(source) => rest(source, header, known, ctx, before)?,
                         None => None,
                     }
                 }

@@ -224,7 +224,7 @@ impl Index {
         let payload =
             block::open(&self.file_id, offset, sealed, BlockKind::Index).map_err(|error| error.at(offset))?;
         let in_block = |error: DecodeError| DecodeError { offset, ..error };
-        let mut entries = BlockIter::new(payload.into(), BlockValues::Index).map_err(in_block)?;
+        let mut entries = BlockIter::new(payload, BlockValues::Index).map_err(in_block)?;
         entries.verify().map_err(in_block)?;
         entries.seek_first().map_err(|error| in_block(*error))?;
         Ok(entries)

@@ -1,4 +1,4 @@
-//! A filter beside its table: how it is built from the table's keys, and the file that holds it.
+//! The file of a filter beside its table.
 //!
 //! ```text
 //! file header · zeros · filter block
@@ -19,64 +19,15 @@ use crate::checksum::FileId;
 use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::filename::FileName;
-use crate::filter::FilterPlan;
 use crate::fs::{Fs, ReadFile};
-use crate::hash::key_hash;
-use crate::iter::InternalIterator;
 use crate::table_meta::FilterRef;
 
-use super::context::TableContext;
-use super::file::read_exact;
-use super::filter_block::{describe, finish_filter, start_filter};
-use super::open::read_header;
-use super::reader::Table;
+use super::block::describe;
+use crate::table::context::TableContext;
+use crate::table::file::{read_exact, read_header};
 
 /// Where the filter block starts.
 pub(crate) const FILTER_OFFSET: u64 = 4096;
-
-/// How many entries are read between two calls of `stop`.
-const STOP_INTERVAL: u64 = 1024;
-
-impl Table {
-    /// Builds the filter block of the table from the keys in its data. Takes eight bytes per key, and what
-    /// the filter kind needs to build; `stop` is called with the bytes in use so far.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Corruption`] or [`Error::Io`] if part of the table cannot be read; [`Error::Closed`] if
-    /// `stop` returns `true`.
-    pub(crate) fn build_filter(
-        self: &Arc<Self>,
-        plan: FilterPlan,
-        stop: &dyn Fn(usize) -> bool,
-    ) -> Result<Vec<u8>> {
-        let (file_id, seed) = (self.file.file_id, self.file.ctx.hash_seed);
-        let mut filter = start_filter(plan, seed, file_id)?;
-        let mut entries = self.iter(false);
-        let (mut read, mut last) = (0, Vec::new());
-        entries.seek_first()?;
-        while let Some(key) = entries.key() {
-            if read == 0 || key.user != last {
-                filter.add_hash(key_hash(seed, key.user));
-                last.clear();
-                last.extend_from_slice(key.user);
-            }
-            read += 1;
-            if read % STOP_INTERVAL == 0 && stop(filter.finish_bytes()) {
-                return Err(Error::Closed);
-            }
-            entries.next()?;
-        }
-        if filter.len() as u64 != self.properties.keys {
-            let detail = format!("the table says {}, its blocks hold {}", self.properties.keys, filter.len());
-            return Err(self.file.corrupt(self.footer.properties.offset, "key count", detail));
-        }
-        if stop(filter.finish_bytes()) {
-            return Err(Error::Closed);
-        }
-        finish_filter(filter)
-    }
-}
 
 /// Writes a filter block into a new file and syncs it; the caller syncs the directory.
 pub(crate) fn write_filter_file(
@@ -100,7 +51,7 @@ pub(crate) fn write_filter_file(
 }
 
 /// Opens the file of a filter that the manifest names.
-pub(super) fn open_filter_file(ctx: &TableContext, path: &Path) -> Result<Arc<dyn ReadFile>> {
+pub(in crate::table) fn open_filter_file(ctx: &TableContext, path: &Path) -> Result<Arc<dyn ReadFile>> {
     match ctx.fs.open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             Err(Error::corruption(path, 0, "filter file", "the manifest names it, but it is missing"))
@@ -110,7 +61,7 @@ pub(super) fn open_filter_file(ctx: &TableContext, path: &Path) -> Result<Arc<dy
 }
 
 /// Checks that the file belongs to this store, and holds this filter block and nothing else.
-pub(super) fn check_filter_file(
+pub(in crate::table) fn check_filter_file(
     ctx: &TableContext,
     file: &dyn ReadFile,
     path: &Path,

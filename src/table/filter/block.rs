@@ -17,8 +17,13 @@ use crate::table_meta::FilterRef;
 pub(crate) type FilterConfig = Option<FilterPlan>;
 
 /// Starts the filter of the table with this file id.
-pub(super) fn start_filter(plan: FilterPlan, hash_seed: u64, file_id: FileId) -> Result<FilterBuilder> {
-    Ok(FilterBuilder::new(plan.kind, plan.bits_per_key, hash_seed, salt(&file_id), file_id)?)
+pub(in crate::table) fn start_filter(
+    plan: FilterPlan,
+    hash_seed: u64,
+    file_id: FileId,
+) -> Result<FilterBuilder> {
+    let salt = LittleEndian::read_u64(&file_id[..8]);
+    Ok(FilterBuilder::new(plan.kind, plan.bits_per_key, hash_seed, salt, file_id)?)
 }
 
 /// Length of a filter from which its columns are stored in two groups.
@@ -35,7 +40,7 @@ const FIRST_GROUP_COLUMNS: u8 = 5;
 /// short, the first group alone rejects nearly all absent keys: 31 of 32 with 5 of 10 columns. The second
 /// section costs at most 128 bytes (a page, for sections of 1 MiB and more): 0.1 % at 100 000 keys. A present
 /// key is probed in both groups, which costs one or two more cache lines before its block is read.
-pub(super) fn finish_filter(filter: FilterBuilder) -> Result<Vec<u8>> {
+pub(in crate::table) fn finish_filter(filter: FilterBuilder) -> Result<Vec<u8>> {
     let groups = if filter.block_bytes() < TWO_GROUPS_BYTES { 1 } else { 2 };
     let block = filter.column_groups(groups).first_group(FIRST_GROUP_COLUMNS).finish()?;
     if let Ok(header) = Header::decode(&block)
@@ -48,7 +53,11 @@ pub(super) fn finish_filter(filter: FilterBuilder) -> Result<Vec<u8>> {
 }
 
 /// The reference to a filter block at `offset` of a file; `None` is the table's own file.
-pub(super) fn describe(file: Option<u64>, offset: u64, block: &[u8]) -> Result<FilterRef, DecodeError> {
+pub(in crate::table) fn describe(
+    file: Option<u64>,
+    offset: u64,
+    block: &[u8],
+) -> Result<FilterRef, DecodeError> {
     let header = Header::decode(block)?;
     Ok(FilterRef {
         file,
@@ -58,10 +67,6 @@ pub(super) fn describe(file: Option<u64>, offset: u64, block: &[u8]) -> Result<F
         len: block.len() as u64,
         header_checksum: header.checksum,
     })
-}
-
-fn salt(file_id: &FileId) -> u64 {
-    LittleEndian::read_u64(&file_id[..8])
 }
 
 /// What a filter said about a key.

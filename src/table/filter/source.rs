@@ -1,33 +1,23 @@
-//! The location of a filter block on disk, and reads of it: whole, some column groups, or the head for
-//! probing by pages.
+//! Reads of a filter block on disk: whole, some column groups, or the head for probing by pages.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::context::TableContext;
-use super::file::{TableFile, read_into};
-use super::filter_file::check_filter_file;
-use super::filter_location::FilterLocation;
-use super::filter_pages::FilterPages;
-use super::footer::FOOTER_BYTES;
+use super::file::check_filter_file;
+use super::location::FilterLocation;
+use super::pages::FilterPages;
 use crate::codec::DecodeError;
 use crate::error::{Error, InFile, Result};
 use crate::filename::FileName;
 use crate::filter::header::HEADER_BYTES;
 use crate::filter::{AlignedBytes, Expect, Filter, Header, PagedFilter};
 use crate::fs::ReadFile;
+use crate::table::context::TableContext;
+use crate::table::file::{TableFile, read_into};
+use crate::table::footer::FOOTER_BYTES;
 use crate::table_meta::{FILTER_ALIGN, FilterRef, TableMeta};
 
-/// Reads the whole filter that `filter` refers to.
-pub(super) fn read_filter(
-    table: &TableFile,
-    meta: &TableMeta,
-    filter: &FilterRef,
-) -> Result<Filter<AlignedBytes>> {
-    FilterSource::open(table, meta, filter)?.read()
-}
-
-/// The same, for a table that is not open.
+/// Reads the whole filter that `filter` refers to, for a table that is not open.
 pub(crate) fn read_filter_of(
     ctx: &Arc<TableContext>,
     meta: &TableMeta,
@@ -40,12 +30,7 @@ pub(crate) fn read_filter_of(
         file_id: meta.file_id,
         blocks_end: meta.len.saturating_sub(FOOTER_BYTES as u64),
     };
-    read_filter(&table, meta, filter)
-}
-
-/// Whether a filter block may start at this offset of a table.
-pub(super) fn is_aligned(offset: u64) -> bool {
-    offset.is_multiple_of(FILTER_ALIGN)
+    FilterSource::open(&table, meta, filter)?.read()
 }
 
 /// The file and the location of a filter block, and what is expected of the filter.
@@ -56,24 +41,14 @@ pub(crate) struct FilterSource<'a> {
     pub(crate) filter: &'a FilterRef,
 }
 
-/// The byte ranges that must be in memory to probe a filter by pages.
-pub(crate) struct PageNeeds(Vec<Range<u64>>);
-
-impl PageNeeds {
-    /// Their size in memory.
-    pub(crate) fn memory_bytes(&self) -> u64 {
-        FilterPages::memory_bytes_with(self.0.first().map_or(0, |head| head.end as usize))
-    }
-}
-
 impl<'a> FilterSource<'a> {
     /// Finds the block and checks that all of it is in the file.
-    pub(super) fn open(table: &TableFile, meta: &TableMeta, filter: &'a FilterRef) -> Result<Self> {
+    pub(in crate::table) fn open(table: &TableFile, meta: &TableMeta, filter: &'a FilterRef) -> Result<Self> {
         let location = FilterLocation::of(table, filter);
         let file = location.open(&table.ctx)?;
         if filter.file.is_some() {
             check_filter_file(&table.ctx, &*file, &location.path, filter)?;
-        } else if !is_aligned(filter.offset) {
+        } else if !filter.offset.is_multiple_of(FILTER_ALIGN) {
             return Err(table.corrupt(filter.offset, "filter handle", "is no multiple of 4096"));
         } else if filter.offset.checked_add(filter.len).is_none_or(|end| end > table.blocks_end) {
             let detail = format!("{} bytes are not in the file", filter.len);
@@ -119,29 +94,26 @@ impl<'a> FilterSource<'a> {
         Filter::open_groups(bytes, self.expect, column_groups).map_err(|error| self.error(error))
     }
 
-    /// What must be in memory to probe the filter by pages, which its header says.
-    pub(crate) fn page_needs(&self, first: &[u8]) -> Result<PageNeeds> {
-        let needs = PagedFilter::needs(first, self.filter.len);
-        needs.map(PageNeeds).map_err(|error| self.error(error))
-    }
-
     /// The filter, to be probed by pages. What is `known` of its start is copied, not read.
-    pub(crate) fn read_pages(self, needs: &PageNeeds, known: &[u8]) -> Result<FilterPages> {
-        let read = |part: &Range<u64>| {
+    pub(crate) fn read_pages(self, known: &[u8]) -> Result<FilterPages> {
+        let first =
+            known.get(..HEADER_BYTES).map_or_else(|| self.read_first(), |first| Ok(first.to_vec()))?;
+        let read = |part: Range<u64>| {
             if let Some(known) = known.get(part.start as usize..part.end as usize) {
                 return Ok(known.to_vec());
             }
             let mut bytes = vec![0; (part.end - part.start) as usize];
             self.read_into(part.start, &mut bytes).map(|()| bytes)
         };
-        let parts = needs.0.iter().map(read).collect::<Result<_>>()?;
+        let needs = PagedFilter::needs(&first, self.filter.len).map_err(|error| self.error(error))?;
+        let parts = needs.into_iter().map(read).collect::<Result<_>>()?;
         let filter = PagedFilter::open(parts, self.filter.len, self.expect);
         let filter = filter.map_err(|error| self.error(error))?;
-        Ok(FilterPages::new(filter, self.location))
+        Ok(FilterPages { filter, location: self.location })
     }
 
     /// Reads as many bytes as a header has.
-    pub(crate) fn read_first(&self) -> Result<Vec<u8>> {
+    fn read_first(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.filter.len.min(HEADER_BYTES as u64) as usize];
         self.read_into(0, &mut bytes)?;
         Ok(bytes)

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::key::{InternalKey, Tag};
 use crate::limits::BLOCK_BYTES_MAX;
 
-use super::footer::INDEX_DEPTH_MAX;
+use crate::table::footer::INDEX_DEPTH_MAX;
 
 /// Length at which a partition is full.
 const PARTITION_BYTES: usize = 8 << 10;
@@ -27,15 +27,15 @@ const ROOT_BYTES_MAX: usize = 32 << 10;
 
 /// The finished index.
 #[derive(Debug)]
-pub(super) struct WrittenIndex {
-    pub(super) root: BlockHandle,
-    pub(super) depth: u8,
-    pub(super) blocks: u64,
+pub(in crate::table) struct WrittenIndex {
+    pub(in crate::table) root: BlockHandle,
+    pub(in crate::table) depth: u8,
+    pub(in crate::table) blocks: u64,
 }
 
 /// One level of an index that is being built.
 #[derive(Debug)]
-pub(super) struct IndexBuilder {
+pub(in crate::table) struct IndexBuilder {
     current: BlockBuilder,
     current_entries: usize,
     /// The separator of the last entry.
@@ -51,7 +51,7 @@ struct Partition {
 }
 
 impl IndexBuilder {
-    pub(super) fn new() -> Self {
+    pub(in crate::table) fn new() -> Self {
         Self {
             current: BlockBuilder::for_index(),
             current_entries: 0,
@@ -62,12 +62,12 @@ impl IndexBuilder {
     }
 
     /// Bytes of the index so far.
-    pub(super) fn size(&self) -> usize {
+    pub(in crate::table) fn size(&self) -> usize {
         self.partition_bytes + self.current.size()
     }
 
     /// Adds the block at `handle`, which ends at or before `separator`.
-    pub(super) fn add(&mut self, separator: (Vec<u8>, Tag), handle: BlockHandle) {
+    pub(in crate::table) fn add(&mut self, separator: (Vec<u8>, Tag), handle: BlockHandle) {
         let mut value = Vec::with_capacity(20);
         handle.encode(&mut value);
         let key = InternalKey::new(&separator.0, separator.1);
@@ -75,7 +75,7 @@ impl IndexBuilder {
         if full && self.current_entries >= PARTITION_ENTRIES_MIN {
             self.cut();
         }
-        self.current.add(InternalKey::new(&separator.0, separator.1), &value, false);
+        self.current.add(key, &value, false);
         self.current_entries += 1;
         self.last = separator;
     }
@@ -90,8 +90,8 @@ impl IndexBuilder {
 
     /// Writes all levels with `write`, which seals a payload and returns its handle. At least one entry must
     /// have been added.
-    pub(super) fn finish(
-        mut self,
+    pub(in crate::table) fn finish(
+        &mut self,
         write: &mut dyn FnMut(&[u8]) -> Result<BlockHandle>,
     ) -> Result<WrittenIndex> {
         let mut blocks = 0;
@@ -99,17 +99,16 @@ impl IndexBuilder {
             if self.current_entries > 0 {
                 self.cut();
             }
-            let total: usize = self.partitions.iter().map(|partition| partition.payload.len()).sum();
-            if total <= ROOT_BYTES_MAX || self.partitions.len() == 1 {
+            if self.partition_bytes <= ROOT_BYTES_MAX || self.partitions.len() == 1 {
                 let root = write(&self.merged()?)?;
                 return Ok(WrittenIndex { root, depth, blocks: blocks + 1 });
             }
             let mut above = Self::new();
-            for partition in self.partitions {
+            for partition in self.partitions.drain(..) {
                 above.add(partition.last, write(&partition.payload)?);
                 blocks += 1;
             }
-            self = above;
+            *self = above;
         }
         Err(Error::limit("index depth", INDEX_DEPTH_MAX.into(), u64::from(INDEX_DEPTH_MAX) + 1))
     }

@@ -1,0 +1,54 @@
+//! A new filter for a table, built from the keys in its blocks.
+
+use std::sync::Arc;
+
+use super::filter::{finish_filter, start_filter};
+use super::reader::Table;
+use crate::error::{Error, Result};
+use crate::filter::FilterPlan;
+use crate::hash::key_hash;
+use crate::iter::InternalIterator;
+
+/// How many entries are read between two calls of `stop`.
+const STOP_INTERVAL: u64 = 1024;
+
+impl Table {
+    /// Builds the filter block of the table from the keys in its data. Takes eight bytes per key, and what
+    /// the filter kind needs to build; `stop` is called with the bytes in use so far.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corruption`] or [`Error::Io`] if part of the table cannot be read; [`Error::Closed`] if
+    /// `stop` returns `true`.
+    pub(crate) fn build_filter(
+        self: &Arc<Self>,
+        plan: FilterPlan,
+        stop: &dyn Fn(usize) -> bool,
+    ) -> Result<Vec<u8>> {
+        let (file_id, seed) = (self.file.file_id, self.file.ctx.hash_seed);
+        let mut filter = start_filter(plan, seed, file_id)?;
+        let mut entries = self.iter(false);
+        let (mut read, mut last) = (0, Vec::new());
+        entries.seek_first()?;
+        while let Some(key) = entries.key() {
+            if read == 0 || key.user != last {
+                filter.add_hash(key_hash(seed, key.user));
+                last.clear();
+                last.extend_from_slice(key.user);
+            }
+            read += 1;
+            if read % STOP_INTERVAL == 0 && stop(filter.finish_bytes()) {
+                return Err(Error::Closed);
+            }
+            entries.next()?;
+        }
+        if filter.len() as u64 != self.properties.keys {
+            let detail = format!("the table says {}, its blocks hold {}", self.properties.keys, filter.len());
+            return Err(self.file.corrupt(self.footer.properties.offset, "key count", detail));
+        }
+        if stop(filter.finish_bytes()) {
+            return Err(Error::Closed);
+        }
+        finish_filter(filter)
+    }
+}
