@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::compaction::pick::Shape;
+use crate::compaction::shape::Shape;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, StdFs, open_files_limit};
 pub use crate::manifest::keyspace_options::KeyspaceOptions;

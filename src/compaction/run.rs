@@ -12,15 +12,14 @@
 //! outputs are removed. The caller publishes them.
 
 use std::collections::HashSet;
-use std::iter::Peekable;
 use std::ops::{Bound, Range};
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::pick::Shape;
 use super::retain::{Fate, Retain};
+use super::shape::Shape;
 use super::table_origin::Lineage;
 use crate::error::{Error, Result};
 use crate::filename::FileName;
@@ -92,7 +91,7 @@ impl Merge<'_> {
         mut retain: Retain,
         outputs: &mut Outputs<'_>,
     ) -> Result<()> {
-        let mut older = KeyCursor::new(self.version, self.newest_level()..LEVELS, self.inputs);
+        let mut older_holds = holds_in_order(self.version, self.newest_level()..LEVELS, self.inputs);
         let mut overlap = Overlap::new(self.next_level(), self.overlap_max());
         let (mut since_stop, mut since_look, mut bytes) = (0, 0, 0);
         let (from, to) = self.part;
@@ -109,7 +108,7 @@ impl Merge<'_> {
                 return Err(Error::Closed);
             }
             bytes += key.user.len() as u64;
-            if let Fate::Keep(tag) = retain.decide(key, |user_key| !older.holds(user_key)) {
+            if let Fate::Keep(tag) = retain.decide(key, |user_key| !older_holds(user_key)) {
                 let overlaps_too_much = overlap.is_too_much(key.user);
                 since_look += 1;
                 if let Some(writer) = &outputs.current {
@@ -219,29 +218,20 @@ impl<'a> Outputs<'a> {
     }
 }
 
-/// Walks the runs of some levels beside a stream of ascending user keys.
-struct KeyCursor<'a> {
-    /// The tables of each run that are not wholly before the last key.
-    runs: Vec<Peekable<Box<dyn Iterator<Item = &'a TableHandle> + 'a>>>,
-}
-
-impl<'a> KeyCursor<'a> {
-    /// Over the tables of some levels, without those to be skipped.
-    fn new(version: &'a Version, levels: Range<usize>, skipped: &'a HashSet<u64>) -> Self {
-        let tables = |run: &'a Run| -> Box<dyn Iterator<Item = &'a TableHandle> + 'a> {
-            let tables = run.tables.iter().map(|table| &**table);
-            Box::new(tables.filter(|table| !skipped.contains(&table.meta.number)))
-        };
-        let mut runs: Vec<_> =
-            levels.flat_map(|level| version.runs(level)).map(|run| tables(run).peekable()).collect();
-        runs.retain_mut(|tables| tables.peek().is_some());
-        Self { runs }
-    }
-
-    /// Whether a table's key range includes this key, which is not before that of the last call.
-    #[inline]
-    fn holds(&mut self, user_key: &[u8]) -> bool {
-        self.runs.iter_mut().any(|tables| {
+/// Says of ascending user keys whether the key range of a table of these levels includes them. Some tables are
+/// skipped.
+fn holds_in_order<'a>(
+    version: &'a Version,
+    levels: Range<usize>,
+    skipped: &'a HashSet<u64>,
+) -> impl FnMut(&[u8]) -> bool + use<'a> {
+    let tables =
+        |run: &'a Run| run.tables.iter().filter(|table| !skipped.contains(&table.meta.number)).peekable();
+    // The tables of each run that are not wholly before the last key.
+    let mut runs: Vec<_> = levels.flat_map(|level| version.runs(level)).map(tables).collect();
+    runs.retain_mut(|tables| tables.peek().is_some());
+    move |user_key| {
+        runs.iter_mut().any(|tables| {
             while tables.next_if(|table| &table.meta.largest[..] < user_key).is_some() {}
             tables.peek().is_some_and(|table| &table.meta.smallest[..] <= user_key)
         })

@@ -18,11 +18,10 @@ use super::sources::Tables;
 use super::tree::{LoggedMemtable, Tree};
 use crate::batch::KeyspaceId;
 use crate::compaction::filters::{Output, plan_output};
-use crate::compaction::pick::Task;
 use crate::compaction::retain::Retain;
 use crate::compaction::run::Merge;
-use crate::compaction::subcompactions::cuts;
 use crate::compaction::table_origin::{InputTable, Lineage};
+use crate::compaction::task::Task;
 use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::filter::FilterPlan;
@@ -305,7 +304,7 @@ impl Engine {
         // A part has to have memory for whole tables: about a quarter of their length.
         let memory_max = memory.builder_max(threads + 1, tree.options.load().block_bytes) as u64;
         let with_memory = memory_max.saturating_mul(4) / shape.table_bytes.max(1);
-        cuts(task, &shape, (1 + idle).min(with_memory as usize))
+        task.cuts(&shape, (1 + idle).min(with_memory as usize))
     }
 
     /// What the handles of the tables of a keyspace share.

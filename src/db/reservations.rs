@@ -14,7 +14,7 @@ use super::schedule::point;
 use super::tree::{LoggedMemtable, Tree};
 use crate::batch::KeyspaceId;
 use crate::compaction::claimed_ranges::{Busy, Claim};
-use crate::compaction::pick::Task;
+use crate::compaction::task::Task;
 use crate::key::SeqNo;
 use crate::sync::lock;
 use crate::version::TableHandle;

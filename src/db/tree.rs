@@ -13,7 +13,7 @@ use super::departed::{Departed, Keeper};
 use super::memtables::Memtables;
 use super::pressure::{Pace, has_no_pressure};
 use crate::batch::KeyspaceId;
-use crate::compaction::pick::Shape;
+use crate::compaction::shape::Shape;
 use crate::counters::{FilterCounts, Stripe, Striped};
 use crate::error::{Error, Result};
 use crate::key::SeqNo;

@@ -13,14 +13,11 @@ use std::sync::Mutex;
 use bytes::Bytes;
 
 use super::range::Source;
-use super::{Backward, Forward, KeyRange, Visible};
+use super::{Backward, Entry, Forward, KeyRange, Visible};
 use crate::error::{Error, Result};
-use crate::iter::{EntryValue, InternalIterator};
+use crate::iter::InternalIterator;
 use crate::key::SeqNo;
 use crate::sync::get_mut;
-
-/// An entry that can be seen.
-pub(crate) type Entry = (Bytes, EntryValue);
 
 /// Where a cursor is.
 pub(crate) enum Place {

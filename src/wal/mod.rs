@@ -33,6 +33,7 @@ pub(crate) mod format_vectors;
 mod log_checksums;
 pub(crate) mod reader;
 pub(crate) mod record;
+pub(crate) mod search;
 mod sequence;
 pub(crate) mod writer;
 

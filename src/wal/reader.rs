@@ -25,9 +25,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::record::{
-    BadFragment, FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, RecordKind, Search, open_fragment, page_left,
+    BadFragment, FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, RecordKind, open_fragment, page_left,
     payload_offset,
 };
+use super::search::Search;
 use super::sequence::{Refused, Sequence};
 use crate::checksum::FileId;
 use crate::codec::DecodeError;
@@ -372,7 +373,8 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::super::record::{AreaStatus, PageArea, areas, put_fragment};
+    use super::super::record::put_fragment;
+    use super::super::search::{AreaStatus, PageArea, areas};
     use super::super::writer::FramedWriter;
     use super::*;
     use crate::fs::{Fs, MemFs, Op};
