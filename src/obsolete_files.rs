@@ -8,11 +8,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use crate::batch::KeyspaceId;
 use crate::filename::FileName;
-use crate::sync::lock;
+use crate::sync::{Waker, lock};
 
 /// A file that handles of tables read from.
 pub(crate) struct SharedFile {
@@ -64,7 +64,7 @@ pub(crate) struct ObsoleteFiles {
     /// Where filters have turned out unusable.
     pub(crate) unusable: UnusableFilters,
     held: HeldFiles,
-    waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    waker: Waker,
 }
 
 /// The keyspaces that may have unusable filters, to be replaced by new ones.
@@ -97,14 +97,12 @@ impl ObsoleteFiles {
 
     /// Sets what wakes the background work.
     pub(crate) fn wake_with(&self, waker: impl Fn() + Send + Sync + 'static) {
-        let _ = self.waker.set(Box::new(waker));
+        self.waker.set(waker);
     }
 
     /// Wakes the background work: there may be files to remove.
     pub(crate) fn wake(&self) {
-        if let Some(waker) = self.waker.get() {
-            waker();
-        }
+        self.waker.wake();
     }
 
     /// Wakes the background work: a filter of this keyspace has turned out unusable.

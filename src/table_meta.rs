@@ -5,6 +5,7 @@ use bytes::Bytes;
 use crate::checksum::FileId;
 use crate::codec::{
     CRITICAL, DecodeError, Field, Reader, Seen, put_field, put_length_prefixed, put_u32, put_u64, put_varint,
+    put_varints,
 };
 use crate::filter::header::DOMAIN_WHOLE_KEY;
 use crate::key::SeqNo;
@@ -78,8 +79,7 @@ impl FilterRef {
         put_field(out, FILTER, |out| {
             put_varint(out, self.file.unwrap_or(0));
             out.extend_from_slice(&[self.kind, self.domain]);
-            put_varint(out, self.offset);
-            put_varint(out, self.len);
+            put_varints(out, &[self.offset, self.len]);
             put_u32(out, self.header_checksum);
         });
     }
@@ -129,15 +129,9 @@ impl TableMeta {
             put_u64(out, self.len);
             put_u32(out, self.footer_checksum);
         });
-        put_field(out, COUNTS, |out| {
-            [self.entries, self.tombstones, self.keys, self.data_bytes]
-                .iter()
-                .for_each(|&n| put_varint(out, n));
-        });
-        put_field(out, SEQNOS, |out| {
-            put_varint(out, self.seqno_min);
-            put_varint(out, self.seqno_max);
-        });
+        let counts = [self.entries, self.tombstones, self.keys, self.data_bytes];
+        put_field(out, COUNTS, |out| put_varints(out, &counts));
+        put_field(out, SEQNOS, |out| put_varints(out, &[self.seqno_min, self.seqno_max]));
         put_field(out, POINT_BOUNDS, |out| {
             let bounds = [&self.smallest, &self.largest];
             // A record that was read trimmed stays trimmed when it is written into the next manifest.

@@ -9,7 +9,6 @@
 //! [`LockGuard::is_in_place`] notices it: it compares device and inode of the names with those of the
 //! handles.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -17,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{
     AtFlags, CWD, Dir, Mode, OFlags, Stat, fstat, fstatvfs, linkat, openat, renameat, statat, unlinkat,
@@ -26,17 +25,14 @@ use rustix::io::Errno;
 
 use super::std_file::{StdFile, free_bytes, lock_file, not_regular};
 use super::{AppendFile, Fs, HeldByThisProcess, LockGuard, LockKind, ReadFile};
+use crate::sync::lock;
 
 /// Device and inode: what a file or directory is, whatever its name.
 type Identity = (u64, u64);
 
-/// The directories that this process has locked, and how often. With the id of the process, because a forked
-/// one inherits the list.
-static HELD: Mutex<BTreeMap<(u32, Identity), usize>> = Mutex::new(BTreeMap::new());
-
-fn held() -> MutexGuard<'static, BTreeMap<(u32, Identity), usize>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// The directories that this process has locked, one entry for each lock. With the id of the process, because a
+/// forked one inherits the list.
+static HELD: Mutex<Vec<(u32, Identity)>> = Mutex::new(Vec::new());
 
 /// The file system as seen from one directory.
 #[derive(Debug)]
@@ -59,14 +55,14 @@ pub(super) struct DirLock {
 }
 
 /// Locks the file `path` and its directory: see [`Fs::lock`].
-pub(super) fn lock(path: &Path, kind: LockKind, others: &'static dyn Fs) -> io::Result<DirLock> {
+pub(super) fn lock_dir(path: &Path, kind: LockKind, others: &'static dyn Fs) -> io::Result<DirLock> {
     let invalid = || io::Error::new(io::ErrorKind::InvalidInput, "a lock needs a file in a directory");
     let (parent, name) = path.parent().zip(path.file_name()).ok_or_else(invalid)?;
     let found_at = std::path::absolute(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?;
     let dir = Arc::new(DirFs { path: parent.to_path_buf(), handle: File::open(&found_at)?, others });
     let entry = (std::process::id(), identity(&dir.handle)?);
     let blocked = |error: io::Error| match error.kind() {
-        io::ErrorKind::WouldBlock if held().contains_key(&entry) => {
+        io::ErrorKind::WouldBlock if lock(&HELD).contains(&entry) => {
             io::Error::new(io::ErrorKind::WouldBlock, HeldByThisProcess)
         }
         _ => error,
@@ -84,7 +80,7 @@ pub(super) fn lock(path: &Path, kind: LockKind, others: &'static dyn Fs) -> io::
         Err(error) if error.kind() == io::ErrorKind::NotFound && kind == LockKind::Shared => None,
         Err(error) => return Err(error),
     };
-    *held().entry(entry).or_default() += 1;
+    lock(&HELD).push(entry);
     Ok(DirLock { dir, found_at, file, entry })
 }
 
@@ -151,12 +147,9 @@ impl Drop for DirLock {
         }
         // Readers may keep the handle.
         let _ = self.dir.handle.unlock();
-        let mut held = held();
-        if let Some(count) = held.get_mut(&self.entry) {
-            *count -= 1;
-            if *count == 0 {
-                held.remove(&self.entry);
-            }
+        let mut held = lock(&HELD);
+        if let Some(at) = held.iter().position(|entry| *entry == self.entry) {
+            held.swap_remove(at);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! [`CrashPolicy`]. An observer is called before every change with the [`Op`] about to happen: a test takes a
 //! crash image there, makes the operation fail by returning an error, or checks the order of operations.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -63,16 +63,15 @@ struct Inner {
 
 #[derive(Default, Clone)]
 struct Tree {
-    dirs: BTreeSet<PathBuf>,
+    /// Sorted.
+    dirs: Vec<PathBuf>,
     /// What a reader of the running system sees.
     files: BTreeMap<PathBuf, Arc<MemFile>>,
     /// The entries that would be found after a power loss.
     durable: BTreeMap<PathBuf, Arc<MemFile>>,
-    locks: BTreeMap<PathBuf, usize>,
+    /// The locks that are held.
+    locks: Vec<(PathBuf, LockKind)>,
 }
-
-/// A lock count that stands for "exclusively held".
-const EXCLUSIVE: usize = usize::MAX;
 
 #[derive(Default, Debug)]
 struct MemFile {
@@ -150,7 +149,9 @@ impl MemFs {
             _ => 0,
         });
         let mut image = Tree { dirs: tree.dirs.clone(), ..Tree::default() };
-        let names: BTreeSet<&PathBuf> = tree.files.keys().chain(tree.durable.keys()).collect();
+        let mut names: Vec<&PathBuf> = tree.files.keys().chain(tree.durable.keys()).collect();
+        names.sort_unstable();
+        names.dedup();
         for name in names {
             let (now, durable) = (tree.files.get(name), tree.durable.get(name));
             let survivor = match policy {
@@ -208,18 +209,26 @@ impl MemFs {
 }
 
 impl Tree {
+    fn has_dir(&self, dir: &Path) -> bool {
+        self.dirs.binary_search_by(|known| known.as_path().cmp(dir)).is_ok()
+    }
+
     /// A copy without locks.
     fn as_it_is(&self) -> Self {
-        let mut copies: BTreeMap<*const MemFile, Arc<MemFile>> = BTreeMap::new();
-        let mut copy = |(path, file): (&PathBuf, &Arc<MemFile>)| {
-            let data = || file.data.read().expect("file lock").clone();
-            let copied = copies.entry(Arc::as_ptr(file));
-            let copied = copied.or_insert_with(|| Arc::new(MemFile { data: RwLock::new(data()) }));
-            (path.clone(), Arc::clone(copied))
+        let mut originals: Vec<_> = self.files.values().chain(self.durable.values()).collect();
+        originals.sort_unstable_by_key(|file| Arc::as_ptr(file));
+        originals.dedup_by_key(|file| Arc::as_ptr(file));
+        let copy = |file: &&Arc<MemFile>| {
+            Arc::new(MemFile { data: RwLock::new(file.data.read().expect("file lock").clone()) })
         };
-        let files = self.files.iter().map(&mut copy).collect();
-        let durable = self.durable.iter().map(&mut copy).collect();
-        Self { dirs: self.dirs.clone(), files, durable, locks: BTreeMap::new() }
+        let copies: Vec<_> = originals.iter().map(copy).collect();
+        let copied = |(path, file): (&PathBuf, &Arc<MemFile>)| {
+            let at = originals.partition_point(|original| Arc::as_ptr(original) < Arc::as_ptr(file));
+            (path.clone(), Arc::clone(&copies[at]))
+        };
+        let files = self.files.iter().map(copied).collect();
+        let durable = self.durable.iter().map(copied).collect();
+        Self { dirs: self.dirs.clone(), files, durable, locks: Vec::new() }
     }
 }
 
@@ -287,13 +296,16 @@ fn not_found(path: &Path) -> io::Error {
 impl Fs for MemFs {
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         self.announce(Op::CreateDir(dir))?;
-        self.tree().dirs.extend(dir.ancestors().map(Path::to_path_buf));
+        let mut tree = self.tree();
+        tree.dirs.extend(dir.ancestors().map(Path::to_path_buf));
+        tree.dirs.sort_unstable();
+        tree.dirs.dedup();
         Ok(())
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
         let tree = self.tree();
-        if !tree.dirs.contains(dir) {
+        if !tree.has_dir(dir) {
             return Err(not_found(dir));
         }
         let inside = tree.files.keys().filter(|path| path.parent() == Some(dir));
@@ -303,8 +315,8 @@ impl Fs for MemFs {
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.announce(Op::SyncDir(dir))?;
         let mut tree = self.tree();
-        let now: Vec<_> = tree.files.iter().filter(|(path, _)| path.parent() == Some(dir)).collect();
-        let now: Vec<_> = now.into_iter().map(|(path, file)| (path.clone(), Arc::clone(file))).collect();
+        let now = tree.files.iter().filter(|(path, _)| path.parent() == Some(dir));
+        let now: Vec<_> = now.map(|(path, file)| (path.clone(), Arc::clone(file))).collect();
         tree.durable.retain(|path, _| path.parent() != Some(dir));
         tree.durable.extend(now);
         Ok(())
@@ -313,7 +325,7 @@ impl Fs for MemFs {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
         self.announce(Op::Create(path))?;
         let mut tree = self.tree();
-        if !path.parent().is_some_and(|dir| tree.dirs.contains(dir)) {
+        if !path.parent().is_some_and(|dir| tree.has_dir(dir)) {
             return Err(not_found(path));
         }
         if tree.files.contains_key(path) {
@@ -366,15 +378,13 @@ impl Fs for MemFs {
             tree.durable.insert(path.to_path_buf(), file);
         }
         let file = tree.files.get(path).cloned();
-        let holders = tree.locks.entry(path.to_path_buf()).or_default();
-        match (kind, *holders) {
-            (LockKind::Exclusive, 0) => *holders = EXCLUSIVE,
-            (LockKind::Shared, EXCLUSIVE) | (LockKind::Exclusive, _) => {
-                return Err(io::Error::new(io::ErrorKind::WouldBlock, HeldByThisProcess));
-            }
-            (LockKind::Shared, _) => *holders += 1,
+        let excludes = |held: LockKind| LockKind::Exclusive == kind || LockKind::Exclusive == held;
+        if tree.locks.iter().any(|(locked, held)| locked == path && excludes(*held)) {
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, HeldByThisProcess));
         }
-        Ok(Box::new(MemLock { fs: self.clone(), path: path.to_path_buf(), file }))
+        let lock = (path.to_path_buf(), kind);
+        tree.locks.push(lock.clone());
+        Ok(Box::new(MemLock { fs: self.clone(), lock, file }))
     }
 }
 
@@ -382,22 +392,23 @@ impl Fs for MemFs {
 #[derive(Debug)]
 struct MemLock {
     fs: MemFs,
-    path: PathBuf,
+    lock: (PathBuf, LockKind),
     file: Option<Arc<MemFile>>,
 }
 
 impl LockGuard for MemLock {
     fn is_in_place(&self) -> io::Result<bool> {
         let tree = self.fs.tree();
-        let found = tree.files.get(&self.path);
+        let found = tree.files.get(&self.lock.0);
         Ok(self.file.as_ref().is_none_or(|file| found.is_some_and(|found| Arc::ptr_eq(file, found))))
     }
 }
 
 impl Drop for MemLock {
     fn drop(&mut self) {
-        if let Some(holders) = self.fs.tree().locks.get_mut(&self.path) {
-            *holders = if *holders == EXCLUSIVE { 0 } else { *holders - 1 };
+        let locks = &mut self.fs.tree().locks;
+        if let Some(at) = locks.iter().position(|lock| *lock == self.lock) {
+            locks.swap_remove(at);
         }
     }
 }

@@ -90,7 +90,7 @@ impl Fs for StdFs {
 
     #[cfg(unix)]
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>> {
-        Ok(Box::new(super::dir_fs::lock(path, kind, &StdFs)?))
+        Ok(Box::new(super::dir_fs::lock_dir(path, kind, &StdFs)?))
     }
 
     #[cfg(not(unix))]

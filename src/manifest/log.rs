@@ -42,22 +42,13 @@ pub(crate) struct ReadManifest {
 
 /// Reads the manifest that `current` names.
 pub(crate) fn read(fs: &dyn Fs, dir: &Path, current: &Current) -> Result<ReadManifest> {
-    let (manifest, damage) = read_prefix(fs, dir, current)?;
+    let (manifest, damage) = read_prefix(fs, dir, current, None)?;
     damage.map_or(Ok(manifest), Err)
 }
 
-/// Reads a manifest up to its end or to the first error, and returns both. Fails if the header cannot be
-/// read. After an error the last edit may be partly applied.
+/// Reads a manifest, or its first `len` bytes, up to the end or to the first error, and returns both. Fails if the
+/// header cannot be read. After an error the last edit may be partly applied.
 pub(crate) fn read_prefix(
-    fs: &dyn Fs,
-    dir: &Path,
-    current: &Current,
-) -> Result<(ReadManifest, Option<Error>)> {
-    read_up_to(fs, dir, current, None)
-}
-
-/// As [`read_prefix`], of the first `len` bytes.
-fn read_up_to(
     fs: &dyn Fs,
     dir: &Path,
     current: &Current,
@@ -257,7 +248,7 @@ impl ManifestLog {
         if !self.is_in_doubt {
             return Ok(self.state.clone());
         }
-        let (manifest, damage) = read_up_to(&*self.fs, &self.dir, &self.current, Some(self.end))?;
+        let (manifest, damage) = read_prefix(&*self.fs, &self.dir, &self.current, Some(self.end))?;
         damage.map_or(Ok(manifest.state), Err)
     }
 

@@ -13,6 +13,7 @@ mod backward;
 mod bounds;
 mod cursor;
 mod forward;
+mod half;
 mod key_range;
 mod range;
 #[cfg(test)]
