@@ -36,9 +36,9 @@ use crate::error::Result;
 use crate::file_header::{FileHeader, FileKind};
 use crate::filename::FileName;
 use crate::manifest::current::Current;
-use crate::manifest::edit::EditItem;
+use crate::manifest::edit::{EditItem, LogEnd};
 use crate::manifest::log::ManifestLog;
-use crate::manifest::state::{LogEnd, LogState, ManifestState};
+use crate::manifest::state::{LogState, ManifestState};
 use crate::sync::lock;
 use crate::wal::FramedWriter;
 
@@ -77,15 +77,15 @@ impl<'r> Closed<'r> {
 impl Engine {
     /// Makes it a store of which nothing has changed.
     pub(super) fn set_unchanged(&mut self, closed: &Closed<'_>, recovered: &Recovered) {
-        let &Closed { current, last_log, end: LogEnd { len, last_seqno, .. } } = closed;
+        let &Closed { current, last_log, end } = closed;
         let number = recovered.last_log;
         let (fs, dir) = (Arc::clone(&self.files.fs), &self.files.dir);
         let manifest = ManifestLog::ended(fs, dir, current, &recovered.manifest);
         let older = manifest.state().logs.range(..number);
         let older = older.map(|(&number, log)| (number, log.end.map_or(0, |end| end.len))).collect();
         let header = FileHeader::new(FileKind::Log, current.store_id, last_log.file_id);
-        let writer = FramedWriter::ended(&FileName::Log(number).path(dir), header, len);
-        let end = EditItem::LogClosed { number, len, last_seqno };
+        let writer = FramedWriter::ended(&FileName::Log(number).path(dir), header, end.len);
+        let end = EditItem::LogEnded { number, end: LogEnd { is_cut: false, ..end } };
         self.set_writable(Log::ended(number, writer, end, older), manifest);
         *self.unchanged.is_unchanged.get_mut() = true;
     }

@@ -22,9 +22,9 @@ use crate::batch::KeyspaceId;
 use crate::codec::DecodeError;
 use crate::file_header::FileKind;
 use crate::key::SeqNo;
-use crate::manifest::edit::{EditItems, LEVELS};
+use crate::manifest::edit::{EditItems, LEVELS, LogEnd};
 use crate::manifest::overlap::{Bounds, Runs};
-use crate::manifest::state::{KeyspaceState, LogEnd, ManifestState, TablePlace};
+use crate::manifest::state::{KeyspaceState, ManifestState, TablePlace};
 use crate::table_meta::TableMeta;
 use crate::wal::EditMark;
 

@@ -28,6 +28,17 @@ use crate::wal::EditMark;
 /// Number of levels of a tree.
 pub(crate) const LEVELS: usize = 7;
 
+/// Where a log ends, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogEnd {
+    pub(crate) len: u64,
+    /// The last sequence number of this and all earlier logs.
+    pub(crate) last_seqno: SeqNo,
+    /// It has no close record, because nothing could be appended to it any more. What is behind its end does not
+    /// count.
+    pub(crate) is_cut: bool,
+}
+
 /// One change. The field numbers are on disk: append only, see format.md.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EditItem {
@@ -47,17 +58,9 @@ pub(crate) enum EditItem {
         file_id: FileId,
         predecessor: u64,
     },
-    LogClosed {
+    LogEnded {
         number: u64,
-        len: u64,
-        last_seqno: SeqNo,
-    },
-    /// The log ends at this length, without a close record: nothing could be appended to it any more. Bytes
-    /// behind it do not count.
-    LogCut {
-        number: u64,
-        len: u64,
-        last_seqno: SeqNo,
+        end: LogEnd,
     },
     /// Logs below this number are no longer needed.
     LogFloor(u64),
@@ -244,11 +247,9 @@ impl EditItem {
                 out.extend_from_slice(file_id);
                 put_varint(out, *predecessor);
             }),
-            Self::LogClosed { number, len, last_seqno } => {
-                put_field(out, LOG_CLOSED, |out| put_varints(out, &[*number, *len, *last_seqno]))
-            }
-            Self::LogCut { number, len, last_seqno } => {
-                put_field(out, LOG_CUT, |out| put_varints(out, &[*number, *len, *last_seqno]))
+            Self::LogEnded { number, end } => {
+                let tag = if end.is_cut { LOG_CUT } else { LOG_CLOSED };
+                put_field(out, tag, |out| put_varints(out, &[*number, end.len, end.last_seqno]))
             }
             Self::LogFloor(number) => put_field(out, LOG_FLOOR, |out| put_varint(out, *number)),
             Self::KeyspaceCreated { id, name, options } => put_field(out, KEYSPACE_CREATED, |out| {
@@ -295,15 +296,13 @@ impl EditItem {
                 file_id: reader.array("log file id")?,
                 predecessor: reader.varint_up_to(FILE_NUMBER_MAX, "predecessor of the log")?,
             },
-            LOG_CLOSED => Self::LogClosed {
+            LOG_CLOSED | LOG_CUT => Self::LogEnded {
                 number: log_number(reader)?,
-                len: reader.varint("log length")?,
-                last_seqno: reader.varint_up_to(SEQNO_MAX, "last sequence number of the log")?,
-            },
-            LOG_CUT => Self::LogCut {
-                number: log_number(reader)?,
-                len: reader.varint("log length")?,
-                last_seqno: reader.varint_up_to(SEQNO_MAX, "last sequence number of the log")?,
+                end: LogEnd {
+                    len: reader.varint("log length")?,
+                    last_seqno: reader.varint_up_to(SEQNO_MAX, "last sequence number of the log")?,
+                    is_cut: field.tag == LOG_CUT,
+                },
             },
             LOG_FLOOR => Self::LogFloor(reader.varint("log floor")?),
             KEYSPACE_CREATED => {
@@ -407,8 +406,8 @@ pub(crate) mod tests {
             EditItem::NextKeyspace(2),
             EditItem::LastSeqno(300),
             EditItem::LogCreated { number: 12, file_id: [5; 16], predecessor: 9 },
-            EditItem::LogClosed { number: 9, len: 4096, last_seqno: 299 },
-            EditItem::LogCut { number: 12, len: 5000, last_seqno: 300 },
+            EditItem::LogEnded { number: 9, end: LogEnd { len: 4096, last_seqno: 299, is_cut: false } },
+            EditItem::LogEnded { number: 12, end: LogEnd { len: 5000, last_seqno: 300, is_cut: true } },
             EditItem::LogFloor(9),
             EditItem::KeyspaceCreated {
                 id: 1,
@@ -458,7 +457,10 @@ pub(crate) mod tests {
             EditItem::LastSeqno(u64::MAX),
             EditItem::LogCreated { number: 0, file_id: [5; 16], predecessor: 0 },
             EditItem::LogCreated { number: u64::MAX, file_id: [5; 16], predecessor: 9 },
-            EditItem::LogClosed { number: 9, len: 4096, last_seqno: SEQNO_MAX + 1 },
+            EditItem::LogEnded {
+                number: 9,
+                end: LogEnd { len: 4096, last_seqno: SEQNO_MAX + 1, is_cut: false },
+            },
             EditItem::Flushed { keyspace: 0, seqno: SEQNO_MAX + 1 },
         ] {
             let (record, _) = VersionEdit::new(vec![item.clone()]).encode(EditMark::default());

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::current::Current;
-use super::edit::{EditItem, EditItems, VersionEdit};
+use super::edit::{EditItem, EditItems, LogEnd, VersionEdit};
 use super::state::ManifestState;
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
@@ -112,7 +112,10 @@ fn read_edit(
     let mut edit = ReadEdit { ends_logs: true, let_go: Vec::new() };
     for item in items {
         let item = item.map_err(|error| record.error(error, path))?;
-        edit.ends_logs &= matches!(item, EditItem::NextFile(_) | EditItem::LogClosed { .. });
+        edit.ends_logs &= matches!(
+            item,
+            EditItem::NextFile(_) | EditItem::LogEnded { end: LogEnd { is_cut: false, .. }, .. }
+        );
         edit.let_go.extend(state.let_go_by(&item));
         state.apply_item(&item).map_err(|detail| Error::corruption(path, offset, "edit", detail))?;
     }
@@ -329,7 +332,7 @@ mod tests {
         let fs = MemFs::new();
         let mut manifest = create(&fs);
         let created = EditItem::LogCreated { number: 5, file_id: [3; 16], predecessor: 0 };
-        let closed = EditItem::LogClosed { number: 5, len: 64, last_seqno: 0 };
+        let closed = EditItem::LogEnded { number: 5, end: LogEnd { len: 64, last_seqno: 0, is_cut: false } };
         let mut ends = |items| {
             manifest.append(items).unwrap();
             reread(&fs).unwrap().ends_with_closed_log
