@@ -8,7 +8,7 @@ use crate::codec::{
     put_varints,
 };
 use crate::filter::header::DOMAIN_WHOLE_KEY;
-use crate::key::SeqNo;
+use crate::key::{SeqNo, after_prefix};
 use crate::limits::{BOUND_BYTES_MAX, FILE_NUMBER_MAX, KEY_BYTES_MAX, SEQNO_MAX};
 
 /// Boundary in a file on which a filter block starts, in bytes.
@@ -74,16 +74,6 @@ pub(crate) const FILTER: u64 = 5 << 1;
 // 6 overall bounds (with range deletes), 7 global sequence number (of an ingested table): reserved.
 
 impl FilterRef {
-    /// Appends the field of a table record that describes this filter.
-    fn encode(&self, out: &mut Vec<u8>) {
-        put_field(out, FILTER, |out| {
-            put_varint(out, self.file.unwrap_or(0));
-            out.extend_from_slice(&[self.kind, self.domain]);
-            put_varints(out, &[self.offset, self.len]);
-            put_u32(out, self.header_checksum);
-        });
-    }
-
     fn decode_payload(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             file: Some(reader.varint_up_to(FILE_NUMBER_MAX, "filter file")?).filter(|&number| number != 0),
@@ -97,7 +87,14 @@ impl FilterRef {
 
     /// Appends a list of filters, as fields of a table record.
     pub(crate) fn encode_all(filters: &[Self], out: &mut Vec<u8>) {
-        filters.iter().for_each(|filter| filter.encode(out));
+        for filter in filters {
+            put_field(out, FILTER, |out| {
+                put_varint(out, filter.file.unwrap_or(0));
+                out.extend_from_slice(&[filter.kind, filter.domain]);
+                put_varints(out, &[filter.offset, filter.len]);
+                put_u32(out, filter.header_checksum);
+            });
+        }
     }
 
     /// Decodes such a list up to the end of the reader.
@@ -201,17 +198,11 @@ impl TableMeta {
     /// Bounds that contain all keys of the table: a trimmed largest key stands for every key that begins with
     /// it.
     pub(crate) fn wide_bounds(&self) -> (Bytes, Bytes) {
-        let mut largest = self.largest.to_vec();
-        if self.trimmed && largest.len() == BOUND_BYTES_MAX {
-            match largest.iter().rposition(|&byte| byte != 0xff) {
-                Some(last) => {
-                    largest.truncate(last + 1);
-                    largest[last] += 1;
-                }
-                None => largest.resize(KEY_BYTES_MAX, 0xff),
-            }
-        }
-        (self.smallest.clone(), largest.into())
+        let largest = match self.trimmed && self.largest.len() == BOUND_BYTES_MAX {
+            true => after_prefix(&self.largest).unwrap_or_else(|| vec![0xff; KEY_BYTES_MAX]).into(),
+            false => self.largest.clone(),
+        };
+        (self.smallest.clone(), largest)
     }
 
     fn validate(&self) -> Result<(), DecodeError> {

@@ -30,6 +30,7 @@
 //! of their keys.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use super::projected_tree::{KeysByPlace, Placed, settled};
 use super::shape::Shape;
@@ -44,14 +45,6 @@ pub(crate) struct TreePlan {
     pub(crate) shares: Vec<Share>,
     /// The optimal plan.
     pub(crate) optimal: Allocation,
-}
-
-impl TreePlan {
-    /// The filter that this table gets, if any.
-    pub(crate) fn filter(&self, table: usize) -> Option<FilterPlan> {
-        let (kind, bits_per_key) = (self.shares[table].kind, self.optimal.bits_per_key[table]);
-        (bits_per_key > 0.0).then_some(FilterPlan { kind, bits_per_key })
-    }
 }
 
 /// The best filters for these runs, newest first, whose tables are in the order of their keys. `None` if the
@@ -160,7 +153,7 @@ fn most_common_kind(tables: &[Placed<'_>]) -> Option<Kind> {
 }
 
 /// The tables of a version with their numbers, each with the relative probe rate from its counters.
-pub(crate) fn placed_runs(version: &Version, lookups: u64) -> Vec<Vec<(Placed<'_>, u64)>> {
+pub(crate) fn placed_runs<'a>(version: &'a Version, lookups: u64) -> Vec<Vec<(Placed<'a>, u64)>> {
     fn place(level: usize, table: &TableHandle) -> Placed<'_> {
         let meta = &table.meta;
         let kind = |code: u8| Kind::ALL.into_iter().find(|&kind| kind as u8 == code);
@@ -170,22 +163,17 @@ pub(crate) fn placed_runs(version: &Version, lookups: u64) -> Vec<Vec<(Placed<'_
             ..Placed::new(level, meta.keys, meta.len, &meta.smallest, &meta.largest)
         }
     }
-    let mut runs: Vec<Vec<Placed<'_>>> = Vec::new();
-    for (level, run) in version.all_runs() {
-        runs.push(run.tables.iter().map(|table| place(level, table)).collect());
-    }
+    let runs = version.all_runs();
+    let runs = runs.map(|(level, run)| run.tables.iter().map(|table| place(level, table)).collect());
+    let runs: Vec<Vec<Placed<'_>>> = runs.collect();
     let by_place = KeysByPlace::new(&runs);
-    let mut placed = Vec::new();
-    for ((_, run), tables) in version.all_runs().zip(&runs) {
-        let with_rate = run.tables.iter().zip(tables).map(|(handle, table)| {
-            let since = lookups.saturating_sub(handle.made_at());
-            let relative_probe_rate =
-                relative_probe_rate(by_place.share(table), since, handle.absent_lookups());
-            (Placed { relative_probe_rate, ..*table }, handle.meta.number)
-        });
-        placed.push(with_rate.collect());
-    }
-    placed
+    let with_rate = |(handle, table): (&Arc<TableHandle>, &Placed<'a>)| {
+        let since = lookups.saturating_sub(handle.made_at());
+        let relative_probe_rate = relative_probe_rate(by_place.share(table), since, handle.absent_lookups());
+        (Placed { relative_probe_rate, ..*table }, handle.meta.number)
+    };
+    let with_rates = version.all_runs().zip(&runs);
+    with_rates.map(|((_, run), tables)| run.tables.iter().zip(tables).map(with_rate).collect()).collect()
 }
 
 /// The filter of the output among these tables.
@@ -195,8 +183,10 @@ pub(super) fn plan_one(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Optio
     let output = &runs[run][table];
     match policy.allocation {
         FilterAllocation::Optimal => {
-            let before: usize = runs[..run].iter().map(Vec::len).sum();
-            plan(policy, runs)?.filter(before + table)
+            let (table, plan) =
+                (runs[..run].iter().map(Vec::len).sum::<usize>() + table, plan(policy, runs)?);
+            let (kind, bits_per_key) = (plan.shares[table].kind, plan.optimal.bits_per_key[table]);
+            (bits_per_key > 0.0).then_some(FilterPlan { kind, bits_per_key })
         }
         FilterAllocation::Uniform if policy.expect_hits && is_last(output, &runs[run + 1..]) => None,
         _ => policy.resolve_for(&output.table_use()),

@@ -72,8 +72,9 @@ impl Merge<'_> {
     /// Merges `input` into tables, durable but not yet part of anything (their directory is not synced).
     pub(crate) fn run(&self, input: &mut dyn InternalIterator, retain: Retain) -> Result<Vec<TableMeta>> {
         let (from, to) = self.part;
-        let mut outputs = Outputs::new(self.lineage);
-        outputs.from = from.cloned().map_or(Bound::Unbounded, Bound::Included);
+        let from = from.cloned().map_or(Bound::Unbounded, Bound::Included);
+        let (created, finished) = (Vec::new(), Vec::new());
+        let mut outputs = Outputs { lineage: self.lineage, from, created, finished, current: None };
         let to = to.cloned().map_or(Bound::Unbounded, Bound::Excluded);
         let result = self.merge(input, retain, &mut outputs).and_then(|()| outputs.finish_current(to));
         match result {
@@ -189,12 +190,7 @@ struct Outputs<'a> {
     current: Option<TableWriter>,
 }
 
-impl<'a> Outputs<'a> {
-    fn new(lineage: &'a Lineage) -> Self {
-        let (created, finished) = (Vec::new(), Vec::new());
-        Self { lineage, from: Bound::Unbounded, created, finished, current: None }
-    }
-
+impl Outputs<'_> {
     /// Ends the table being written, which covers the keys up to `to`: its last one, or all.
     fn finish_current(&mut self, to: Bound<Bytes>) -> Result<()> {
         if let Some(mut writer) = self.current.take() {

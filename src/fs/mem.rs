@@ -73,10 +73,7 @@ struct Tree {
     locks: Vec<(PathBuf, LockKind)>,
 }
 
-#[derive(Default, Debug)]
-struct MemFile {
-    data: RwLock<FileData>,
-}
+type MemFile = RwLock<FileData>;
 
 #[derive(Default, Debug, Clone)]
 struct FileData {
@@ -116,7 +113,7 @@ impl MemFs {
     /// What was appended to all files together, in bytes: that is what they take of the room.
     #[must_use]
     pub fn used(&self) -> u64 {
-        let len = |file: &Arc<MemFile>| file.data.read().expect("file lock").bytes.len() as u64;
+        let len = |file: &Arc<MemFile>| file.read().expect("file lock").bytes.len() as u64;
         self.tree().files.values().map(len).sum()
     }
 
@@ -159,8 +156,8 @@ impl MemFs {
                 _ => durable,
             };
             if let Some(file) = survivor {
-                let data = file.data.read().expect("file lock").after_crash(policy, &mut dice);
-                let file = Arc::new(MemFile { data: RwLock::new(data) });
+                let data = file.read().expect("file lock").after_crash(policy, &mut dice);
+                let file = Arc::new(RwLock::new(data));
                 image.files.insert(name.clone(), Arc::clone(&file));
                 image.durable.insert(name.clone(), file);
             }
@@ -173,7 +170,7 @@ impl MemFs {
     pub fn files(&self, dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         let tree = self.tree();
         let below = tree.files.iter().filter(|(path, _)| path.starts_with(dir));
-        below.map(|(path, file)| (path.clone(), file.data.read().expect("file lock").all())).collect()
+        below.map(|(path, file)| (path.clone(), file.read().expect("file lock").all())).collect()
     }
 
     /// Whether every byte of the file and its directory entry would survive a power loss.
@@ -182,7 +179,7 @@ impl MemFs {
         let tree = self.tree();
         match (tree.files.get(path), tree.durable.get(path)) {
             (Some(now), Some(durable)) if Arc::ptr_eq(now, durable) => {
-                let data = now.data.read().expect("file lock");
+                let data = now.read().expect("file lock");
                 data.synced == data.bytes.len()
             }
             _ => false,
@@ -192,7 +189,7 @@ impl MemFs {
     /// Replaces (or creates) a file with durable contents: how tests damage things.
     pub fn overwrite(&self, path: &Path, bytes: Vec<u8>) {
         let synced = bytes.len();
-        let file = Arc::new(MemFile { data: RwLock::new(FileData { bytes, synced, ..FileData::default() }) });
+        let file = Arc::new(RwLock::new(FileData { bytes, synced, ..FileData::default() }));
         let mut tree = self.tree();
         tree.files.insert(path.to_path_buf(), Arc::clone(&file));
         tree.durable.insert(path.to_path_buf(), file);
@@ -218,10 +215,8 @@ impl Tree {
         let mut originals: Vec<_> = self.files.values().chain(self.durable.values()).collect();
         originals.sort_unstable_by_key(|file| Arc::as_ptr(file));
         originals.dedup_by_key(|file| Arc::as_ptr(file));
-        let copy = |file: &&Arc<MemFile>| {
-            Arc::new(MemFile { data: RwLock::new(file.data.read().expect("file lock").clone()) })
-        };
-        let copies: Vec<_> = originals.iter().map(copy).collect();
+        let copy = |file: &&Arc<MemFile>| Arc::new(RwLock::new(file.read().expect("file lock").clone()));
+        let copies: Vec<Arc<MemFile>> = originals.iter().map(copy).collect();
         let copied = |(path, file): (&PathBuf, &Arc<MemFile>)| {
             let at = originals.partition_point(|original| Arc::as_ptr(original) < Arc::as_ptr(file));
             (path.clone(), Arc::clone(&copies[at]))
@@ -422,11 +417,11 @@ struct Handle {
 
 impl ReadFile for Handle {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.file.data.read().expect("file lock").len() as u64)
+        Ok(self.file.read().expect("file lock").len() as u64)
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let data = self.file.data.read().expect("file lock");
+        let data = self.file.read().expect("file lock");
         let start = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
         let end = start.checked_add(buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
         if end > data.len() {
@@ -440,7 +435,7 @@ impl ReadFile for Handle {
     }
 
     fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
-        let data = self.file.data.read().expect("file lock");
+        let data = self.file.read().expect("file lock");
         Ok((offset < data.bytes.len() as u64).then_some(offset))
     }
 }
@@ -449,13 +444,13 @@ impl AppendFile for Handle {
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
         self.fs.announce(Op::Append(&self.path, bytes))?;
         let room = self.fs.room_left().min(bytes.len() as u64) as usize;
-        self.file.data.write().expect("file lock").bytes.extend_from_slice(&bytes[..room]);
+        self.file.write().expect("file lock").bytes.extend_from_slice(&bytes[..room]);
         if room < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 
     fn sync(&self) -> io::Result<()> {
         self.fs.announce(Op::Sync(&self.path))?;
-        let mut data = self.file.data.write().expect("file lock");
+        let mut data = self.file.write().expect("file lock");
         data.synced = data.bytes.len();
         data.synced_len = data.len();
         Ok(())
@@ -463,7 +458,7 @@ impl AppendFile for Handle {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.fs.announce(Op::SetLen(&self.path, len))?;
-        let mut data = self.file.data.write().expect("file lock");
+        let mut data = self.file.write().expect("file lock");
         let len = usize::try_from(len).map_err(io::Error::other)?;
         assert!(len >= data.bytes.len(), "a length of {len} after {} bytes", data.bytes.len());
         data.set_len = len;

@@ -4,7 +4,7 @@
 //! earlier, an id is used once. A manifest with an edit that contradicts the earlier ones is damaged, even if
 //! every checksum is right.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -60,8 +60,8 @@ pub(crate) struct ManifestState {
     pub(crate) log_floor: u64,
     pub(crate) logs: BTreeMap<u64, LogState>,
     pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
-    /// Their names: no two have the same.
-    pub(crate) names: BTreeSet<String>,
+    /// By their names: no two have the same.
+    pub(crate) names: BTreeMap<String, KeyspaceId>,
     /// Length of all tables; wraps, because a manifest may state any.
     pub(crate) table_bytes: u64,
 }
@@ -166,7 +166,7 @@ impl ManifestState {
     }
 
     fn create_keyspace(&mut self, id: KeyspaceId, name: &str, options: &Bytes) -> Result<(), String> {
-        if self.keyspaces.contains_key(&id) || !self.names.insert(name.to_owned()) {
+        if self.keyspaces.contains_key(&id) || self.names.insert(name.to_owned(), id).is_some() {
             return Err(format!("keyspace {id} ({name:?}) is created twice"));
         }
         self.next_keyspace = self.next_keyspace.max(id.checked_add(1).ok_or("keyspace ids are used up")?);
