@@ -40,18 +40,18 @@ use crate::version::{TableHandle, Version};
 
 /// The filters that a tree gets.
 #[derive(Debug, Clone)]
-pub(crate) struct TreePlan {
+pub(super) struct TreePlan {
     /// Each table, in the order in which they were given, run after run.
-    pub(crate) shares: Vec<Share>,
+    pub(super) shares: Vec<Share>,
     /// The optimal plan.
-    pub(crate) optimal: Allocation,
+    pub(super) optimal: Allocation,
 }
 
 /// The best filters for these runs, newest first, whose tables are in the order of their keys. `None` if the
 /// policy has no filters.
 ///
 /// The total is the sum of [`bits_in_total`] over all tables that such lookups reach.
-pub(crate) fn plan(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<TreePlan> {
+pub(super) fn plan(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<TreePlan> {
     let keys_by_place = KeysByPlace::new(runs);
     let mut shares = Vec::new();
     let mut bits = 0.0;
@@ -153,7 +153,7 @@ fn most_common_kind(tables: &[Placed<'_>]) -> Option<Kind> {
 }
 
 /// The tables of a version with their numbers, each with the relative probe rate from its counters.
-pub(crate) fn placed_runs<'a>(version: &'a Version, lookups: u64) -> Vec<Vec<(Placed<'a>, u64)>> {
+fn placed_runs<'a>(version: &'a Version, lookups: u64) -> Vec<Vec<(Placed<'a>, u64)>> {
     fn place(level: usize, table: &TableHandle) -> Placed<'_> {
         let meta = &table.meta;
         let kind = |code: u8| Kind::ALL.into_iter().find(|&kind| kind as u8 == code);
@@ -177,7 +177,7 @@ pub(crate) fn placed_runs<'a>(version: &'a Version, lookups: u64) -> Vec<Vec<(Pl
 }
 
 /// The filter of the output among these tables.
-pub(super) fn plan_one(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<FilterPlan> {
+fn plan_one(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<FilterPlan> {
     let in_run = |run: &Vec<Placed<'_>>| run.iter().position(|table| table.is_output);
     let (run, table) = runs.iter().enumerate().find_map(|(run, tables)| Some((run, in_run(tables)?)))?;
     let output = &runs[run][table];
@@ -211,7 +211,7 @@ const RELATIVE_RATE_MAX: f64 = 16.0;
 
 /// The relative probe rate of a table over `share` of the keys. Since it was made, `lookups` reached its
 /// tree, and `absent` reached the table for a key that it does not hold.
-pub(crate) fn relative_probe_rate(share: f64, lookups: u64, absent: u64) -> f64 {
+pub(super) fn relative_probe_rate(share: f64, lookups: u64, absent: u64) -> f64 {
     let asked = (absent as f64 + PRIOR_LOOKUPS * share) / (lookups as f64 + PRIOR_LOOKUPS);
     (asked / share).clamp(1.0 / RELATIVE_RATE_MAX, RELATIVE_RATE_MAX)
 }

@@ -8,7 +8,7 @@ pub(crate) mod claimed_ranges;
 pub(crate) mod debt;
 pub(crate) mod filters;
 pub(crate) mod pick;
-pub(crate) mod projected_tree;
+mod projected_tree;
 pub(crate) mod range;
 pub(crate) mod retain;
 pub(crate) mod run;

@@ -49,7 +49,7 @@ impl Urgency {
 }
 
 /// The score of each level. A level with a score of 1 or more is compacted.
-pub(crate) fn score(version: &Version, level: usize, shape: &Shape) -> f64 {
+fn score(version: &Version, level: usize, shape: &Shape) -> f64 {
     if level == 0 {
         return version.runs(0).len() as f64 / shape.l0_runs as f64;
     }

@@ -27,23 +27,23 @@ use crate::manifest::edit::LEVELS;
 
 /// A table, or the future output of a compaction, at its place in a tree.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Placed<'a> {
+pub(super) struct Placed<'a> {
     pub(crate) level: usize,
     /// Distinct user keys.
-    pub(crate) keys: u64,
+    pub(super) keys: u64,
     /// Length of its file.
     pub(crate) bytes: u64,
-    pub(crate) smallest: &'a [u8],
-    pub(crate) largest: &'a [u8],
+    pub(super) smallest: &'a [u8],
+    pub(super) largest: &'a [u8],
     /// Lookups of absent keys that reach it, over those that its share of the keys lets expect.
-    pub(crate) relative_probe_rate: f64,
+    pub(super) relative_probe_rate: f64,
     /// Probes for absent keys that its filter has had, for each key; for an output, those of the tables that
     /// it replaces.
-    pub(crate) probes_per_key: f64,
+    pub(super) probes_per_key: f64,
     /// The kind of its filter; for an output, that of the tables that it replaces.
     pub(crate) kind: Option<Kind>,
     /// Whether it is the output that will be written.
-    pub(crate) is_output: bool,
+    pub(super) is_output: bool,
 }
 
 impl<'a> Placed<'a> {
@@ -69,7 +69,7 @@ impl<'a> Placed<'a> {
 
 /// The runs that compaction will leave, newest first, as in `runs`. The first is the output, as a run of its
 /// own; it overlaps nothing on its level.
-pub(crate) fn settled<'a>(runs: Vec<Vec<Placed<'a>>>, shape: &Shape) -> Vec<Vec<Placed<'a>>> {
+pub(super) fn settled<'a>(runs: Vec<Vec<Placed<'a>>>, shape: &Shape) -> Vec<Vec<Placed<'a>>> {
     let by_place = KeysByPlace::new(&runs);
     let mut level_0 = Vec::new();
     let mut levels: [Vec<Placed<'a>>; LEVELS] = Default::default();
@@ -158,7 +158,7 @@ fn scaled<'a>(table: &Placed<'a>, part: f64) -> Placed<'a> {
 
 /// How the keys of a tree are distributed, as far as the bounds of its tables show. The keys of a table are
 /// taken to be spread evenly between its bounds.
-pub(crate) struct KeysByPlace<'a> {
+pub(super) struct KeysByPlace<'a> {
     runs: Vec<Vec<Span<'a>>>,
     keys: f64,
 }
@@ -205,7 +205,7 @@ impl<'a> KeysByPlace<'a> {
     }
 
     /// The share of all keys within the bounds of this table: over 0, up to 1. O(r log t) for r runs.
-    pub(crate) fn share(&self, table: &Placed<'_>) -> f64 {
+    pub(super) fn share(&self, table: &Placed<'_>) -> f64 {
         let keys = |before: fn(&[u8], &[u8]) -> bool, key: &[u8]| -> f64 {
             let of_run = |run: &Vec<Span<'_>>| {
                 let next = run.partition_point(|span| before(span.largest, key));

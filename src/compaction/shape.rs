@@ -15,12 +15,12 @@ pub(crate) struct Shape {
 
 impl Shape {
     /// The size a level may have before it is compacted. Level 0 has none: it counts runs.
-    pub(crate) fn target(&self, level: usize) -> u64 {
+    pub(super) fn target(&self, level: usize) -> u64 {
         (1..level).fold(self.level_base_bytes, |target, _| target.saturating_mul(self.level_ratio)).max(1)
     }
 
     /// An output that overlaps more bytes than this of the level after next is cut.
-    pub(crate) fn overlap_max(&self) -> u64 {
+    pub(super) fn overlap_max(&self) -> u64 {
         self.table_bytes.saturating_mul(10)
     }
 }

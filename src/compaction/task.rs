@@ -30,7 +30,7 @@ impl Task {
     }
 
     /// The bytes that it reads, and writes at most.
-    pub(crate) fn rewritten_bytes(&self) -> u64 {
+    pub(super) fn rewritten_bytes(&self) -> u64 {
         if self.trivial_move { 0 } else { len_of(self.inputs.iter().map(|(_, table)| table)) }
     }
 

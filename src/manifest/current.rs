@@ -103,7 +103,7 @@ impl Current {
     /// # Errors
     ///
     /// It is unknown whether it was replaced.
-    pub(crate) fn replace(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    pub(super) fn replace(fs: &dyn Fs, dir: &Path) -> Result<()> {
         let (new, path) = (FileName::CurrentTemporary.path(dir), FileName::Current.path(dir));
         fs.rename(&new, &path).map_err(|error| Error::io("rename", &new, error))?;
         fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, error))

@@ -132,7 +132,7 @@ impl ManifestState {
     }
 
     /// The files that the state names and will not name any more when this item is applied.
-    pub(crate) fn let_go_by(&self, item: &EditItem) -> Vec<FileName> {
+    pub(super) fn let_go_by(&self, item: &EditItem) -> Vec<FileName> {
         let files = |place: &TablePlace| {
             let filters = place.meta.filters.iter().filter_map(|filter| filter.file.map(FileName::Filter));
             filters.chain([FileName::Table(place.meta.number)]).collect::<Vec<_>>()

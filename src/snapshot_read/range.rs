@@ -25,7 +25,7 @@ use crate::sync::get_mut;
 
 /// Makes the source of a half: a fresh iterator over all entries that the snapshot may need. It also keeps
 /// alive what they are read from, as long as the range is not over.
-pub(crate) type Source<S> = Box<dyn FnMut() -> Result<S> + Send>;
+pub(super) type Source<S> = Box<dyn FnMut() -> Result<S> + Send>;
 
 /// The visible keys and values of a range, from both ends.
 pub(crate) struct Range<S> {

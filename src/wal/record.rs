@@ -33,10 +33,10 @@ pub(crate) const PAGE_BYTES: usize = 32 << 10;
 pub(crate) const FRAGMENT_HEADER_BYTES: usize = 16;
 
 /// Fragments start at multiples of this.
-pub(crate) const FRAGMENT_ALIGN: usize = 8;
+pub(super) const FRAGMENT_ALIGN: usize = 8;
 
 /// Longest record: the longest batch and some slack. A reader treats a longer one as damage.
-pub(crate) const RECORD_BYTES_MAX: usize = BATCH_BYTES_MAX + (64 << 10);
+pub(super) const RECORD_BYTES_MAX: usize = BATCH_BYTES_MAX + (64 << 10);
 
 const FIRST: u8 = 1;
 const LAST: u8 = 2;
@@ -57,15 +57,15 @@ pub(crate) enum RecordKind {
 }
 
 /// The largest kind that is known.
-pub(crate) const RECORD_KIND_MAX: u8 = RecordKind::Edit as u8;
+pub(super) const RECORD_KIND_MAX: u8 = RecordKind::Edit as u8;
 
 impl RecordKind {
-    pub(crate) fn from_u8(kind: u8) -> Option<Self> {
+    pub(super) fn from_u8(kind: u8) -> Option<Self> {
         [Self::Batch, Self::Promise, Self::Close, Self::Edit].into_iter().find(|known| *known as u8 == kind)
     }
 
     /// Whether files of that kind hold records of this kind.
-    pub(crate) fn belongs_in(self, file: FileKind) -> bool {
+    pub(super) fn belongs_in(self, file: FileKind) -> bool {
         match self {
             Self::Batch | Self::Promise | Self::Close => file == FileKind::Log,
             Self::Edit => file == FileKind::Manifest,
@@ -122,7 +122,7 @@ pub(crate) struct Fragment {
     /// Whether a record ends here.
     pub(crate) last: bool,
     /// The reserved byte.
-    pub(crate) reserved: u8,
+    pub(super) reserved: u8,
     /// How far the file was known to be durable.
     pub(crate) synced: u64,
     /// Bytes of payload.
@@ -214,7 +214,7 @@ pub(super) fn put_with(
 
 /// Recognises the fragment at `offset` of the file; `rest` are the bytes from there to the end of the page
 /// (or of the file). Kind and reserved byte are returned as they are; the caller checks them.
-pub(crate) fn open_fragment(file_id: &FileId, offset: u64, rest: &[u8]) -> Result<Fragment, BadFragment> {
+pub(super) fn open_fragment(file_id: &FileId, offset: u64, rest: &[u8]) -> Result<Fragment, BadFragment> {
     open_with(offset, rest, |bytes| checksum32(file_id, offset, &[&bytes[4..]]))
 }
 
