@@ -304,7 +304,7 @@ impl WriteBatch {
     }
 
     /// Returns only the encoded batch, like [`WriteBatch::into_parts`].
-    pub(crate) fn into_bytes(self) -> Result<Vec<u8>> {
+    fn into_bytes(self) -> Result<Vec<u8>> {
         match self.refused {
             Some(error) => Err(error),
             None => {

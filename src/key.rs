@@ -116,6 +116,15 @@ pub(crate) fn key_prefix(key: &[u8]) -> u64 {
     }
 }
 
+/// The smallest key after all that begin with `prefix`; `None` if there is none. The last byte that can be is one
+/// larger, what follows it is gone.
+pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut after = prefix[..=last].to_vec();
+    after[last] += 1;
+    Some(after)
+}
+
 /// The order of two user keys. Mostly their first bytes decide.
 #[inline]
 pub(crate) fn compare_keys(a: &[u8], b: &[u8]) -> Ordering {

@@ -28,12 +28,11 @@
 //! counted either: threads, the names of keyspaces, and the block, or the chunk of a long value, that a
 //! lookup or a job is reading from each table.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use crate::cache::BlockCache;
-use crate::sync::lock;
+use crate::sync::{Waker, lock};
 
 /// What a lease is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,17 +59,17 @@ const BLOCKS_GROW_BY: u64 = 64;
 /// A part that is lent is kept in so many steps.
 const STEPS: u64 = 16;
 
-/// Bytes leased, by part.
+/// Bytes leased, by [`LeaseKind`].
 #[derive(Debug, Clone, Copy, Default)]
-struct Leased {
-    open_tables: u64,
-    tables: u64,
-    filters: u64,
-}
+struct Leased([u64; 3]);
 
 impl Leased {
+    fn of(&self, kind: LeaseKind) -> u64 {
+        self.0[kind as usize]
+    }
+
     fn sum(&self) -> u64 {
-        self.open_tables.saturating_add(self.tables).saturating_add(self.filters)
+        self.0.into_iter().fold(0, u64::saturating_add)
     }
 }
 
@@ -158,16 +157,6 @@ pub(crate) struct Memory {
     held: AtomicU64,
     /// Bytes of all memtables waiting to be flushed.
     immutables: AtomicU64,
-}
-
-/// Called when memory is released.
-#[derive(Default)]
-struct Waker(OnceLock<Box<dyn Fn() + Send + Sync>>);
-
-impl fmt::Debug for Waker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Waker").field(&self.0.get().is_some()).finish()
-    }
 }
 
 /// Memory in use, in bytes, by what it is used for; see
@@ -358,6 +347,15 @@ impl Memory {
         (self.budget() / 8 / jobs.max(1)).max(least)
     }
 
+    fn lease_if(
+        self: &Arc<Self>,
+        kind: LeaseKind,
+        bytes: u64,
+        fits: impl Fn(&Leased) -> bool,
+    ) -> Option<Lease> {
+        self.change(kind, 0, bytes, fits).then(|| Lease { memory: Arc::clone(self), kind, bytes })
+    }
+
     /// Takes memory, even if there is no room.
     pub(crate) fn lease(self: &Arc<Self>, kind: LeaseKind, bytes: usize) -> Lease {
         self.change(kind, 0, bytes as u64, |_| true);
@@ -378,38 +376,36 @@ impl Memory {
         before: u64,
     ) -> Option<Lease> {
         let most = self.most_instead(before);
-        let is_given = self.change(kind, 0, bytes, |leased| leased.sum() <= most);
-        if !is_given {
+        let lease = self.lease_if(kind, bytes, |leased| leased.sum() <= most);
+        if lease.is_none() {
             self.note_refused();
         }
-        is_given.then(|| Lease { memory: Arc::clone(self), kind, bytes })
+        lease
     }
 
     /// Takes memory for an open table, if open tables leave room for it. Filters give way: until some are
     /// dropped, cached blocks may have less than their eighth.
     pub(crate) fn try_lease_open_table(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
         let (kind, most) = (LeaseKind::OpenTables, self.open_tables_max());
-        let is_given = self.change(kind, 0, bytes, |leased| leased.open_tables <= most);
-        is_given.then(|| Lease { memory: Arc::clone(self), kind, bytes })
+        self.lease_if(kind, bytes, |leased| leased.of(kind) <= most)
     }
 
     /// Whether [`Memory::try_lease_open_table`] would succeed now.
     pub(crate) fn has_room_for_table(&self, bytes: u64) -> bool {
-        lock(&self.shares).leased.open_tables + bytes <= self.open_tables_max()
+        lock(&self.shares).leased.of(LeaseKind::OpenTables) + bytes <= self.open_tables_max()
     }
 
     /// How much open tables take beyond seven eighths of their part.
     pub(crate) fn open_tables_excess(&self) -> u64 {
         let most = self.open_tables_max();
-        lock(&self.shares).leased.open_tables.saturating_sub(most - most / 8)
+        lock(&self.shares).leased.of(LeaseKind::OpenTables).saturating_sub(most - most / 8)
     }
 
     /// Takes memory for what only saves time, if tables and filters then have half of what they may have at most.
     /// So there is room left for filters.
     pub(crate) fn try_lease_if_plenty(self: &Arc<Self>, kind: LeaseKind, bytes: u64) -> Option<Lease> {
         let most = self.loaded_max() / 2;
-        let is_given = self.change(kind, 0, bytes, |leased| leased.sum() <= most);
-        is_given.then(|| Lease { memory: Arc::clone(self), kind, bytes })
+        self.lease_if(kind, bytes, |leased| leased.sum() <= most)
     }
 
     /// Takes memory for a short time, if tables and filters leave room for it. Cached blocks may have none
@@ -449,13 +445,7 @@ impl Memory {
 
     /// Sets what is called when memory is released after a lease was refused.
     pub(crate) fn wake_with(&self, waker: impl Fn() + Send + Sync + 'static) {
-        let _ = self.waker.0.set(Box::new(waker));
-    }
-
-    fn wake(&self) {
-        if let Some(waker) = self.waker.0.get() {
-            waker();
-        }
+        self.waker.set(waker);
     }
 
     /// The most that tables and filters together may take.
@@ -471,7 +461,7 @@ impl Memory {
     /// The most that filters may take in addition to the open tables.
     pub(crate) fn filters_max(&self) -> u64 {
         let leased = lock(&self.shares).leased;
-        self.loaded_max().saturating_sub(leased.open_tables + leased.tables)
+        self.loaded_max().saturating_sub(leased.of(LeaseKind::OpenTables) + leased.of(LeaseKind::Tables))
     }
 
     /// The most that [`Memory::try_lease_briefly`] would grant.
@@ -489,12 +479,7 @@ impl Memory {
     fn change(&self, kind: LeaseKind, before: u64, after: u64, fits: impl Fn(&Leased) -> bool) -> bool {
         let mut shares = lock(&self.shares);
         let mut next = shares.leased;
-        let bytes = match kind {
-            LeaseKind::OpenTables => &mut next.open_tables,
-            LeaseKind::Tables => &mut next.tables,
-            LeaseKind::Filters => &mut next.filters,
-        };
-        *bytes = (*bytes - before).saturating_add(after);
+        next.0[kind as usize] = (next.of(kind) - before).saturating_add(after);
         if after > before && !fits(&next) {
             return false;
         }
@@ -513,8 +498,8 @@ impl Memory {
             memtables: self.memtables.used(),
             memtables_max: self.memtables.max,
             builders: self.builders.used(),
-            tables: leased.open_tables + leased.tables,
-            filters: leased.filters,
+            tables: leased.of(LeaseKind::OpenTables) + leased.of(LeaseKind::Tables),
+            filters: leased.of(LeaseKind::Filters),
             blocks: self.blocks.bytes(),
             held: self.blocks.held_bytes() + self.held.load(Ordering::Relaxed),
         }
@@ -545,7 +530,7 @@ impl Lease {
         let bytes = bytes.min(self.bytes);
         self.memory.change(self.kind, self.bytes, bytes, |_| true);
         if bytes < self.bytes && self.memory.refused.swap(false, Ordering::Relaxed) {
-            self.memory.wake();
+            self.memory.waker.wake();
         }
         self.bytes = bytes;
     }

@@ -8,11 +8,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use crate::batch::KeyspaceId;
 use crate::filename::FileName;
-use crate::sync::lock;
+use crate::sync::{Waker, lock};
 
 /// A file that handles of tables read from.
 pub(crate) struct SharedFile {
@@ -40,8 +40,8 @@ impl SharedFile {
     /// gone.
     pub(crate) fn set_obsolete(&self) {
         if !self.obsolete.swap(true, Ordering::AcqRel) {
-            self.obsolete_files.held.files.fetch_add(1, Ordering::Relaxed);
-            self.obsolete_files.held.bytes.fetch_add(self.bytes, Ordering::Relaxed);
+            self.obsolete_files.held_files.fetch_add(1, Ordering::Relaxed);
+            self.obsolete_files.held_bytes.fetch_add(self.bytes, Ordering::Relaxed);
         }
     }
 }
@@ -49,8 +49,8 @@ impl SharedFile {
 impl Drop for SharedFile {
     fn drop(&mut self) {
         if *self.obsolete.get_mut() {
-            self.obsolete_files.held.files.fetch_sub(1, Ordering::Relaxed);
-            self.obsolete_files.held.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+            self.obsolete_files.held_files.fetch_sub(1, Ordering::Relaxed);
+            self.obsolete_files.held_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
             self.obsolete_files.add(self.name);
         }
     }
@@ -63,8 +63,11 @@ pub(crate) struct ObsoleteFiles {
     clearing: Mutex<()>,
     /// Where filters have turned out unusable.
     pub(crate) unusable: UnusableFilters,
-    held: HeldFiles,
-    waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Number of the obsolete files that handles still read from.
+    held_files: AtomicU64,
+    /// Sum of their lengths; wraps, because a manifest may state any.
+    held_bytes: AtomicU64,
+    waker: Waker,
 }
 
 /// The keyspaces that may have unusable filters, to be replaced by new ones.
@@ -81,30 +84,20 @@ impl UnusableFilters {
     }
 }
 
-/// Obsolete files that handles still read from.
-#[derive(Default)]
-struct HeldFiles {
-    files: AtomicU64,
-    /// Sum of their lengths; wraps, because a manifest may state any.
-    bytes: AtomicU64,
-}
-
 impl ObsoleteFiles {
     /// Number and total length of the obsolete files that handles still read from.
     pub(crate) fn held(&self) -> (u64, u64) {
-        (self.held.files.load(Ordering::Relaxed), self.held.bytes.load(Ordering::Relaxed))
+        (self.held_files.load(Ordering::Relaxed), self.held_bytes.load(Ordering::Relaxed))
     }
 
     /// Sets what wakes the background work.
     pub(crate) fn wake_with(&self, waker: impl Fn() + Send + Sync + 'static) {
-        let _ = self.waker.set(Box::new(waker));
+        self.waker.set(waker);
     }
 
     /// Wakes the background work: there may be files to remove.
     pub(crate) fn wake(&self) {
-        if let Some(waker) = self.waker.get() {
-            waker();
-        }
+        self.waker.wake();
     }
 
     /// Wakes the background work: a filter of this keyspace has turned out unusable.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::compaction::pick::Shape;
+use crate::compaction::shape::Shape;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, StdFs, open_files_limit};
 pub use crate::manifest::keyspace_options::KeyspaceOptions;
@@ -24,13 +24,13 @@ pub struct Options {
     pub(crate) create_among_other_files: bool,
     pub(crate) memory_budget: usize,
     /// `None`: a quarter of it.
-    pub(crate) memtable_budget: Option<usize>,
+    memtable_budget: Option<usize>,
     pub(crate) background_threads: usize,
-    pub(crate) log_bytes_max: u64,
+    log_bytes_max: u64,
     /// `None`: a part of the tables.
     pub(crate) reserve_bytes: Option<u64>,
     /// `None`: derived from the number of files that the process may have open.
-    pub(crate) open_files_max: Option<usize>,
+    open_files_max: Option<usize>,
     pub(crate) strict_filters: bool,
     pub(crate) audit_absent: u64,
     pub(crate) default_keyspace: Option<KeyspaceOptions>,

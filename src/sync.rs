@@ -1,7 +1,8 @@
 //! Locks that outlive a panic: what they guard is whole between any two statements, so that a poisoned one is
-//! taken like any other.
+//! taken like any other. And a call that wakes others ([`Waker`]).
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Locks a mutex, poisoned or not.
@@ -26,6 +27,29 @@ pub(crate) fn wait_for<'a, T>(
     patience: Duration,
 ) -> MutexGuard<'a, T> {
     condvar.wait_timeout(guard, patience).unwrap_or_else(PoisonError::into_inner).0
+}
+
+/// A call that is set once, after the value that makes it.
+#[derive(Default)]
+pub(crate) struct Waker(OnceLock<Box<dyn Fn() + Send + Sync>>);
+
+impl Waker {
+    pub(crate) fn set(&self, waker: impl Fn() + Send + Sync + 'static) {
+        let _ = self.0.set(Box::new(waker));
+    }
+
+    /// Makes the call, if it was set.
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = self.0.get() {
+            waker();
+        }
+    }
+}
+
+impl fmt::Debug for Waker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Waker").field(&self.0.get().is_some()).finish()
+    }
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@ use bytes::Bytes;
 use crate::checksum::FileId;
 use crate::codec::{
     CRITICAL, DecodeError, Field, Reader, Seen, put_field, put_length_prefixed, put_u32, put_u64, put_varint,
+    put_varints,
 };
 use crate::filter::header::DOMAIN_WHOLE_KEY;
-use crate::key::SeqNo;
+use crate::key::{SeqNo, after_prefix};
 use crate::limits::{BOUND_BYTES_MAX, FILE_NUMBER_MAX, KEY_BYTES_MAX, SEQNO_MAX};
 
 /// Boundary in a file on which a filter block starts, in bytes.
@@ -73,17 +74,6 @@ pub(crate) const FILTER: u64 = 5 << 1;
 // 6 overall bounds (with range deletes), 7 global sequence number (of an ingested table): reserved.
 
 impl FilterRef {
-    /// Appends the field of a table record that describes this filter.
-    fn encode(&self, out: &mut Vec<u8>) {
-        put_field(out, FILTER, |out| {
-            put_varint(out, self.file.unwrap_or(0));
-            out.extend_from_slice(&[self.kind, self.domain]);
-            put_varint(out, self.offset);
-            put_varint(out, self.len);
-            put_u32(out, self.header_checksum);
-        });
-    }
-
     fn decode_payload(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             file: Some(reader.varint_up_to(FILE_NUMBER_MAX, "filter file")?).filter(|&number| number != 0),
@@ -97,7 +87,14 @@ impl FilterRef {
 
     /// Appends a list of filters, as fields of a table record.
     pub(crate) fn encode_all(filters: &[Self], out: &mut Vec<u8>) {
-        filters.iter().for_each(|filter| filter.encode(out));
+        for filter in filters {
+            put_field(out, FILTER, |out| {
+                put_varint(out, filter.file.unwrap_or(0));
+                out.extend_from_slice(&[filter.kind, filter.domain]);
+                put_varints(out, &[filter.offset, filter.len]);
+                put_u32(out, filter.header_checksum);
+            });
+        }
     }
 
     /// Decodes such a list up to the end of the reader.
@@ -129,15 +126,9 @@ impl TableMeta {
             put_u64(out, self.len);
             put_u32(out, self.footer_checksum);
         });
-        put_field(out, COUNTS, |out| {
-            [self.entries, self.tombstones, self.keys, self.data_bytes]
-                .iter()
-                .for_each(|&n| put_varint(out, n));
-        });
-        put_field(out, SEQNOS, |out| {
-            put_varint(out, self.seqno_min);
-            put_varint(out, self.seqno_max);
-        });
+        let counts = [self.entries, self.tombstones, self.keys, self.data_bytes];
+        put_field(out, COUNTS, |out| put_varints(out, &counts));
+        put_field(out, SEQNOS, |out| put_varints(out, &[self.seqno_min, self.seqno_max]));
         put_field(out, POINT_BOUNDS, |out| {
             let bounds = [&self.smallest, &self.largest];
             // A record that was read trimmed stays trimmed when it is written into the next manifest.
@@ -207,17 +198,11 @@ impl TableMeta {
     /// Bounds that contain all keys of the table: a trimmed largest key stands for every key that begins with
     /// it.
     pub(crate) fn wide_bounds(&self) -> (Bytes, Bytes) {
-        let mut largest = self.largest.to_vec();
-        if self.trimmed && largest.len() == BOUND_BYTES_MAX {
-            match largest.iter().rposition(|&byte| byte != 0xff) {
-                Some(last) => {
-                    largest.truncate(last + 1);
-                    largest[last] += 1;
-                }
-                None => largest.resize(KEY_BYTES_MAX, 0xff),
-            }
-        }
-        (self.smallest.clone(), largest.into())
+        let largest = match self.trimmed && self.largest.len() == BOUND_BYTES_MAX {
+            true => after_prefix(&self.largest).unwrap_or_else(|| vec![0xff; KEY_BYTES_MAX]).into(),
+            false => self.largest.clone(),
+        };
+        (self.smallest.clone(), largest)
     }
 
     fn validate(&self) -> Result<(), DecodeError> {

@@ -364,6 +364,11 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+/// Appends varints, one after the other.
+pub fn put_varints(out: &mut Vec<u8>, values: &[u64]) {
+    values.iter().for_each(|&value| put_varint(out, value));
+}
+
 #[inline]
 pub fn varint_len(value: u64) -> usize {
     (63 - (value | 1).leading_zeros() as usize) / 7 + 1

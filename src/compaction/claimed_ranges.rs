@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::pick::Task;
+use super::task::{Task, bounds_of};
 use crate::version::TableHandle;
 
 /// The reserved tables of a tree, and where running compactions will put their outputs.
@@ -38,8 +38,7 @@ pub(crate) struct Claim {
 
 impl Claim {
     pub(crate) fn of(task: &Task) -> Self {
-        let metas = || task.inputs.iter().map(|(_, table)| &table.meta);
-        let bounds = metas().map(|meta| &meta.smallest).min().zip(metas().map(|meta| &meta.largest).max());
+        let bounds = bounds_of(task.inputs.iter().map(|(_, table)| table));
         let output = bounds.map(|(smallest, largest)| OutputRange {
             level: task.output_level,
             smallest: smallest.clone(),
@@ -81,6 +80,11 @@ impl Busy {
 
     pub(super) fn allows_task(&self, task: &Task) -> bool {
         self.allows(task.inputs.iter().map(|(_, table)| table), task.output_level)
+    }
+
+    /// The task, if it needs nothing that is reserved.
+    pub(super) fn allowed(&self, task: Task) -> Option<Task> {
+        self.allows_task(&task).then_some(task)
     }
 
     /// Reserves what a task needs, if it is free.

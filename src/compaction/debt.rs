@@ -5,7 +5,7 @@
 //! every level is within its target. A level above its target owes what is above, and for each byte of it the
 //! bytes of the next level that it is merged with. What it hands on counts there too.
 
-use super::pick::Shape;
+use super::shape::Shape;
 use crate::manifest::edit::LEVELS;
 use crate::version::Version;
 

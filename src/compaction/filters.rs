@@ -30,78 +30,28 @@
 //! of their keys.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
-use super::pick::Shape;
-use super::projected_tree::settled;
+use super::projected_tree::{KeysByPlace, Placed, settled};
+use super::shape::Shape;
 use crate::filter::allocation::{Allocation, Share, Total, allocate};
-use crate::filter::cost::TableUse;
 use crate::filter::{FilterAllocation, FilterPlan, FilterPolicy, Kind};
 use crate::version::{TableHandle, Version};
 
-/// A table, or the future output of a compaction, at its place in a tree.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Placed<'a> {
-    pub(crate) level: usize,
-    /// Distinct user keys.
-    pub(crate) keys: u64,
-    /// Length of its file.
-    pub(crate) bytes: u64,
-    pub(crate) smallest: &'a [u8],
-    pub(crate) largest: &'a [u8],
-    /// Lookups of absent keys that reach it, over those that its share of the keys lets expect.
-    pub(crate) relative_probe_rate: f64,
-    /// Probes for absent keys that its filter has had, for each key; for an output, those of the tables that
-    /// it replaces.
-    pub(crate) probes_per_key: f64,
-    /// The kind of its filter; for an output, that of the tables that it replaces.
-    pub(crate) kind: Option<Kind>,
-    /// Whether it is the output that will be written.
-    pub(crate) is_output: bool,
-}
-
-impl<'a> Placed<'a> {
-    /// A table of which nothing is known but its place.
-    pub(crate) fn new(level: usize, keys: u64, bytes: u64, smallest: &'a [u8], largest: &'a [u8]) -> Self {
-        Self {
-            level,
-            keys,
-            bytes,
-            smallest,
-            largest,
-            relative_probe_rate: 1.0,
-            probes_per_key: 0.0,
-            kind: None,
-            is_output: false,
-        }
-    }
-
-    fn table_use(&self) -> TableUse {
-        TableUse { keys: self.keys, probes_per_key: self.probes_per_key, present: self.kind }
-    }
-}
-
 /// The filters that a tree gets.
 #[derive(Debug, Clone)]
-pub(crate) struct TreePlan {
+pub(super) struct TreePlan {
     /// Each table, in the order in which they were given, run after run.
-    pub(crate) shares: Vec<Share>,
+    pub(super) shares: Vec<Share>,
     /// The optimal plan.
-    pub(crate) optimal: Allocation,
-}
-
-impl TreePlan {
-    /// The filter that this table gets, if any.
-    pub(crate) fn filter(&self, table: usize) -> Option<FilterPlan> {
-        let (kind, bits_per_key) = (self.shares[table].kind, self.optimal.bits_per_key[table]);
-        (bits_per_key > 0.0).then_some(FilterPlan { kind, bits_per_key })
-    }
+    pub(super) optimal: Allocation,
 }
 
 /// The best filters for these runs, newest first, whose tables are in the order of their keys. `None` if the
 /// policy has no filters.
 ///
 /// The total is the sum of [`bits_in_total`] over all tables that such lookups reach.
-pub(crate) fn plan(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<TreePlan> {
+pub(super) fn plan(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<TreePlan> {
     let keys_by_place = KeysByPlace::new(runs);
     let mut shares = Vec::new();
     let mut bits = 0.0;
@@ -203,7 +153,7 @@ fn most_common_kind(tables: &[Placed<'_>]) -> Option<Kind> {
 }
 
 /// The tables of a version with their numbers, each with the relative probe rate from its counters.
-pub(crate) fn placed_runs(version: &Version, lookups: u64) -> Vec<Vec<(Placed<'_>, u64)>> {
+fn placed_runs<'a>(version: &'a Version, lookups: u64) -> Vec<Vec<(Placed<'a>, u64)>> {
     fn place(level: usize, table: &TableHandle) -> Placed<'_> {
         let meta = &table.meta;
         let kind = |code: u8| Kind::ALL.into_iter().find(|&kind| kind as u8 == code);
@@ -213,33 +163,30 @@ pub(crate) fn placed_runs(version: &Version, lookups: u64) -> Vec<Vec<(Placed<'_
             ..Placed::new(level, meta.keys, meta.len, &meta.smallest, &meta.largest)
         }
     }
-    let mut runs: Vec<Vec<Placed<'_>>> = Vec::new();
-    for (level, run) in version.all_runs() {
-        runs.push(run.tables.iter().map(|table| place(level, table)).collect());
-    }
+    let runs = version.all_runs();
+    let runs = runs.map(|(level, run)| run.tables.iter().map(|table| place(level, table)).collect());
+    let runs: Vec<Vec<Placed<'_>>> = runs.collect();
     let by_place = KeysByPlace::new(&runs);
-    let mut placed = Vec::new();
-    for ((_, run), tables) in version.all_runs().zip(&runs) {
-        let with_rate = run.tables.iter().zip(tables).map(|(handle, table)| {
-            let since = lookups.saturating_sub(handle.made_at());
-            let relative_probe_rate =
-                relative_probe_rate(by_place.share(table), since, handle.absent_lookups());
-            (Placed { relative_probe_rate, ..*table }, handle.meta.number)
-        });
-        placed.push(with_rate.collect());
-    }
-    placed
+    let with_rate = |(handle, table): (&Arc<TableHandle>, &Placed<'a>)| {
+        let since = lookups.saturating_sub(handle.made_at());
+        let relative_probe_rate = relative_probe_rate(by_place.share(table), since, handle.absent_lookups());
+        (Placed { relative_probe_rate, ..*table }, handle.meta.number)
+    };
+    let with_rates = version.all_runs().zip(&runs);
+    with_rates.map(|((_, run), tables)| run.tables.iter().zip(tables).map(with_rate).collect()).collect()
 }
 
 /// The filter of the output among these tables.
-pub(super) fn plan_one(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<FilterPlan> {
+fn plan_one(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<FilterPlan> {
     let in_run = |run: &Vec<Placed<'_>>| run.iter().position(|table| table.is_output);
     let (run, table) = runs.iter().enumerate().find_map(|(run, tables)| Some((run, in_run(tables)?)))?;
     let output = &runs[run][table];
     match policy.allocation {
         FilterAllocation::Optimal => {
-            let before: usize = runs[..run].iter().map(Vec::len).sum();
-            plan(policy, runs)?.filter(before + table)
+            let (table, plan) =
+                (runs[..run].iter().map(Vec::len).sum::<usize>() + table, plan(policy, runs)?);
+            let (kind, bits_per_key) = (plan.shares[table].kind, plan.optimal.bits_per_key[table]);
+            (bits_per_key > 0.0).then_some(FilterPlan { kind, bits_per_key })
         }
         FilterAllocation::Uniform if policy.expect_hits && is_last(output, &runs[run + 1..]) => None,
         _ => policy.resolve_for(&output.table_use()),
@@ -264,76 +211,9 @@ const RELATIVE_RATE_MAX: f64 = 16.0;
 
 /// The relative probe rate of a table over `share` of the keys. Since it was made, `lookups` reached its
 /// tree, and `absent` reached the table for a key that it does not hold.
-pub(crate) fn relative_probe_rate(share: f64, lookups: u64, absent: u64) -> f64 {
+pub(super) fn relative_probe_rate(share: f64, lookups: u64, absent: u64) -> f64 {
     let asked = (absent as f64 + PRIOR_LOOKUPS * share) / (lookups as f64 + PRIOR_LOOKUPS);
     (asked / share).clamp(1.0 / RELATIVE_RATE_MAX, RELATIVE_RATE_MAX)
-}
-
-/// How the keys of a tree are distributed, as far as the bounds of its tables show. The keys of a table are
-/// taken to be spread evenly between its bounds.
-pub(crate) struct KeysByPlace<'a> {
-    runs: Vec<Vec<Span<'a>>>,
-    keys: f64,
-}
-
-/// The bounds of a table.
-struct Span<'a> {
-    smallest: &'a [u8],
-    largest: &'a [u8],
-    keys: f64,
-    /// Keys of the tables before it in its run.
-    before: f64,
-}
-
-impl Span<'_> {
-    /// The share of its keys that lie below `key`, which is between its bounds: by the first eight bytes after
-    /// those that both bounds begin with.
-    fn below(&self, key: &[u8]) -> f64 {
-        let common = self.smallest.iter().zip(self.largest).take_while(|(a, b)| a == b).count();
-        let number = |key: &[u8]| -> f64 {
-            let digits = key.iter().skip(common).copied().chain(std::iter::repeat(0)).take(8);
-            digits.fold(0.0, |number, byte| number * 256.0 + f64::from(byte))
-        };
-        let [smallest, largest, key] = [self.smallest, self.largest, key].map(number);
-        if largest > smallest { ((key - smallest) / (largest - smallest)).clamp(0.0, 1.0) } else { 0.5 }
-    }
-}
-
-impl<'a> KeysByPlace<'a> {
-    /// Of these runs, the tables of each in the order of their keys.
-    pub(crate) fn new(runs: &[Vec<Placed<'a>>]) -> Self {
-        let mut all = 0.0;
-        let mut spans = |run: &Vec<Placed<'a>>| {
-            let mut sum = 0.0;
-            let span = |table: &Placed<'a>| {
-                let (before, keys) = (sum, table.keys as f64);
-                sum += keys;
-                Span { smallest: table.smallest, largest: table.largest, keys, before }
-            };
-            let run: Vec<_> = run.iter().map(span).collect();
-            all += sum;
-            run
-        };
-        Self { runs: runs.iter().map(&mut spans).collect(), keys: all }
-    }
-
-    /// The share of all keys within the bounds of this table: over 0, up to 1. O(r log t) for r runs.
-    pub(crate) fn share(&self, table: &Placed<'_>) -> f64 {
-        let keys = |before: fn(&[u8], &[u8]) -> bool, key: &[u8]| -> f64 {
-            let of_run = |run: &Vec<Span<'_>>| {
-                let next = run.partition_point(|span| before(span.largest, key));
-                match run.get(next) {
-                    Some(span) if span.smallest < key => span.before + span.keys * span.below(key),
-                    Some(span) => span.before,
-                    None => run.last().map_or(0.0, |span| span.before + span.keys),
-                }
-            };
-            self.runs.iter().map(of_run).sum()
-        };
-        let within = keys(|largest, key| largest <= key, table.largest)
-            - keys(|largest, key| largest < key, table.smallest);
-        (within / self.keys.max(1.0)).clamp(f64::MIN_POSITIVE, 1.0)
-    }
 }
 
 #[cfg(test)]

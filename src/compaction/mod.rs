@@ -1,17 +1,18 @@
 //! Compaction: what to merge (`pick`; because of tombstones `tombstones`; because a caller wants it `range`)
-//! beside what running jobs have reserved (`claimed_ranges`), and how far that is behind (`debt`); where a large
-//! task is split (`subcompactions`), which entries to keep (`retain`), and the merge itself (`run`); the filters of the
-//! outputs (`filters`), planned for the tree that compaction will leave (`projected_tree`); what the outputs record
-//! of the inputs (`table_origin`).
+//! beside what running jobs have reserved (`claimed_ranges`), to keep a tree in its `shape`, and how far that is behind
+//! (`debt`); where a large `task` is split, which entries to keep (`retain`), and the merge itself (`run`); the filters
+//! of the outputs (`filters`), planned for the tree that compaction will leave (`projected_tree`); what the outputs
+//! record of the inputs (`table_origin`).
 
 pub(crate) mod claimed_ranges;
 pub(crate) mod debt;
 pub(crate) mod filters;
 pub(crate) mod pick;
-pub(crate) mod projected_tree;
+mod projected_tree;
 pub(crate) mod range;
 pub(crate) mod retain;
 pub(crate) mod run;
-pub(crate) mod subcompactions;
+pub(crate) mod shape;
 pub(crate) mod table_origin;
+pub(crate) mod task;
 pub(crate) mod tombstones;

@@ -15,38 +15,14 @@
 //! that lookups probe fewer, if level 1 is not large beside it.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::claimed_ranges::Busy;
 use super::debt;
+use super::shape::Shape;
+use super::task::{Task, bounds_of, len_of};
 use crate::manifest::edit::LEVELS;
 use crate::version::{TableHandle, Version};
-
-/// The shape that compaction keeps a tree in. Sizes in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shape {
-    /// Number of runs at which level 0 is compacted.
-    pub(crate) l0_runs: usize,
-    /// Size of level 1.
-    pub(crate) level_base_bytes: u64,
-    /// Size of a level over that of the level above it.
-    pub(crate) level_ratio: u64,
-    /// Length at which an output table ends.
-    pub(crate) table_bytes: u64,
-}
-
-impl Shape {
-    /// The size a level may have before it is compacted. Level 0 has none: it counts runs.
-    pub(crate) fn target(&self, level: usize) -> u64 {
-        (1..level).fold(self.level_base_bytes, |target, _| target.saturating_mul(self.level_ratio)).max(1)
-    }
-
-    /// An output that overlaps more bytes than this of the level after next is cut.
-    pub(crate) fn overlap_max(&self) -> u64 {
-        self.table_bytes.saturating_mul(10)
-    }
-}
 
 /// The most bytes that an idle compaction reads for each byte of level 0. With default options two runs of level 0 are a
 /// third of what level 1 may have, so that is 4 and, with a table more than it may have, 4.6.
@@ -72,30 +48,8 @@ impl Urgency {
     }
 }
 
-/// Tables to remove from the tree, and the level that their entries go to.
-#[derive(Debug, Clone)]
-pub(crate) struct Task {
-    /// Inputs with their levels, in any order.
-    pub(crate) inputs: Vec<(usize, Arc<TableHandle>)>,
-    pub(crate) output_level: usize,
-    /// The inputs are moved to the output level without rewriting.
-    pub(crate) trivial_move: bool,
-}
-
-impl Task {
-    pub(crate) fn numbers(&self) -> HashSet<u64> {
-        self.inputs.iter().map(|(_, table)| table.meta.number).collect()
-    }
-
-    /// The bytes that it reads, and writes at most.
-    pub(crate) fn rewritten_bytes(&self) -> u64 {
-        let bytes = self.inputs.iter().map(|(_, table)| table.meta.len).fold(0, u64::saturating_add);
-        if self.trivial_move { 0 } else { bytes }
-    }
-}
-
 /// The score of each level. A level with a score of 1 or more is compacted.
-pub(crate) fn score(version: &Version, level: usize, shape: &Shape) -> f64 {
+fn score(version: &Version, level: usize, shape: &Shape) -> f64 {
     if level == 0 {
         return version.runs(0).len() as f64 / shape.l0_runs as f64;
     }
@@ -132,8 +86,7 @@ pub(crate) fn pick_idle(version: &Version, busy: &Busy, shape: &Shape) -> Option
     let is_free = |group: &[Arc<TableHandle>]| !group.iter().any(|table| busy.has(table));
     let group = groups.iter().find(|group| overlap_each_other(group) && is_free(group))?;
     let task = level_0_merge(version, busy, group)?;
-    let bytes = group.iter().map(|table| table.meta.len).fold(0, u64::saturating_add);
-    (task.rewritten_bytes() <= bytes.saturating_mul(IDLE_COST_MAX)).then_some(task)
+    (task.rewritten_bytes() <= len_of(group).saturating_mul(IDLE_COST_MAX)).then_some(task)
 }
 
 /// The tables of the one run of a level (1 or below) that overlap a key range.
@@ -206,8 +159,7 @@ pub(super) fn level_0_task(version: &Version, busy: &Busy, group: &[Arc<TableHan
     let oldest = group.last()?;
     if overlapping(version, 1, &oldest.meta.smallest, &oldest.meta.largest).is_empty() {
         let inputs = table_inputs(0, oldest, &[]);
-        let task = Task { inputs, output_level: 1, trivial_move: true };
-        return busy.allows_task(&task).then_some(task);
+        return busy.allowed(Task { inputs, output_level: 1, trivial_move: true });
     }
     level_0_merge(version, busy, group)
 }
@@ -215,12 +167,10 @@ pub(super) fn level_0_task(version: &Version, busy: &Busy, group: &[Arc<TableHan
 /// The merge of a group of level 0 with what it overlaps in level 1; `None` if another job has reserved something of
 /// that, or puts its keys there.
 fn level_0_merge(version: &Version, busy: &Busy, group: &[Arc<TableHandle>]) -> Option<Task> {
-    let smallest = group.iter().map(|table| &table.meta.smallest).min()?;
-    let largest = group.iter().map(|table| &table.meta.largest).max()?;
+    let (smallest, largest) = bounds_of(group)?;
     let below = overlapping(version, 1, smallest, largest);
     let inputs = with_level(0, group).chain(with_level(1, below)).collect();
-    let task = Task { inputs, output_level: 1, trivial_move: false };
-    busy.allows_task(&task).then_some(task)
+    busy.allowed(Task { inputs, output_level: 1, trivial_move: false })
 }
 
 fn pick_level_0(version: &Version, busy: &Busy) -> Option<Task> {
@@ -229,10 +179,9 @@ fn pick_level_0(version: &Version, busy: &Busy) -> Option<Task> {
 
 fn pick_table(version: &Version, busy: &Busy, shape: &Shape, level: usize) -> Option<Task> {
     let cost = |table: &TableHandle, below: &[Arc<TableHandle>]| {
-        let rewritten = below.iter().map(|table| table.meta.len).fold(0, u64::saturating_add);
         let meta = &table.meta;
         let freed = meta.len as f64 * (1.0 + 4.0 * meta.tombstones as f64 / meta.entries.max(1) as f64);
-        rewritten as f64 / freed.max(1.0)
+        len_of(below) as f64 / freed.max(1.0)
     };
     let candidates = version.tables(level).filter_map(|table| {
         let below = overlapping(version, level + 1, &table.meta.smallest, &table.meta.largest);
@@ -244,14 +193,15 @@ fn pick_table(version: &Version, busy: &Busy, shape: &Shape, level: usize) -> Op
     if trivial_move && level + 2 < LEVELS {
         // A table moved over a wide range below would be expensive to compact later.
         let grandparents = overlapping(version, level + 2, &table.meta.smallest, &table.meta.largest);
-        let overlap = grandparents.iter().map(|table| table.meta.len).fold(0, u64::saturating_add);
-        trivial_move = overlap <= shape.overlap_max();
+        trivial_move = len_of(grandparents) <= shape.overlap_max();
     }
     Some(Task { inputs: table_inputs(level, table, below), output_level: level + 1, trivial_move })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::super::tombstones::tests::table;
     use super::*;
     use crate::version::handle;

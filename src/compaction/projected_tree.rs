@@ -20,13 +20,56 @@
 //!
 //! A pure function, O(t log t) for t tables. `filters` calls it.
 
-use super::filters::{KeysByPlace, Placed};
-use super::pick::Shape;
+use super::shape::Shape;
+use crate::filter::Kind;
+use crate::filter::cost::TableUse;
 use crate::manifest::edit::LEVELS;
+
+/// A table, or the future output of a compaction, at its place in a tree.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Placed<'a> {
+    pub(crate) level: usize,
+    /// Distinct user keys.
+    pub(super) keys: u64,
+    /// Length of its file.
+    pub(crate) bytes: u64,
+    pub(super) smallest: &'a [u8],
+    pub(super) largest: &'a [u8],
+    /// Lookups of absent keys that reach it, over those that its share of the keys lets expect.
+    pub(super) relative_probe_rate: f64,
+    /// Probes for absent keys that its filter has had, for each key; for an output, those of the tables that
+    /// it replaces.
+    pub(super) probes_per_key: f64,
+    /// The kind of its filter; for an output, that of the tables that it replaces.
+    pub(crate) kind: Option<Kind>,
+    /// Whether it is the output that will be written.
+    pub(super) is_output: bool,
+}
+
+impl<'a> Placed<'a> {
+    /// A table of which nothing is known but its place.
+    pub(crate) fn new(level: usize, keys: u64, bytes: u64, smallest: &'a [u8], largest: &'a [u8]) -> Self {
+        Self {
+            level,
+            keys,
+            bytes,
+            smallest,
+            largest,
+            relative_probe_rate: 1.0,
+            probes_per_key: 0.0,
+            kind: None,
+            is_output: false,
+        }
+    }
+
+    pub(super) fn table_use(&self) -> TableUse {
+        TableUse { keys: self.keys, probes_per_key: self.probes_per_key, present: self.kind }
+    }
+}
 
 /// The runs that compaction will leave, newest first, as in `runs`. The first is the output, as a run of its
 /// own; it overlaps nothing on its level.
-pub(crate) fn settled<'a>(runs: Vec<Vec<Placed<'a>>>, shape: &Shape) -> Vec<Vec<Placed<'a>>> {
+pub(super) fn settled<'a>(runs: Vec<Vec<Placed<'a>>>, shape: &Shape) -> Vec<Vec<Placed<'a>>> {
     let by_place = KeysByPlace::new(&runs);
     let mut level_0 = Vec::new();
     let mut levels: [Vec<Placed<'a>>; LEVELS] = Default::default();
@@ -110,6 +153,73 @@ fn scaled<'a>(table: &Placed<'a>, part: f64) -> Placed<'a> {
         bytes: of(table.bytes),
         relative_probe_rate: table.relative_probe_rate * part,
         ..*table
+    }
+}
+
+/// How the keys of a tree are distributed, as far as the bounds of its tables show. The keys of a table are
+/// taken to be spread evenly between its bounds.
+pub(super) struct KeysByPlace<'a> {
+    runs: Vec<Vec<Span<'a>>>,
+    keys: f64,
+}
+
+/// The bounds of a table.
+struct Span<'a> {
+    smallest: &'a [u8],
+    largest: &'a [u8],
+    keys: f64,
+    /// Keys of the tables before it in its run.
+    before: f64,
+}
+
+impl Span<'_> {
+    /// The share of its keys that lie below `key`, which is between its bounds: by the first eight bytes after
+    /// those that both bounds begin with.
+    fn below(&self, key: &[u8]) -> f64 {
+        let common = self.smallest.iter().zip(self.largest).take_while(|(a, b)| a == b).count();
+        let number = |key: &[u8]| -> f64 {
+            let digits = key.iter().skip(common).copied().chain(std::iter::repeat(0)).take(8);
+            digits.fold(0.0, |number, byte| number * 256.0 + f64::from(byte))
+        };
+        let [smallest, largest, key] = [self.smallest, self.largest, key].map(number);
+        if largest > smallest { ((key - smallest) / (largest - smallest)).clamp(0.0, 1.0) } else { 0.5 }
+    }
+}
+
+impl<'a> KeysByPlace<'a> {
+    /// Of these runs, the tables of each in the order of their keys.
+    pub(crate) fn new(runs: &[Vec<Placed<'a>>]) -> Self {
+        let mut all = 0.0;
+        let mut spans = |run: &Vec<Placed<'a>>| {
+            let mut sum = 0.0;
+            let span = |table: &Placed<'a>| {
+                let (before, keys) = (sum, table.keys as f64);
+                sum += keys;
+                Span { smallest: table.smallest, largest: table.largest, keys, before }
+            };
+            let run: Vec<_> = run.iter().map(span).collect();
+            all += sum;
+            run
+        };
+        Self { runs: runs.iter().map(&mut spans).collect(), keys: all }
+    }
+
+    /// The share of all keys within the bounds of this table: over 0, up to 1. O(r log t) for r runs.
+    pub(super) fn share(&self, table: &Placed<'_>) -> f64 {
+        let keys = |before: fn(&[u8], &[u8]) -> bool, key: &[u8]| -> f64 {
+            let of_run = |run: &Vec<Span<'_>>| {
+                let next = run.partition_point(|span| before(span.largest, key));
+                match run.get(next) {
+                    Some(span) if span.smallest < key => span.before + span.keys * span.below(key),
+                    Some(span) => span.before,
+                    None => run.last().map_or(0.0, |span| span.before + span.keys),
+                }
+            };
+            self.runs.iter().map(of_run).sum()
+        };
+        let within = keys(|largest, key| largest <= key, table.largest)
+            - keys(|largest, key| largest < key, table.smallest);
+        (within / self.keys.max(1.0)).clamp(f64::MIN_POSITIVE, 1.0)
     }
 }
 

@@ -17,7 +17,9 @@
 use std::sync::Arc;
 
 use super::claimed_ranges::Busy;
-use super::pick::{Shape, Task, level_0_groups, overlapping};
+use super::pick::{level_0_groups, overlapping};
+use super::shape::Shape;
+use super::task::{Task, bounds_of, len_of};
 use crate::manifest::edit::LEVELS;
 use crate::snapshot_read::KeyRange;
 use crate::version::{TableHandle, Version};
@@ -58,7 +60,7 @@ impl RangeCompaction {
     ) -> Option<Self> {
         let mut compaction = Self { range, end_number, goal: 0, level: 0, done_to: None };
         let tables: Vec<_> = compaction.tables(version).collect();
-        let bytes = tables.iter().map(|(_, table)| table.meta.len).fold(0, u64::saturating_add);
+        let bytes = len_of(tables.iter().map(|(_, table)| *table));
         let deepest = tables.iter().map(|(level, _)| *level).max()?;
         let fitting = (1..LEVELS - 1).find(|&level| bytes <= shape.target(level)).unwrap_or(LEVELS - 1);
         compaction.goal = deepest.max(fitting);
@@ -111,17 +113,13 @@ impl RangeCompaction {
     /// Neighbouring groups of level 0 that have tables from before the beginning.
     fn next_of_level_0(&self, version: &Version, shape: &Shape) -> Vec<Arc<TableHandle>> {
         let mut groups = level_0_groups(version);
-        groups.sort_by(|a, b| {
-            let first =
-                |group: &[Arc<TableHandle>]| group.iter().map(|table| table.meta.smallest.clone()).min();
-            first(a).cmp(&first(b))
-        });
+        groups.sort_by_cached_key(|group| bounds_of(group).map(|(smallest, _)| smallest.clone()));
         let is_old = |table: &Arc<TableHandle>| self.meets(table) && table.meta.number < self.end_number;
         let is_due = |group: &Vec<Arc<TableHandle>>| group.iter().any(is_old);
         let mut together: Vec<Arc<TableHandle>> = Vec::new();
         let mut bytes = 0u64;
         for group in groups.into_iter().skip_while(|group| !is_due(group)).take_while(is_due) {
-            bytes = group.iter().map(|table| table.meta.len).fold(bytes, u64::saturating_add);
+            bytes = bytes.saturating_add(len_of(&group));
             bytes = bytes.saturating_add(self.bytes_between(version, &together, &group));
             if !together.is_empty() && bytes > shape.table_bytes.saturating_mul(TABLES_TOGETHER) {
                 break;
@@ -153,9 +151,8 @@ impl RangeCompaction {
         let Some(last) = together.last() else { return Next::Done };
         let done_to = last.meta.largest.to_vec();
         let task = if is_goal {
-            let inputs = together.iter().map(|table| (self.level, Arc::clone(table))).collect();
-            let task = Task { inputs, output_level: self.goal, trivial_move: false };
-            busy.allows_task(&task).then_some(task)
+            let inputs = together.into_iter().map(|table| (self.level, table)).collect();
+            busy.allowed(Task { inputs, output_level: self.goal, trivial_move: false })
         } else {
             self.down(version, busy, &together)
         };
@@ -167,30 +164,24 @@ impl RangeCompaction {
     /// The most that a level below has between the keys of some tables and those of their next neighbours. Who
     /// takes both rewrites it, although it overlaps neither.
     fn bytes_between(&self, version: &Version, left: &[Arc<TableHandle>], right: &[Arc<TableHandle>]) -> u64 {
-        let end = left.iter().map(|table| &table.meta.largest).max();
-        let start = right.iter().map(|table| &table.meta.smallest).min();
-        let (Some(end), Some(start)) = (end, start) else { return 0 };
-        let between = |level: usize| {
-            let tables = overlapping(version, level, end, start).iter().map(|table| &table.meta);
-            let tables = tables.filter(|meta| meta.smallest > *end && meta.largest < *start);
-            tables.map(|meta| meta.len).fold(0, u64::saturating_add)
-        };
+        let (Some((_, end)), Some((start, _))) = (bounds_of(left), bounds_of(right)) else { return 0 };
+        let is_between =
+            |table: &&Arc<TableHandle>| table.meta.smallest > *end && table.meta.largest < *start;
+        let between = |level| len_of(overlapping(version, level, end, start).iter().filter(is_between));
         (self.level + 1..=self.goal).map(between).max().unwrap_or(0)
     }
 
     /// The task that brings tables of this level down to the next level that has anything of their keys, or
     /// else to the goal.
     fn down(&self, version: &Version, busy: &Busy, tables: &[Arc<TableHandle>]) -> Option<Task> {
-        let smallest = tables.iter().map(|table| &table.meta.smallest).min()?;
-        let largest = tables.iter().map(|table| &table.meta.largest).max()?;
+        let (smallest, largest) = bounds_of(tables)?;
         let below = |level: usize| overlapping(version, level, smallest, largest);
         let goal = self.goal.max(self.level + 1);
         let output_level = (self.level + 1..goal).find(|&level| !below(level).is_empty()).unwrap_or(goal);
         let below = below(output_level);
         let mut inputs: Vec<_> = tables.iter().map(|table| (self.level, Arc::clone(table))).collect();
         inputs.extend(below.iter().map(|table| (output_level, Arc::clone(table))));
-        let task = Task { inputs, output_level, trivial_move: false };
-        busy.allows_task(&task).then_some(task)
+        busy.allowed(Task { inputs, output_level, trivial_move: false })
     }
 
     fn meets(&self, table: &TableHandle) -> bool {

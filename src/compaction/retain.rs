@@ -15,7 +15,7 @@ use crate::key::{EntryKind, InternalKey, SeqNo, Tag, key_prefix};
 
 /// Whether an entry is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(super) enum Fate {
     Drop,
     Keep(Tag),
 }
@@ -39,7 +39,7 @@ impl Retain {
     /// Whether the next entry is kept. `base` returns whether a key has no older entries outside this merge.
     /// It is called only if a rule needs it, with ascending user keys.
     #[inline]
-    pub(crate) fn decide(&mut self, key: InternalKey<'_>, base: impl FnOnce(&[u8]) -> bool) -> Fate {
+    pub(super) fn decide(&mut self, key: InternalKey<'_>, base: impl FnOnce(&[u8]) -> bool) -> Fate {
         let stripe = self.snapshots.partition_point(|&snapshot| snapshot < key.tag.seqno());
         let same_key = self.stripe.is_some() && is_same(&self.user_key, key.user);
         if same_key && self.stripe == Some(stripe) {

@@ -12,15 +12,14 @@
 //! outputs are removed. The caller publishes them.
 
 use std::collections::HashSet;
-use std::iter::Peekable;
 use std::ops::{Bound, Range};
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::pick::Shape;
 use super::retain::{Fate, Retain};
+use super::shape::Shape;
 use super::table_origin::Lineage;
 use crate::error::{Error, Result};
 use crate::filename::FileName;
@@ -73,8 +72,9 @@ impl Merge<'_> {
     /// Merges `input` into tables, durable but not yet part of anything (their directory is not synced).
     pub(crate) fn run(&self, input: &mut dyn InternalIterator, retain: Retain) -> Result<Vec<TableMeta>> {
         let (from, to) = self.part;
-        let mut outputs = Outputs::new(self.lineage);
-        outputs.from = from.cloned().map_or(Bound::Unbounded, Bound::Included);
+        let from = from.cloned().map_or(Bound::Unbounded, Bound::Included);
+        let (created, finished) = (Vec::new(), Vec::new());
+        let mut outputs = Outputs { lineage: self.lineage, from, created, finished, current: None };
         let to = to.cloned().map_or(Bound::Unbounded, Bound::Excluded);
         let result = self.merge(input, retain, &mut outputs).and_then(|()| outputs.finish_current(to));
         match result {
@@ -92,7 +92,7 @@ impl Merge<'_> {
         mut retain: Retain,
         outputs: &mut Outputs<'_>,
     ) -> Result<()> {
-        let mut older = KeyCursor::new(self.version, self.newest_level()..LEVELS, self.inputs);
+        let mut older_holds = holds_in_order(self.version, self.newest_level()..LEVELS, self.inputs);
         let mut overlap = Overlap::new(self.next_level(), self.overlap_max());
         let (mut since_stop, mut since_look, mut bytes) = (0, 0, 0);
         let (from, to) = self.part;
@@ -109,7 +109,7 @@ impl Merge<'_> {
                 return Err(Error::Closed);
             }
             bytes += key.user.len() as u64;
-            if let Fate::Keep(tag) = retain.decide(key, |user_key| !older.holds(user_key)) {
+            if let Fate::Keep(tag) = retain.decide(key, |user_key| !older_holds(user_key)) {
                 let overlaps_too_much = overlap.is_too_much(key.user);
                 since_look += 1;
                 if let Some(writer) = &outputs.current {
@@ -190,12 +190,7 @@ struct Outputs<'a> {
     current: Option<TableWriter>,
 }
 
-impl<'a> Outputs<'a> {
-    fn new(lineage: &'a Lineage) -> Self {
-        let (created, finished) = (Vec::new(), Vec::new());
-        Self { lineage, from: Bound::Unbounded, created, finished, current: None }
-    }
-
+impl Outputs<'_> {
     /// Ends the table being written, which covers the keys up to `to`: its last one, or all.
     fn finish_current(&mut self, to: Bound<Bytes>) -> Result<()> {
         if let Some(mut writer) = self.current.take() {
@@ -219,29 +214,20 @@ impl<'a> Outputs<'a> {
     }
 }
 
-/// Walks the runs of some levels beside a stream of ascending user keys.
-struct KeyCursor<'a> {
-    /// The tables of each run that are not wholly before the last key.
-    runs: Vec<Peekable<Box<dyn Iterator<Item = &'a TableHandle> + 'a>>>,
-}
-
-impl<'a> KeyCursor<'a> {
-    /// Over the tables of some levels, without those to be skipped.
-    fn new(version: &'a Version, levels: Range<usize>, skipped: &'a HashSet<u64>) -> Self {
-        let tables = |run: &'a Run| -> Box<dyn Iterator<Item = &'a TableHandle> + 'a> {
-            let tables = run.tables.iter().map(|table| &**table);
-            Box::new(tables.filter(|table| !skipped.contains(&table.meta.number)))
-        };
-        let mut runs: Vec<_> =
-            levels.flat_map(|level| version.runs(level)).map(|run| tables(run).peekable()).collect();
-        runs.retain_mut(|tables| tables.peek().is_some());
-        Self { runs }
-    }
-
-    /// Whether a table's key range includes this key, which is not before that of the last call.
-    #[inline]
-    fn holds(&mut self, user_key: &[u8]) -> bool {
-        self.runs.iter_mut().any(|tables| {
+/// Says of ascending user keys whether the key range of a table of these levels includes them. Some tables are
+/// skipped.
+fn holds_in_order<'a>(
+    version: &'a Version,
+    levels: Range<usize>,
+    skipped: &'a HashSet<u64>,
+) -> impl FnMut(&[u8]) -> bool + use<'a> {
+    let tables =
+        |run: &'a Run| run.tables.iter().filter(|table| !skipped.contains(&table.meta.number)).peekable();
+    // The tables of each run that are not wholly before the last key.
+    let mut runs: Vec<_> = levels.flat_map(|level| version.runs(level)).map(tables).collect();
+    runs.retain_mut(|tables| tables.peek().is_some());
+    move |user_key| {
+        runs.iter_mut().any(|tables| {
             while tables.next_if(|table| &table.meta.largest[..] < user_key).is_some() {}
             tables.peek().is_some_and(|table| &table.meta.smallest[..] <= user_key)
         })

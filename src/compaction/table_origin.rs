@@ -38,7 +38,7 @@ pub(crate) struct InputTable {
 
 impl Lineage {
     /// What the output that covers these keys records.
-    pub(crate) fn origin(&self, from: Bound<Bytes>, to: Bound<Bytes>) -> Origin {
+    pub(super) fn origin(&self, from: Bound<Bytes>, to: Bound<Bytes>) -> Origin {
         let overlaps = |input: &&InputTable| {
             let starts = match &to {
                 Bound::Unbounded => true,

@@ -20,7 +20,8 @@
 use std::sync::Arc;
 
 use super::claimed_ranges::Busy;
-use super::pick::{Task, Urgency, level_0_groups, level_0_task, overlapping, table_inputs};
+use super::pick::{Urgency, level_0_groups, level_0_task, overlapping, table_inputs};
+use super::task::Task;
 use crate::key::SeqNo;
 use crate::manifest::edit::LEVELS;
 use crate::version::{TableHandle, Version};
@@ -86,14 +87,12 @@ pub(crate) fn pick(version: &Version, busy: &Busy, readers: &Readers) -> Option<
     }
     let level_0 = level_0_groups(version).into_iter().filter_map(|group| {
         let weight = weights.of_all(&group);
-        let task = (weight > 0.0).then(|| level_0_task(version, busy, &group))??;
-        Some((weight, task))
+        Some((weight, (weight > 0.0).then(|| level_0_task(version, busy, &group))??))
     });
     let deeper = (1..LEVELS).flat_map(|level| version.tables(level).map(move |table| (level, table)));
     let deeper = deeper.filter_map(|(level, table)| {
         let weight = weights.of(table);
-        let task = (weight > 0.0).then(|| table_task(version, busy, level, table))??;
-        Some((weight, task))
+        Some((weight, (weight > 0.0).then(|| table_task(version, busy, level, table))??))
     });
     let value = |(weight, task): &(f64, Task)| weight / task.rewritten_bytes().max(1) as f64;
     let all = level_0.chain(deeper);
@@ -112,18 +111,11 @@ pub(crate) fn held_back(version: &Version, oldest_snapshot: SeqNo) -> Option<Seq
 
 /// The compaction that brings the tombstones of a table down, or drops them.
 fn table_task(version: &Version, busy: &Busy, level: usize, table: &Arc<TableHandle>) -> Option<Task> {
-    let (smallest, largest) = (&table.meta.smallest, &table.meta.largest);
-    let overlaps = |level: usize| !overlapping(version, level, smallest, largest).is_empty();
-    if level + 1 < LEVELS && overlaps(level + 1) {
-        let below = overlapping(version, level + 1, smallest, largest);
-        let inputs = table_inputs(level, table, below);
-        let task = Task { inputs, output_level: level + 1, trivial_move: false };
-        return busy.allows_task(&task).then_some(task);
-    }
-    let trivial_move = (level + 2..LEVELS).any(overlaps);
-    let output_level = if trivial_move { level + 1 } else { level };
-    let task = Task { inputs: table_inputs(level, table, &[]), output_level, trivial_move };
-    busy.allows_task(&task).then_some(task)
+    let overlapped = |level| overlapping(version, level, &table.meta.smallest, &table.meta.largest);
+    let below = if level + 1 < LEVELS { overlapped(level + 1) } else { &[] };
+    let trivial_move = below.is_empty() && (level + 2..LEVELS).any(|level| !overlapped(level).is_empty());
+    let output_level = if below.is_empty() && !trivial_move { level } else { level + 1 };
+    busy.allowed(Task { inputs: table_inputs(level, table, below), output_level, trivial_move })
 }
 
 #[cfg(test)]

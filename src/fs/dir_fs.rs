@@ -9,7 +9,6 @@
 //! [`LockGuard::is_in_place`] notices it: it compares device and inode of the names with those of the
 //! handles.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -17,32 +16,31 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{
     AtFlags, CWD, Dir, Mode, OFlags, Stat, fstat, fstatvfs, linkat, openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
-use super::std_fs::{StdFile, StdFs, free_bytes, lock_file};
+use super::std_file::{StdFile, free_bytes, lock_file, not_regular};
 use super::{AppendFile, Fs, HeldByThisProcess, LockGuard, LockKind, ReadFile};
+use crate::sync::lock;
 
 /// Device and inode: what a file or directory is, whatever its name.
 type Identity = (u64, u64);
 
-/// The directories that this process has locked, and how often. With the id of the process, because a forked
-/// one inherits the list.
-static HELD: Mutex<BTreeMap<(u32, Identity), usize>> = Mutex::new(BTreeMap::new());
-
-fn held() -> MutexGuard<'static, BTreeMap<(u32, Identity), usize>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// The directories that this process has locked, one entry for each lock. With the id of the process, because a
+/// forked one inherits the list.
+static HELD: Mutex<Vec<(u32, Identity)>> = Mutex::new(Vec::new());
 
 /// The file system as seen from one directory.
 #[derive(Debug)]
 struct DirFs {
     path: PathBuf,
     handle: File,
+    /// The file system that gave the lock, for every other directory.
+    others: &'static dyn Fs,
 }
 
 /// A locked directory, with the file in it by which it is known to be locked.
@@ -57,14 +55,14 @@ pub(super) struct DirLock {
 }
 
 /// Locks the file `path` and its directory: see [`Fs::lock`].
-pub(super) fn lock(path: &Path, kind: LockKind) -> io::Result<DirLock> {
+pub(super) fn lock_dir(path: &Path, kind: LockKind, others: &'static dyn Fs) -> io::Result<DirLock> {
     let invalid = || io::Error::new(io::ErrorKind::InvalidInput, "a lock needs a file in a directory");
     let (parent, name) = path.parent().zip(path.file_name()).ok_or_else(invalid)?;
     let found_at = std::path::absolute(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?;
-    let dir = Arc::new(DirFs { path: parent.to_path_buf(), handle: File::open(&found_at)? });
+    let dir = Arc::new(DirFs { path: parent.to_path_buf(), handle: File::open(&found_at)?, others });
     let entry = (std::process::id(), identity(&dir.handle)?);
     let blocked = |error: io::Error| match error.kind() {
-        io::ErrorKind::WouldBlock if held().contains_key(&entry) => {
+        io::ErrorKind::WouldBlock if lock(&HELD).contains(&entry) => {
             io::Error::new(io::ErrorKind::WouldBlock, HeldByThisProcess)
         }
         _ => error,
@@ -82,7 +80,7 @@ pub(super) fn lock(path: &Path, kind: LockKind) -> io::Result<DirLock> {
         Err(error) if error.kind() == io::ErrorKind::NotFound && kind == LockKind::Shared => None,
         Err(error) => return Err(error),
     };
-    *held().entry(entry).or_default() += 1;
+    lock(&HELD).push(entry);
     Ok(DirLock { dir, found_at, file, entry })
 }
 
@@ -98,14 +96,13 @@ fn open_lock_file(dir: &DirFs, name: &OsStr, kind: LockKind) -> io::Result<File>
 
 /// The opened file, if it is a regular one.
 fn regular(opened: rustix::io::Result<std::os::fd::OwnedFd>) -> io::Result<File> {
-    let refused = || io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
     match opened {
         // A link, where none is followed; a socket, or a pipe for writing that nobody reads.
-        Err(Errno::LOOP | Errno::MLINK | Errno::NXIO | Errno::ISDIR) => Err(refused()),
+        Err(Errno::LOOP | Errno::MLINK | Errno::NXIO | Errno::ISDIR) => Err(not_regular()),
         Err(error) => Err(error.into()),
         Ok(handle) => {
             let file = File::from(handle);
-            if file.metadata()?.is_file() { Ok(file) } else { Err(refused()) }
+            if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
         }
     }
 }
@@ -150,12 +147,9 @@ impl Drop for DirLock {
         }
         // Readers may keep the handle.
         let _ = self.dir.handle.unlock();
-        let mut held = held();
-        if let Some(count) = held.get_mut(&self.entry) {
-            *count -= 1;
-            if *count == 0 {
-                held.remove(&self.entry);
-            }
+        let mut held = lock(&HELD);
+        if let Some(at) = held.iter().position(|entry| *entry == self.entry) {
+            held.swap_remove(at);
         }
     }
 }
@@ -172,16 +166,16 @@ impl DirFs {
 
 impl Fs for DirFs {
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        StdFs.create_dir(dir)
+        self.others.create_dir(dir)
     }
 
     fn canonical(&self, dir: &Path) -> io::Result<PathBuf> {
-        StdFs.canonical(dir)
+        self.others.canonical(dir)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
         if dir != self.path {
-            return StdFs.list(dir);
+            return self.others.list(dir);
         }
         let name = |entry: rustix::fs::DirEntry| OsString::from_vec(entry.file_name().to_bytes().to_vec());
         let names = Dir::read_from(&self.handle)?.map(|entry| Ok(name(entry?)));
@@ -189,7 +183,7 @@ impl Fs for DirFs {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        if dir == self.path { self.handle.sync_all() } else { StdFs.sync_dir(dir) }
+        if dir == self.path { self.handle.sync_all() } else { self.others.sync_dir(dir) }
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
@@ -222,18 +216,19 @@ impl Fs for DirFs {
 
     fn free_bytes(&self, dir: &Path) -> io::Result<Option<u64>> {
         if dir != self.path {
-            return StdFs.free_bytes(dir);
+            return self.others.free_bytes(dir);
         }
         Ok(free_bytes(&fstatvfs(&self.handle)?))
     }
 
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>> {
-        StdFs.lock(path, kind)
+        self.others.lock(path, kind)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::StdFs;
     use super::*;
 
     #[test]

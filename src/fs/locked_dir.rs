@@ -31,11 +31,6 @@ use super::{AppendFile, Fs, LockGuard, LockKind, ReadFile, is_out_of_files};
 use crate::error::{Error, Result};
 use crate::sync::lock;
 
-/// An error of the store inside an I/O error. [`Error::io`] takes it out again.
-fn refused(error: Error) -> io::Error {
-    io::Error::other(error)
-}
-
 /// Closes a file that is only kept open for later. `false` if there is none.
 type CloseSpare = dyn Fn() -> bool + Send + Sync;
 
@@ -70,14 +65,14 @@ enum Compare {
 impl Held {
     /// Carries out a change under the lock, in the process that holds it.
     fn change<T>(&self, compare: Compare, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        self.check_process().map_err(refused)?;
+        self.check_process()?;
         self.under_lock(compare, act)
     }
 
     /// Carries out a change under the lock. The caller knows the process.
     fn under_lock<T>(&self, compare: Compare, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let guard = self.guard.read().unwrap_or_else(PoisonError::into_inner);
-        let guard = guard.as_deref().ok_or_else(|| refused(Error::Closed))?;
+        let guard = guard.as_deref().ok_or(Error::Closed)?;
         if self.is_lost.load(Ordering::Acquire) {
             return Err(self.lost());
         }
@@ -100,7 +95,7 @@ impl Held {
     }
 
     fn lost(&self) -> io::Error {
-        refused(Error::LockLost { dir: self.dir.clone() })
+        Error::LockLost { dir: self.dir.clone() }.into()
     }
 
     fn check_process(&self) -> Result<()> {

@@ -5,7 +5,7 @@
 //! [`CrashPolicy`]. An observer is called before every change with the [`Op`] about to happen: a test takes a
 //! crash image there, makes the operation fail by returning an error, or checks the order of operations.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -63,21 +63,17 @@ struct Inner {
 
 #[derive(Default, Clone)]
 struct Tree {
-    dirs: BTreeSet<PathBuf>,
+    /// Sorted.
+    dirs: Vec<PathBuf>,
     /// What a reader of the running system sees.
     files: BTreeMap<PathBuf, Arc<MemFile>>,
     /// The entries that would be found after a power loss.
     durable: BTreeMap<PathBuf, Arc<MemFile>>,
-    locks: BTreeMap<PathBuf, usize>,
+    /// The locks that are held.
+    locks: Vec<(PathBuf, LockKind)>,
 }
 
-/// A lock count that stands for "exclusively held".
-const EXCLUSIVE: usize = usize::MAX;
-
-#[derive(Default, Debug)]
-struct MemFile {
-    data: RwLock<FileData>,
-}
+type MemFile = RwLock<FileData>;
 
 #[derive(Default, Debug, Clone)]
 struct FileData {
@@ -117,7 +113,7 @@ impl MemFs {
     /// What was appended to all files together, in bytes: that is what they take of the room.
     #[must_use]
     pub fn used(&self) -> u64 {
-        let len = |file: &Arc<MemFile>| file.data.read().expect("file lock").bytes.len() as u64;
+        let len = |file: &Arc<MemFile>| file.read().expect("file lock").bytes.len() as u64;
         self.tree().files.values().map(len).sum()
     }
 
@@ -150,7 +146,9 @@ impl MemFs {
             _ => 0,
         });
         let mut image = Tree { dirs: tree.dirs.clone(), ..Tree::default() };
-        let names: BTreeSet<&PathBuf> = tree.files.keys().chain(tree.durable.keys()).collect();
+        let mut names: Vec<&PathBuf> = tree.files.keys().chain(tree.durable.keys()).collect();
+        names.sort_unstable();
+        names.dedup();
         for name in names {
             let (now, durable) = (tree.files.get(name), tree.durable.get(name));
             let survivor = match policy {
@@ -158,8 +156,8 @@ impl MemFs {
                 _ => durable,
             };
             if let Some(file) = survivor {
-                let data = file.data.read().expect("file lock").after_crash(policy, &mut dice);
-                let file = Arc::new(MemFile { data: RwLock::new(data) });
+                let data = file.read().expect("file lock").after_crash(policy, &mut dice);
+                let file = Arc::new(RwLock::new(data));
                 image.files.insert(name.clone(), Arc::clone(&file));
                 image.durable.insert(name.clone(), file);
             }
@@ -172,7 +170,7 @@ impl MemFs {
     pub fn files(&self, dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         let tree = self.tree();
         let below = tree.files.iter().filter(|(path, _)| path.starts_with(dir));
-        below.map(|(path, file)| (path.clone(), file.data.read().expect("file lock").all())).collect()
+        below.map(|(path, file)| (path.clone(), file.read().expect("file lock").all())).collect()
     }
 
     /// Whether every byte of the file and its directory entry would survive a power loss.
@@ -181,7 +179,7 @@ impl MemFs {
         let tree = self.tree();
         match (tree.files.get(path), tree.durable.get(path)) {
             (Some(now), Some(durable)) if Arc::ptr_eq(now, durable) => {
-                let data = now.data.read().expect("file lock");
+                let data = now.read().expect("file lock");
                 data.synced == data.bytes.len()
             }
             _ => false,
@@ -191,7 +189,7 @@ impl MemFs {
     /// Replaces (or creates) a file with durable contents: how tests damage things.
     pub fn overwrite(&self, path: &Path, bytes: Vec<u8>) {
         let synced = bytes.len();
-        let file = Arc::new(MemFile { data: RwLock::new(FileData { bytes, synced, ..FileData::default() }) });
+        let file = Arc::new(RwLock::new(FileData { bytes, synced, ..FileData::default() }));
         let mut tree = self.tree();
         tree.files.insert(path.to_path_buf(), Arc::clone(&file));
         tree.durable.insert(path.to_path_buf(), file);
@@ -208,18 +206,24 @@ impl MemFs {
 }
 
 impl Tree {
+    fn has_dir(&self, dir: &Path) -> bool {
+        self.dirs.binary_search_by(|known| known.as_path().cmp(dir)).is_ok()
+    }
+
     /// A copy without locks.
     fn as_it_is(&self) -> Self {
-        let mut copies: BTreeMap<*const MemFile, Arc<MemFile>> = BTreeMap::new();
-        let mut copy = |(path, file): (&PathBuf, &Arc<MemFile>)| {
-            let data = || file.data.read().expect("file lock").clone();
-            let copied = copies.entry(Arc::as_ptr(file));
-            let copied = copied.or_insert_with(|| Arc::new(MemFile { data: RwLock::new(data()) }));
-            (path.clone(), Arc::clone(copied))
+        let mut originals: Vec<_> = self.files.values().chain(self.durable.values()).collect();
+        originals.sort_unstable_by_key(|file| Arc::as_ptr(file));
+        originals.dedup_by_key(|file| Arc::as_ptr(file));
+        let copy = |file: &&Arc<MemFile>| Arc::new(RwLock::new(file.read().expect("file lock").clone()));
+        let copies: Vec<Arc<MemFile>> = originals.iter().map(copy).collect();
+        let copied = |(path, file): (&PathBuf, &Arc<MemFile>)| {
+            let at = originals.partition_point(|original| Arc::as_ptr(original) < Arc::as_ptr(file));
+            (path.clone(), Arc::clone(&copies[at]))
         };
-        let files = self.files.iter().map(&mut copy).collect();
-        let durable = self.durable.iter().map(&mut copy).collect();
-        Self { dirs: self.dirs.clone(), files, durable, locks: BTreeMap::new() }
+        let files = self.files.iter().map(copied).collect();
+        let durable = self.durable.iter().map(copied).collect();
+        Self { dirs: self.dirs.clone(), files, durable, locks: Vec::new() }
     }
 }
 
@@ -287,13 +291,16 @@ fn not_found(path: &Path) -> io::Error {
 impl Fs for MemFs {
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         self.announce(Op::CreateDir(dir))?;
-        self.tree().dirs.extend(dir.ancestors().map(Path::to_path_buf));
+        let mut tree = self.tree();
+        tree.dirs.extend(dir.ancestors().map(Path::to_path_buf));
+        tree.dirs.sort_unstable();
+        tree.dirs.dedup();
         Ok(())
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
         let tree = self.tree();
-        if !tree.dirs.contains(dir) {
+        if !tree.has_dir(dir) {
             return Err(not_found(dir));
         }
         let inside = tree.files.keys().filter(|path| path.parent() == Some(dir));
@@ -303,8 +310,8 @@ impl Fs for MemFs {
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.announce(Op::SyncDir(dir))?;
         let mut tree = self.tree();
-        let now: Vec<_> = tree.files.iter().filter(|(path, _)| path.parent() == Some(dir)).collect();
-        let now: Vec<_> = now.into_iter().map(|(path, file)| (path.clone(), Arc::clone(file))).collect();
+        let now = tree.files.iter().filter(|(path, _)| path.parent() == Some(dir));
+        let now: Vec<_> = now.map(|(path, file)| (path.clone(), Arc::clone(file))).collect();
         tree.durable.retain(|path, _| path.parent() != Some(dir));
         tree.durable.extend(now);
         Ok(())
@@ -313,7 +320,7 @@ impl Fs for MemFs {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
         self.announce(Op::Create(path))?;
         let mut tree = self.tree();
-        if !path.parent().is_some_and(|dir| tree.dirs.contains(dir)) {
+        if !path.parent().is_some_and(|dir| tree.has_dir(dir)) {
             return Err(not_found(path));
         }
         if tree.files.contains_key(path) {
@@ -366,15 +373,13 @@ impl Fs for MemFs {
             tree.durable.insert(path.to_path_buf(), file);
         }
         let file = tree.files.get(path).cloned();
-        let holders = tree.locks.entry(path.to_path_buf()).or_default();
-        match (kind, *holders) {
-            (LockKind::Exclusive, 0) => *holders = EXCLUSIVE,
-            (LockKind::Shared, EXCLUSIVE) | (LockKind::Exclusive, _) => {
-                return Err(io::Error::new(io::ErrorKind::WouldBlock, HeldByThisProcess));
-            }
-            (LockKind::Shared, _) => *holders += 1,
+        let excludes = |held: LockKind| LockKind::Exclusive == kind || LockKind::Exclusive == held;
+        if tree.locks.iter().any(|(locked, held)| locked == path && excludes(*held)) {
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, HeldByThisProcess));
         }
-        Ok(Box::new(MemLock { fs: self.clone(), path: path.to_path_buf(), file }))
+        let lock = (path.to_path_buf(), kind);
+        tree.locks.push(lock.clone());
+        Ok(Box::new(MemLock { fs: self.clone(), lock, file }))
     }
 }
 
@@ -382,22 +387,23 @@ impl Fs for MemFs {
 #[derive(Debug)]
 struct MemLock {
     fs: MemFs,
-    path: PathBuf,
+    lock: (PathBuf, LockKind),
     file: Option<Arc<MemFile>>,
 }
 
 impl LockGuard for MemLock {
     fn is_in_place(&self) -> io::Result<bool> {
         let tree = self.fs.tree();
-        let found = tree.files.get(&self.path);
+        let found = tree.files.get(&self.lock.0);
         Ok(self.file.as_ref().is_none_or(|file| found.is_some_and(|found| Arc::ptr_eq(file, found))))
     }
 }
 
 impl Drop for MemLock {
     fn drop(&mut self) {
-        if let Some(holders) = self.fs.tree().locks.get_mut(&self.path) {
-            *holders = if *holders == EXCLUSIVE { 0 } else { *holders - 1 };
+        let locks = &mut self.fs.tree().locks;
+        if let Some(at) = locks.iter().position(|lock| *lock == self.lock) {
+            locks.swap_remove(at);
         }
     }
 }
@@ -411,11 +417,11 @@ struct Handle {
 
 impl ReadFile for Handle {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.file.data.read().expect("file lock").len() as u64)
+        Ok(self.file.read().expect("file lock").len() as u64)
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let data = self.file.data.read().expect("file lock");
+        let data = self.file.read().expect("file lock");
         let start = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
         let end = start.checked_add(buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
         if end > data.len() {
@@ -429,7 +435,7 @@ impl ReadFile for Handle {
     }
 
     fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
-        let data = self.file.data.read().expect("file lock");
+        let data = self.file.read().expect("file lock");
         Ok((offset < data.bytes.len() as u64).then_some(offset))
     }
 }
@@ -438,13 +444,13 @@ impl AppendFile for Handle {
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
         self.fs.announce(Op::Append(&self.path, bytes))?;
         let room = self.fs.room_left().min(bytes.len() as u64) as usize;
-        self.file.data.write().expect("file lock").bytes.extend_from_slice(&bytes[..room]);
+        self.file.write().expect("file lock").bytes.extend_from_slice(&bytes[..room]);
         if room < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 
     fn sync(&self) -> io::Result<()> {
         self.fs.announce(Op::Sync(&self.path))?;
-        let mut data = self.file.data.write().expect("file lock");
+        let mut data = self.file.write().expect("file lock");
         data.synced = data.bytes.len();
         data.synced_len = data.len();
         Ok(())
@@ -452,7 +458,7 @@ impl AppendFile for Handle {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.fs.announce(Op::SetLen(&self.path, len))?;
-        let mut data = self.file.data.write().expect("file lock");
+        let mut data = self.file.write().expect("file lock");
         let len = usize::try_from(len).map_err(io::Error::other)?;
         assert!(len >= data.bytes.len(), "a length of {len} after {} bytes", data.bytes.len());
         data.set_len = len;

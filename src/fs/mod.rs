@@ -12,6 +12,7 @@ mod dir_fs;
 mod locked_dir;
 mod mem;
 mod process;
+mod std_file;
 mod std_fs;
 
 pub(crate) use locked_dir::LockedDir;

@@ -75,8 +75,8 @@ impl Current {
         };
         let len = file.len().map_err(|error| Error::io("read the length of", &path, error))?;
         // A file that is too long is rejected before it is read whole.
-        let mut bytes = vec![0; len.min(BYTES as u64 + 1) as usize];
-        file.read_at(&mut bytes, 0).map_err(|error| Error::io("read", &path, error))?;
+        let len = len.min(BYTES as u64 + 1) as usize;
+        let bytes = file.read_to_vec(len, 0).map_err(|error| Error::io("read", &path, error))?;
         Self::decode(&bytes).map(Some).map_err(|error| error.in_file(&path, 0))
     }
 
@@ -103,7 +103,7 @@ impl Current {
     /// # Errors
     ///
     /// It is unknown whether it was replaced.
-    pub(crate) fn replace(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    pub(super) fn replace(fs: &dyn Fs, dir: &Path) -> Result<()> {
         let (new, path) = (FileName::CurrentTemporary.path(dir), FileName::Current.path(dir));
         fs.rename(&new, &path).map_err(|error| Error::io("rename", &new, error))?;
         fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, error))

@@ -17,7 +17,8 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::batch::KeyspaceId;
 use crate::checksum::FileId;
 use crate::codec::{
-    CRITICAL, DecodeError, Field, Reader, put_field, put_length_prefixed, put_u64, put_varint, u64_bytes,
+    CRITICAL, DecodeError, Field, Reader, put_field, put_length_prefixed, put_u64, put_varint, put_varints,
+    u64_bytes,
 };
 use crate::key::SeqNo;
 use crate::limits::{FILE_NUMBER_MAX, KEYSPACE_NAME_BYTES_MAX, SEQNO_MAX};
@@ -26,6 +27,17 @@ use crate::wal::EditMark;
 
 /// Number of levels of a tree.
 pub(crate) const LEVELS: usize = 7;
+
+/// Where a log ends, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogEnd {
+    pub(crate) len: u64,
+    /// The last sequence number of this and all earlier logs.
+    pub(crate) last_seqno: SeqNo,
+    /// It has no close record, because nothing could be appended to it any more. What is behind its end does not
+    /// count.
+    pub(crate) is_cut: bool,
+}
 
 /// One change. The field numbers are on disk: append only, see format.md.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,17 +58,9 @@ pub(crate) enum EditItem {
         file_id: FileId,
         predecessor: u64,
     },
-    LogClosed {
+    LogEnded {
         number: u64,
-        len: u64,
-        last_seqno: SeqNo,
-    },
-    /// The log ends at this length, without a close record: nothing could be appended to it any more. Bytes
-    /// behind it do not count.
-    LogCut {
-        number: u64,
-        len: u64,
-        last_seqno: SeqNo,
+        end: LogEnd,
     },
     /// Logs below this number are no longer needed.
     LogFloor(u64),
@@ -130,8 +134,7 @@ impl VersionEdit {
         self.items.iter().for_each(|item| item.encode(&mut fields));
         let mark = previous.after(&fields);
         let mut record = Vec::with_capacity(16 + fields.len());
-        put_u64(&mut record, mark.count);
-        put_u64(&mut record, mark.hash);
+        mark.encode(&mut record);
         record.extend_from_slice(&fields);
         (record, mark)
     }
@@ -167,10 +170,10 @@ impl<'a> EditItems<'a> {
         record: &'a [u8],
         previous: Option<EditMark>,
     ) -> Result<(Self, EditMark), DecodeError> {
-        let mut reader = Reader::new(record);
-        let mark = EditMark { count: reader.u64("edit count")?, hash: reader.u64("edit hash")? };
-        let base = if previous.is_some() { BaseItem::Refused } else { BaseItem::Possible };
-        let items = Self { reader, base };
+        let (mut items, mark) = Self::behind_gap(record)?;
+        if previous.is_some() {
+            items.base = BaseItem::Refused;
+        }
         let previous = match (previous, items.clone().next().transpose()) {
             (Some(previous), _) => previous,
             (None, Ok(Some(EditItem::Base(base)))) => base,
@@ -190,7 +193,7 @@ impl<'a> EditItems<'a> {
     /// The items of a record after damage, and the mark that it states, which cannot be checked.
     pub(crate) fn behind_gap(record: &'a [u8]) -> Result<(Self, EditMark), DecodeError> {
         let mut reader = Reader::new(record);
-        let mark = EditMark { count: reader.u64("edit count")?, hash: reader.u64("edit hash")? };
+        let mark = EditMark::decode(&mut reader, "edit count", "edit hash")?;
         Ok((Self { reader, base: BaseItem::Possible }, mark))
     }
 
@@ -234,10 +237,7 @@ impl EditMark {
 impl EditItem {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Base(mark) => put_field(out, BASE, |out| {
-                put_u64(out, mark.count);
-                put_u64(out, mark.hash);
-            }),
+            Self::Base(mark) => put_field(out, BASE, |out| mark.encode(out)),
             Self::HashSeed(seed) => put_field(out, HASH_SEED, |out| put_u64(out, *seed)),
             Self::NextFile(number) => put_field(out, NEXT_FILE, |out| put_varint(out, *number)),
             Self::NextKeyspace(id) => put_field(out, NEXT_KEYSPACE, |out| put_varint(out, u64::from(*id))),
@@ -247,12 +247,10 @@ impl EditItem {
                 out.extend_from_slice(file_id);
                 put_varint(out, *predecessor);
             }),
-            Self::LogClosed { number, len, last_seqno } => put_field(out, LOG_CLOSED, |out| {
-                [*number, *len, *last_seqno].iter().for_each(|&value| put_varint(out, value));
-            }),
-            Self::LogCut { number, len, last_seqno } => put_field(out, LOG_CUT, |out| {
-                [*number, *len, *last_seqno].iter().for_each(|&value| put_varint(out, value));
-            }),
+            Self::LogEnded { number, end } => {
+                let tag = if end.is_cut { LOG_CUT } else { LOG_CLOSED };
+                put_field(out, tag, |out| put_varints(out, &[*number, end.len, end.last_seqno]))
+            }
             Self::LogFloor(number) => put_field(out, LOG_FLOOR, |out| put_varint(out, *number)),
             Self::KeyspaceCreated { id, name, options } => put_field(out, KEYSPACE_CREATED, |out| {
                 put_varint(out, u64::from(*id));
@@ -266,23 +264,20 @@ impl EditItem {
                 put_varint(out, u64::from(*id));
                 out.extend_from_slice(options);
             }),
-            Self::Flushed { keyspace, seqno } => put_field(out, FLUSHED, |out| {
-                put_varint(out, u64::from(*keyspace));
-                put_varint(out, *seqno);
-            }),
+            Self::Flushed { keyspace, seqno } => {
+                put_field(out, FLUSHED, |out| put_varints(out, &[(*keyspace).into(), *seqno]))
+            }
             Self::TableAdded { keyspace, level, run, meta } => put_field(out, TABLE_ADDED, |out| {
                 put_varint(out, u64::from(*keyspace));
                 out.push(*level);
                 put_varint(out, *run);
                 meta.encode(out);
             }),
-            Self::TableRemoved { keyspace, number } => put_field(out, TABLE_REMOVED, |out| {
-                put_varint(out, u64::from(*keyspace));
-                put_varint(out, *number);
-            }),
+            Self::TableRemoved { keyspace, number } => {
+                put_field(out, TABLE_REMOVED, |out| put_varints(out, &[(*keyspace).into(), *number]))
+            }
             Self::FiltersReplaced { keyspace, number, filters } => put_field(out, FILTERS_REPLACED, |out| {
-                put_varint(out, u64::from(*keyspace));
-                put_varint(out, *number);
+                put_varints(out, &[(*keyspace).into(), *number]);
                 FilterRef::encode_all(filters, out);
             }),
         }
@@ -291,9 +286,7 @@ impl EditItem {
     pub(crate) fn decode(field: &mut Field<'_>) -> Result<Option<Self>, DecodeError> {
         let reader = &mut field.reader;
         let item = match field.tag {
-            BASE => {
-                Self::Base(EditMark { count: reader.u64("base edit count")?, hash: reader.u64("base hash")? })
-            }
+            BASE => Self::Base(EditMark::decode(reader, "base edit count", "base hash")?),
             HASH_SEED => Self::HashSeed(reader.u64("hash seed")?),
             NEXT_FILE => Self::NextFile(reader.varint_up_to(FILE_NUMBER_MAX, "next file number")?),
             NEXT_KEYSPACE => Self::NextKeyspace(keyspace_id(reader)?),
@@ -303,15 +296,13 @@ impl EditItem {
                 file_id: reader.array("log file id")?,
                 predecessor: reader.varint_up_to(FILE_NUMBER_MAX, "predecessor of the log")?,
             },
-            LOG_CLOSED => Self::LogClosed {
+            LOG_CLOSED | LOG_CUT => Self::LogEnded {
                 number: log_number(reader)?,
-                len: reader.varint("log length")?,
-                last_seqno: reader.varint_up_to(SEQNO_MAX, "last sequence number of the log")?,
-            },
-            LOG_CUT => Self::LogCut {
-                number: log_number(reader)?,
-                len: reader.varint("log length")?,
-                last_seqno: reader.varint_up_to(SEQNO_MAX, "last sequence number of the log")?,
+                end: LogEnd {
+                    len: reader.varint("log length")?,
+                    last_seqno: reader.varint_up_to(SEQNO_MAX, "last sequence number of the log")?,
+                    is_cut: field.tag == LOG_CUT,
+                },
             },
             LOG_FLOOR => Self::LogFloor(reader.varint("log floor")?),
             KEYSPACE_CREATED => {
@@ -415,8 +406,8 @@ pub(crate) mod tests {
             EditItem::NextKeyspace(2),
             EditItem::LastSeqno(300),
             EditItem::LogCreated { number: 12, file_id: [5; 16], predecessor: 9 },
-            EditItem::LogClosed { number: 9, len: 4096, last_seqno: 299 },
-            EditItem::LogCut { number: 12, len: 5000, last_seqno: 300 },
+            EditItem::LogEnded { number: 9, end: LogEnd { len: 4096, last_seqno: 299, is_cut: false } },
+            EditItem::LogEnded { number: 12, end: LogEnd { len: 5000, last_seqno: 300, is_cut: true } },
             EditItem::LogFloor(9),
             EditItem::KeyspaceCreated {
                 id: 1,
@@ -466,7 +457,10 @@ pub(crate) mod tests {
             EditItem::LastSeqno(u64::MAX),
             EditItem::LogCreated { number: 0, file_id: [5; 16], predecessor: 0 },
             EditItem::LogCreated { number: u64::MAX, file_id: [5; 16], predecessor: 9 },
-            EditItem::LogClosed { number: 9, len: 4096, last_seqno: SEQNO_MAX + 1 },
+            EditItem::LogEnded {
+                number: 9,
+                end: LogEnd { len: 4096, last_seqno: SEQNO_MAX + 1, is_cut: false },
+            },
             EditItem::Flushed { keyspace: 0, seqno: SEQNO_MAX + 1 },
         ] {
             let (record, _) = VersionEdit::new(vec![item.clone()]).encode(EditMark::default());

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::edit::LEVELS;
 use crate::block::Compression;
-use crate::codec::{CRITICAL, DecodeError, Reader, put_field, put_u64, put_varint};
+use crate::codec::{CRITICAL, DecodeError, Reader, put_field, put_u64, put_varint, put_varints};
 use crate::error::{Error, Result};
 use crate::filter::{FilterAllocation, FilterKind, FilterPolicy, FilterSize};
 
@@ -195,14 +195,9 @@ impl KeyspaceOptions {
         put_field(&mut out, BLOCK_BYTES, |out| put_varint(out, self.block_bytes as u64));
         put_field(&mut out, COMPRESSION, |out| out.extend(self.compression.iter().map(|kind| *kind as u8)));
         put_field(&mut out, SHAPE, |out| {
-            let shape = [
-                self.table_bytes,
-                self.memtable_bytes as u64,
-                self.l0_runs as u64,
-                self.level_base_bytes,
-                self.level_ratio,
-            ];
-            shape.iter().for_each(|&number| put_varint(out, number));
+            let (memtable_bytes, l0_runs) = (self.memtable_bytes as u64, self.l0_runs as u64);
+            let base = self.level_base_bytes;
+            put_varints(out, &[self.table_bytes, memtable_bytes, l0_runs, base, self.level_ratio]);
         });
         out.into()
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::current::Current;
-use super::edit::{EditItem, EditItems, VersionEdit};
+use super::edit::{EditItem, EditItems, LogEnd, VersionEdit};
 use super::state::ManifestState;
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
@@ -42,22 +42,13 @@ pub(crate) struct ReadManifest {
 
 /// Reads the manifest that `current` names.
 pub(crate) fn read(fs: &dyn Fs, dir: &Path, current: &Current) -> Result<ReadManifest> {
-    let (manifest, damage) = read_prefix(fs, dir, current)?;
+    let (manifest, damage) = read_prefix(fs, dir, current, None)?;
     damage.map_or(Ok(manifest), Err)
 }
 
-/// Reads a manifest up to its end or to the first error, and returns both. Fails if the header cannot be
-/// read. After an error the last edit may be partly applied.
+/// Reads a manifest, or its first `len` bytes, up to the end or to the first error, and returns both. Fails if the
+/// header cannot be read. After an error the last edit may be partly applied.
 pub(crate) fn read_prefix(
-    fs: &dyn Fs,
-    dir: &Path,
-    current: &Current,
-) -> Result<(ReadManifest, Option<Error>)> {
-    read_up_to(fs, dir, current, None)
-}
-
-/// As [`read_prefix`], of the first `len` bytes.
-fn read_up_to(
     fs: &dyn Fs,
     dir: &Path,
     current: &Current,
@@ -121,7 +112,10 @@ fn read_edit(
     let mut edit = ReadEdit { ends_logs: true, let_go: Vec::new() };
     for item in items {
         let item = item.map_err(|error| record.error(error, path))?;
-        edit.ends_logs &= matches!(item, EditItem::NextFile(_) | EditItem::LogClosed { .. });
+        edit.ends_logs &= matches!(
+            item,
+            EditItem::NextFile(_) | EditItem::LogEnded { end: LogEnd { is_cut: false, .. }, .. }
+        );
         edit.let_go.extend(state.let_go_by(&item));
         state.apply_item(&item).map_err(|detail| Error::corruption(path, offset, "edit", detail))?;
     }
@@ -257,7 +251,7 @@ impl ManifestLog {
         if !self.is_in_doubt {
             return Ok(self.state.clone());
         }
-        let (manifest, damage) = read_up_to(&*self.fs, &self.dir, &self.current, Some(self.end))?;
+        let (manifest, damage) = read_prefix(&*self.fs, &self.dir, &self.current, Some(self.end))?;
         damage.map_or(Ok(manifest.state), Err)
     }
 
@@ -338,7 +332,7 @@ mod tests {
         let fs = MemFs::new();
         let mut manifest = create(&fs);
         let created = EditItem::LogCreated { number: 5, file_id: [3; 16], predecessor: 0 };
-        let closed = EditItem::LogClosed { number: 5, len: 64, last_seqno: 0 };
+        let closed = EditItem::LogEnded { number: 5, end: LogEnd { len: 64, last_seqno: 0, is_cut: false } };
         let mut ends = |items| {
             manifest.append(items).unwrap();
             reread(&fs).unwrap().ends_with_closed_log

@@ -1,7 +1,5 @@
 //! Tables of one run must not overlap: a lookup reads only the one that its key falls into.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 
 use crate::limits::BOUND_BYTES_MAX;
@@ -30,19 +28,18 @@ pub(crate) struct Overlap {
 
 /// The tables of the runs of a keyspace, by level and run.
 #[derive(Debug, Default)]
-pub(crate) struct Runs(BTreeMap<(u8, u64), Vec<Bounds>>);
+pub(crate) struct Runs(Vec<(u8, u64, Bounds)>);
 
 impl Runs {
     pub(crate) fn add(&mut self, level: u8, run: u64, bounds: Bounds) {
-        self.0.entry((level, run)).or_default().push(bounds);
+        self.0.push((level, run, bounds));
     }
 
     /// The tables that certainly overlap the one before them in their run.
-    pub(crate) fn overlaps(self) -> impl Iterator<Item = Overlap> {
-        self.0.into_values().flat_map(|mut tables| {
-            tables.sort();
-            tables.windows(2).filter_map(|pair| overlap(&pair[0], &pair[1])).collect::<Vec<_>>()
-        })
+    pub(crate) fn overlaps(mut self) -> impl Iterator<Item = Overlap> {
+        self.0.sort();
+        let pairs = self.0.windows(2).filter(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1));
+        pairs.filter_map(|pair| overlap(&pair[0].2, &pair[1].2)).collect::<Vec<_>>().into_iter()
     }
 }
 

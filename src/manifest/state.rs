@@ -4,12 +4,12 @@
 //! earlier, an id is used once. A manifest with an edit that contradicts the earlier ones is damaged, even if
 //! every checksum is right.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::edit::{EditItem, VersionEdit};
+use super::edit::{EditItem, LogEnd, VersionEdit};
 use super::keyspace_options::KeyspaceOptions;
 use crate::batch::{DEFAULT_KEYSPACE, KeyspaceId};
 use crate::checksum::FileId;
@@ -29,16 +29,6 @@ pub(crate) struct LogState {
     pub(crate) predecessor: u64,
     /// Where it ends, once the manifest says so.
     pub(crate) end: Option<LogEnd>,
-}
-
-/// Where a log ends, and how.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct LogEnd {
-    pub(crate) len: u64,
-    /// The last sequence number of this and all earlier logs.
-    pub(crate) last_seqno: SeqNo,
-    /// It has no close record, and what is behind its end does not count.
-    pub(crate) is_cut: bool,
 }
 
 /// A table and its place in a tree.
@@ -70,8 +60,8 @@ pub(crate) struct ManifestState {
     pub(crate) log_floor: u64,
     pub(crate) logs: BTreeMap<u64, LogState>,
     pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
-    /// Their names: no two have the same.
-    pub(crate) names: BTreeSet<String>,
+    /// By their names: no two have the same.
+    pub(crate) names: BTreeMap<String, KeyspaceId>,
     /// Length of all tables; wraps, because a manifest may state any.
     pub(crate) table_bytes: u64,
 }
@@ -97,12 +87,7 @@ impl ManifestState {
                 let log = LogState { file_id: *file_id, predecessor: *predecessor, end: None };
                 self.logs.insert(*number, log);
             }
-            EditItem::LogClosed { number, len, last_seqno } => {
-                self.end_log(*number, LogEnd { len: *len, last_seqno: *last_seqno, is_cut: false })?;
-            }
-            EditItem::LogCut { number, len, last_seqno } => {
-                self.end_log(*number, LogEnd { len: *len, last_seqno: *last_seqno, is_cut: true })?;
-            }
+            EditItem::LogEnded { number, end } => self.end_log(*number, *end)?,
             EditItem::LogFloor(number) => {
                 self.log_floor = self.log_floor.max(*number);
                 while let Some(log) = self.logs.first_entry().filter(|log| *log.key() < self.log_floor) {
@@ -147,7 +132,7 @@ impl ManifestState {
     }
 
     /// The files that the state names and will not name any more when this item is applied.
-    pub(crate) fn let_go_by(&self, item: &EditItem) -> Vec<FileName> {
+    pub(super) fn let_go_by(&self, item: &EditItem) -> Vec<FileName> {
         let files = |place: &TablePlace| {
             let filters = place.meta.filters.iter().filter_map(|filter| filter.file.map(FileName::Filter));
             filters.chain([FileName::Table(place.meta.number)]).collect::<Vec<_>>()
@@ -181,7 +166,7 @@ impl ManifestState {
     }
 
     fn create_keyspace(&mut self, id: KeyspaceId, name: &str, options: &Bytes) -> Result<(), String> {
-        if self.keyspaces.contains_key(&id) || !self.names.insert(name.to_owned()) {
+        if self.keyspaces.contains_key(&id) || self.names.insert(name.to_owned(), id).is_some() {
             return Err(format!("keyspace {id} ({name:?}) is created twice"));
         }
         self.next_keyspace = self.next_keyspace.max(id.checked_add(1).ok_or("keyspace ids are used up")?);
@@ -235,10 +220,7 @@ impl ManifestState {
         for (&number, log) in &self.logs {
             let (file_id, predecessor) = (log.file_id, log.predecessor);
             items.push(EditItem::LogCreated { number, file_id, predecessor });
-            items.extend(log.end.map(|LogEnd { len, last_seqno, is_cut }| match is_cut {
-                true => EditItem::LogCut { number, len, last_seqno },
-                false => EditItem::LogClosed { number, len, last_seqno },
-            }));
+            items.extend(log.end.map(|end| EditItem::LogEnded { number, end }));
         }
         for (&id, keyspace) in &self.keyspaces {
             let (name, options) = (keyspace.name.clone(), keyspace.options.clone());
@@ -274,7 +256,7 @@ mod tests {
         items.retain(|item| {
             !matches!(
                 item,
-                EditItem::KeyspaceDropped(_) | EditItem::TableRemoved { .. } | EditItem::LogClosed { .. }
+                EditItem::KeyspaceDropped(_) | EditItem::TableRemoved { .. } | EditItem::LogEnded { .. }
             )
         });
         let mut state = ManifestState::default();
@@ -340,11 +322,11 @@ mod tests {
             EditItem::KeyspaceCreated { id: 2, name: "users".into(), options: Bytes::new() },
             EditItem::KeyspaceDropped(9),
             EditItem::LogCreated { number: 12, file_id: [0; 16], predecessor: 11 },
-            EditItem::LogClosed { number: 11, len: 0, last_seqno: 0 },
-            EditItem::LogCut { number: 11, len: 0, last_seqno: 0 },
+            EditItem::LogEnded { number: 11, end: LogEnd { len: 0, last_seqno: 0, is_cut: false } },
+            EditItem::LogEnded { number: 11, end: LogEnd { len: 0, last_seqno: 0, is_cut: true } },
             // It has been cut.
-            EditItem::LogClosed { number: 12, len: 6000, last_seqno: 300 },
-            EditItem::LogCut { number: 12, len: 5000, last_seqno: 300 },
+            EditItem::LogEnded { number: 12, end: LogEnd { len: 6000, last_seqno: 300, is_cut: false } },
+            EditItem::LogEnded { number: 12, end: LogEnd { len: 5000, last_seqno: 300, is_cut: true } },
         ] {
             assert!(state().apply(&VersionEdit::new(vec![item.clone()])).is_err(), "{item:?}");
         }

@@ -66,14 +66,9 @@ impl<S: RunSource> RunIter<S> {
         Ok(&mut self.open.insert(open).1)
     }
 
-    /// Moves to the first entry of the tables after the open one if the cursor is not valid.
-    fn settle_forward(&mut self) -> Step {
-        self.settle_forward_by(S::Iter::seek_first)
-    }
-
-    /// The same with `seek` in each of these tables. A table may have other keys than its bounds say, so a seek for
-    /// a target seeks there too.
-    fn settle_forward_by(&mut self, seek: impl Fn(&mut S::Iter) -> Step) -> Step {
+    /// If the cursor is not valid, seeks in the tables after the open one, to the first entry that there is. A table may
+    /// have other keys than its bounds say, so a seek for a target seeks there too.
+    fn settle_forward(&mut self, seek: impl Fn(&mut S::Iter) -> Step) -> Step {
         while let Some((table, iter)) = &self.open
             && iter.key().is_none()
         {
@@ -86,12 +81,8 @@ impl<S: RunSource> RunIter<S> {
         Ok(())
     }
 
-    /// Moves to the last entry of the tables before the open one if the cursor is not valid.
-    fn settle_backward(&mut self) -> Step {
-        self.settle_backward_by(S::Iter::seek_last)
-    }
-
-    fn settle_backward_by(&mut self, seek: impl Fn(&mut S::Iter) -> Step) -> Step {
+    /// The same in the tables before the open one.
+    fn settle_backward(&mut self, seek: impl Fn(&mut S::Iter) -> Step) -> Step {
         while let Some((table, iter)) = &self.open
             && iter.key().is_none()
         {
@@ -120,7 +111,7 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
                 return Ok(());
             }
             run.table(0)?.seek_first()?;
-            run.settle_forward()
+            run.settle_forward(S::Iter::seek_first)
         })
     }
 
@@ -128,7 +119,7 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
         self.attempt(|run| {
             let Some(last) = run.source.len().checked_sub(1) else { return Ok(()) };
             run.table(last)?.seek_last()?;
-            run.settle_backward()
+            run.settle_backward(S::Iter::seek_last)
         })
     }
 
@@ -140,7 +131,7 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
                 return Ok(());
             }
             run.table(table)?.seek(target)?;
-            run.settle_forward_by(|iter| iter.seek(target))
+            run.settle_forward(|iter| iter.seek(target))
         })
     }
 
@@ -151,7 +142,7 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
                 return Ok(());
             };
             run.table(table)?.seek_before(target)?;
-            run.settle_backward_by(|iter| iter.seek_before(target))
+            run.settle_backward(|iter| iter.seek_before(target))
         })
     }
 
@@ -160,7 +151,7 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
         self.attempt(|run| {
             let Some((_, iter)) = &mut run.open else { return Ok(()) };
             iter.next()?;
-            if iter.key().is_some() { Ok(()) } else { run.settle_forward() }
+            if iter.key().is_some() { Ok(()) } else { run.settle_forward(S::Iter::seek_first) }
         })
     }
 
@@ -169,7 +160,7 @@ impl<S: RunSource> InternalIterator for RunIter<S> {
         self.attempt(|run| {
             let Some((_, iter)) = &mut run.open else { return Ok(()) };
             iter.prev()?;
-            if iter.key().is_some() { Ok(()) } else { run.settle_backward() }
+            if iter.key().is_some() { Ok(()) } else { run.settle_backward(S::Iter::seek_last) }
         })
     }
 

@@ -19,22 +19,13 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
+use super::half::{Half, State};
 use super::{KeyRange, STEPS_MAX, Visible};
 use crate::block::BlockIter;
-use crate::error::{Error, Result, Step};
+use crate::error::{Error, Result};
 use crate::iter::{EntryValue, InternalIterator};
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag, compare_keys};
 use crate::limits::SEQNO_MAX;
-
-/// What a call of [`Backward::next`] finds.
-enum State {
-    /// The source has not been moved.
-    New,
-    /// The source is at the last entry of a key that was not examined yet.
-    Unseen,
-    Ended,
-    Failed(Error),
-}
 
 /// Visible entries, descending.
 pub(crate) struct Backward<S> {
@@ -48,42 +39,35 @@ pub(crate) struct Backward<S> {
     user: Vec<u8>,
     /// The value that was found last.
     value: EntryValue,
-    /// Hidden entries that were skipped: tombstones, and what newer entries hide.
-    pub(super) skipped: u64,
+    skipped: u64,
 }
 
-impl<S: InternalIterator> Backward<S> {
-    pub(crate) fn new(source: S, seqno: SeqNo, range: KeyRange) -> Self {
+impl<S: InternalIterator> Half<S> for Backward<S> {
+    fn new(source: S, seqno: SeqNo, range: KeyRange) -> Self {
         let value = EntryValue::Inline(Bytes::new());
         Self { source, seqno, range, state: State::New, led: false, user: Vec::new(), value, skipped: 0 }
     }
 
-    /// The next visible entry, going down, or `None` at the end. One that failed fails forever.
-    pub(crate) fn next(&mut self) -> Result<Option<Visible<'_, S>>> {
-        Ok(self.step()?.then(|| self.here()))
+    fn restart(&mut self, range: KeyRange) {
+        self.range = range;
+        self.led = false;
+        self.state.restart();
     }
 
-    /// Goes to the next visible entry; `false` at the end.
+    fn stop_before(&mut self, key: Bytes) {
+        self.range.start = Bound::Excluded(key);
+    }
+
     #[inline(always)]
-    pub(super) fn step(&mut self) -> Result<bool, Box<Error>> {
+    fn step(&mut self) -> Result<bool, Box<Error>> {
         match self.advance() {
             Ok(true) => Ok(true),
-            over => self.end(over),
+            over => self.state.end(over),
         }
     }
 
-    #[cold]
-    fn end(&mut self, over: Result<bool, Box<Error>>) -> Result<bool, Box<Error>> {
-        self.state = match &over {
-            Ok(_) => State::Ended,
-            Err(error) => State::Failed((**error).clone()),
-        };
-        over
-    }
-
-    /// The entry to which the last step went. Its value can be taken once.
     #[inline(always)]
-    pub(super) fn here(&mut self) -> Visible<'_, S> {
+    fn here(&mut self) -> Visible<'_, S> {
         if self.led
             && let Some(entry) = self.source.block().and_then(BlockIter::plain_behind)
         {
@@ -92,31 +76,23 @@ impl<S: InternalIterator> Backward<S> {
         Visible::kept(&self.user, &mut self.value)
     }
 
-    /// The key that was yielded last, before the end is reached.
-    pub(super) fn last(&self) -> Option<&[u8]> {
+    fn last(&self) -> Option<&[u8]> {
         let behind = self.source.block().filter(|_| self.led).and_then(BlockIter::plain_behind);
         let user = behind.map_or(&self.user[..], |entry| entry.user_key);
-        matches!(self.state, State::Unseen).then_some(user)
+        matches!(self.state, State::Moved).then_some(user)
     }
 
-    /// Begins again, at `end`. A half that failed stays failed.
-    pub(super) fn restart(&mut self, end: Bound<Bytes>) {
-        self.range.end = end;
-        self.led = false;
-        if !matches!(self.state, State::Failed(_)) {
-            self.state = State::New;
-        }
+    #[inline]
+    fn skipped(&mut self) -> &mut u64 {
+        &mut self.skipped
     }
+}
 
-    /// Starts the range after `key`.
-    pub(super) fn start_after(&mut self, key: Bytes) {
-        self.range.start = Bound::Excluded(key);
-    }
-
+impl<S: InternalIterator> Backward<S> {
     /// Goes on to the next visible entry, if there is one, and keeps its key and value.
     #[inline(always)]
     fn advance(&mut self) -> Result<bool, Box<Error>> {
-        if !matches!(self.state, State::Unseen) && !self.start()? {
+        if !matches!(self.state, State::Moved) && !self.start()? {
             return Ok(false);
         }
         // Mostly the entry is the only one of its key, and the one before is in the same block.
@@ -152,22 +128,14 @@ impl<S: InternalIterator> Backward<S> {
     /// The first movement. `false` if there is none any more.
     #[cold]
     fn start(&mut self) -> Result<bool, Box<Error>> {
-        match &self.state {
-            State::New | State::Unseen => {
-                self.seek_end()?;
-                self.state = State::Unseen;
-                Ok(true)
-            }
-            State::Ended => Ok(false),
-            State::Failed(error) => Err(error.clone().into()),
+        if !self.state.start()? {
+            return Ok(false);
         }
-    }
-
-    fn seek_end(&mut self) -> Step {
         match self.range.beyond() {
-            Some(beyond) => self.source.seek_before(first_of(&beyond)),
-            None => self.source.seek_last(),
+            Some(beyond) => self.source.seek_before(first_of(&beyond))?,
+            None => self.source.seek_last()?,
         }
+        Ok(true)
     }
 
     /// Finds the visible value of `user`, if there is one. The source is at the last entry of `user`, whose tag

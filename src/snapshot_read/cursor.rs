@@ -12,15 +12,12 @@ use std::sync::Mutex;
 
 use bytes::Bytes;
 
-use super::range::Source;
-use super::{Backward, Forward, KeyRange, Visible};
+use super::range::{Halves, Source};
+use super::{Entry, KeyRange};
 use crate::error::{Error, Result};
-use crate::iter::{EntryValue, InternalIterator};
+use crate::iter::InternalIterator;
 use crate::key::SeqNo;
 use crate::sync::get_mut;
-
-/// An entry that can be seen.
-pub(crate) type Entry = (Bytes, EntryValue);
 
 /// Where a cursor is.
 pub(crate) enum Place {
@@ -76,8 +73,6 @@ pub(crate) enum Movement<'k> {
 
 /// A movable position in a range.
 pub(crate) struct Cursor<S> {
-    seqno: SeqNo,
-    range: KeyRange,
     place: Place,
     /// Whether `place` was reached going up.
     upward: bool,
@@ -85,18 +80,10 @@ pub(crate) struct Cursor<S> {
     halves: Mutex<Halves<S>>,
 }
 
-/// The halves, each made when it is first used.
-struct Halves<S> {
-    source: Source<S>,
-    forward: Option<Forward<S>>,
-    backward: Option<Backward<S>>,
-}
-
 impl<S: InternalIterator> Cursor<S> {
     /// A cursor over the entries of `range` that are visible at `seqno`. Nothing is read before it is moved.
     pub(crate) fn new(source: Source<S>, seqno: SeqNo, range: KeyRange) -> Self {
-        let halves = Mutex::new(Halves { source, forward: None, backward: None });
-        Self { seqno, range, place: Place::New, upward: true, halves }
+        Self { place: Place::New, upward: true, halves: Mutex::new(Halves::new(source, seqno, range)) }
     }
 
     /// The entry at which it is.
@@ -106,120 +93,31 @@ impl<S: InternalIterator> Cursor<S> {
 
     /// Moves. Whether it has arrived at an entry.
     pub(crate) fn go(&mut self, movement: Movement<'_>) -> Result<bool> {
-        match movement {
-            Movement::First => self.seek_first(),
-            Movement::Last => self.seek_last(),
-            Movement::Seek(key) => self.seek(key),
-            Movement::SeekForPrev(key) => self.seek_for_prev(key),
-            Movement::Next => self.next(),
-            Movement::Prev => self.prev(),
-        }
-    }
-
-    fn seek_first(&mut self) -> Result<bool> {
-        self.rise(Some(self.range.start.clone()))
-    }
-
-    fn seek_last(&mut self) -> Result<bool> {
-        self.sink(Some(self.range.end.clone()))
-    }
-
-    fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        let start = match self.range.starts_after(key) {
-            true => self.range.start.clone(),
-            false => Bound::Included(Bytes::copy_from_slice(key)),
+        let halves = get_mut(&mut self.halves);
+        let range = &halves.range;
+        let at = |key| Some(Bound::Included(Bytes::copy_from_slice(key)));
+        // Whether to go up, and from where: `None` is a step of the half that moved last.
+        let (upward, from) = match (movement, &self.place) {
+            (_, Place::Failed(error)) => return Err(error.clone()),
+            (Movement::Next, Place::After) | (Movement::Prev, Place::Before) => return Ok(false),
+            (Movement::Next, Place::At(_)) if self.upward => (true, None),
+            (Movement::Prev, Place::At(_)) if !self.upward => (false, None),
+            (Movement::Next, Place::At((key, _))) => (true, Some(Bound::Excluded(key.clone()))),
+            (Movement::Prev, Place::At((key, _))) => (false, Some(Bound::Excluded(key.clone()))),
+            (Movement::Seek(key), _) if !range.starts_after(key) => (true, at(key)),
+            (Movement::SeekForPrev(key), _) if !range.ends_before(key) => (false, at(key)),
+            (Movement::First | Movement::Seek(_) | Movement::Next, _) => (true, Some(range.start.clone())),
+            (Movement::Last | Movement::SeekForPrev(_) | Movement::Prev, _) => {
+                (false, Some(range.end.clone()))
+            }
         };
-        self.rise(Some(start))
-    }
-
-    fn seek_for_prev(&mut self, key: &[u8]) -> Result<bool> {
-        let end = match self.range.ends_before(key) {
-            true => self.range.end.clone(),
-            false => Bound::Included(Bytes::copy_from_slice(key)),
-        };
-        self.sink(Some(end))
-    }
-
-    fn next(&mut self) -> Result<bool> {
-        match &self.place {
-            Place::New | Place::Before => self.seek_first(),
-            Place::At(_) if self.upward => self.rise(None),
-            Place::At((key, _)) => self.rise(Some(Bound::Excluded(key.clone()))),
-            Place::After => Ok(false),
-            Place::Failed(error) => Err(error.clone()),
-        }
-    }
-
-    fn prev(&mut self) -> Result<bool> {
-        match &self.place {
-            Place::New | Place::After => self.seek_last(),
-            Place::At(_) if !self.upward => self.sink(None),
-            Place::At((key, _)) => self.sink(Some(Bound::Excluded(key.clone()))),
-            Place::Before => Ok(false),
-            Place::Failed(error) => Err(error.clone()),
-        }
+        let found = if upward { halves.rise(from) } else { halves.sink(from) };
+        self.upward = upward;
+        self.place.arrive(found, upward)
     }
 
     /// How many hidden entries (tombstones, and what newer entries hide) were skipped since the last call.
     pub(crate) fn take_skipped(&mut self) -> u64 {
-        let Halves { forward, backward, .. } = get_mut(&mut self.halves);
-        let up = forward.as_mut().map_or(0, |half| std::mem::take(&mut half.skipped));
-        let down = backward.as_mut().map_or(0, |half| std::mem::take(&mut half.skipped));
-        up + down
-    }
-
-    /// Goes up: to the first entry from `start` on, or to the next one.
-    fn rise(&mut self, start: Option<Bound<Bytes>>) -> Result<bool> {
-        let found = self.step_up(start);
-        self.arrive(found, true)
-    }
-
-    /// Goes down: to the last entry up to `end`, or to the previous one.
-    fn sink(&mut self, end: Option<Bound<Bytes>>) -> Result<bool> {
-        let found = self.step_down(end);
-        self.arrive(found, false)
-    }
-
-    fn step_up(&mut self, start: Option<Bound<Bytes>>) -> Result<Option<Entry>> {
-        if let Place::Failed(error) = &self.place {
-            return Err(error.clone());
-        }
-        let Halves { source, forward: half, .. } = get_mut(&mut self.halves);
-        if let Some(start) = start {
-            let range = KeyRange { start, end: self.range.end.clone() };
-            if range.is_empty() {
-                return Ok(None);
-            }
-            match half {
-                Some(half) => half.restart(range.start),
-                None => *half = Some(Forward::new(source()?, self.seqno, range)),
-            }
-        }
-        let Some(half) = half else { return Ok(None) };
-        Ok(half.next()?.map(Visible::into_entry))
-    }
-
-    fn step_down(&mut self, end: Option<Bound<Bytes>>) -> Result<Option<Entry>> {
-        if let Place::Failed(error) = &self.place {
-            return Err(error.clone());
-        }
-        let Halves { source, backward: half, .. } = get_mut(&mut self.halves);
-        if let Some(end) = end {
-            let range = KeyRange { start: self.range.start.clone(), end };
-            if range.is_empty() {
-                return Ok(None);
-            }
-            match half {
-                Some(half) => half.restart(range.end),
-                None => *half = Some(Backward::new(source()?, self.seqno, range)),
-            }
-        }
-        let Some(half) = half else { return Ok(None) };
-        Ok(half.next()?.map(Visible::into_entry))
-    }
-
-    fn arrive(&mut self, found: Result<Option<Entry>>, upward: bool) -> Result<bool> {
-        self.upward = upward;
-        self.place.arrive(found, upward)
+        get_mut(&mut self.halves).take_skipped()
     }
 }

@@ -18,20 +18,11 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
+use super::half::{Half, State};
 use super::{KeyRange, STEPS_MAX, Visible};
 use crate::error::{Error, Result, Step};
 use crate::iter::InternalIterator;
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag, compare_keys};
-
-/// What a call of [`Forward::next`] finds.
-enum State {
-    /// The source has not been moved.
-    New,
-    /// The source is at an entry of `Forward::user`, which is finished.
-    Seen,
-    Ended,
-    Failed(Error),
-}
 
 /// Visible entries, ascending.
 pub(crate) struct Forward<S> {
@@ -43,41 +34,34 @@ pub(crate) struct Forward<S> {
     user: Vec<u8>,
     /// Whether the last step took no look at other entries of the key: then the source has the key.
     led: bool,
-    /// Hidden entries that were skipped: tombstones, and what newer entries hide.
-    pub(super) skipped: u64,
+    skipped: u64,
 }
 
-impl<S: InternalIterator> Forward<S> {
-    pub(crate) fn new(source: S, seqno: SeqNo, range: KeyRange) -> Self {
+impl<S: InternalIterator> Half<S> for Forward<S> {
+    fn new(source: S, seqno: SeqNo, range: KeyRange) -> Self {
         Self { source, seqno, range, state: State::New, user: Vec::new(), led: false, skipped: 0 }
     }
 
-    /// The next visible entry, or `None` at the end. One that failed fails forever.
-    pub(crate) fn next(&mut self) -> Result<Option<Visible<'_, S>>> {
-        Ok(self.step()?.then(|| self.here()))
+    fn restart(&mut self, range: KeyRange) {
+        self.range = range;
+        self.led = false;
+        self.state.restart();
     }
 
-    /// Goes to the next visible entry; `false` at the end.
+    fn stop_before(&mut self, key: Bytes) {
+        self.range.end = Bound::Excluded(key);
+    }
+
     #[inline(always)]
-    pub(super) fn step(&mut self) -> Result<bool, Box<Error>> {
+    fn step(&mut self) -> Result<bool, Box<Error>> {
         match self.advance() {
             Ok(true) => Ok(true),
-            over => self.end(over),
+            over => self.state.end(over),
         }
     }
 
-    #[cold]
-    fn end(&mut self, over: Result<bool, Box<Error>>) -> Result<bool, Box<Error>> {
-        self.state = match &over {
-            Ok(_) => State::Ended,
-            Err(error) => State::Failed((**error).clone()),
-        };
-        over
-    }
-
-    /// The entry to which the last step went.
     #[inline(always)]
-    pub(super) fn here(&mut self) -> Visible<'_, S> {
+    fn here(&mut self) -> Visible<'_, S> {
         if self.led
             && let Some(block) = self.source.block()
         {
@@ -86,29 +70,21 @@ impl<S: InternalIterator> Forward<S> {
         Visible::at(&self.user, &self.source)
     }
 
-    /// The key that was yielded last, before the end is reached.
-    pub(super) fn last(&self) -> Option<&[u8]> {
-        self.source.key().filter(|_| matches!(self.state, State::Seen)).map(|key| key.user)
+    fn last(&self) -> Option<&[u8]> {
+        self.source.key().filter(|_| matches!(self.state, State::Moved)).map(|key| key.user)
     }
 
-    /// Begins again, at `start`. A half that failed stays failed.
-    pub(super) fn restart(&mut self, start: Bound<Bytes>) {
-        self.range.start = start;
-        self.led = false;
-        if !matches!(self.state, State::Failed(_)) {
-            self.state = State::New;
-        }
+    #[inline]
+    fn skipped(&mut self) -> &mut u64 {
+        &mut self.skipped
     }
+}
 
-    /// Ends the range before `key`.
-    pub(super) fn end_before(&mut self, key: Bytes) {
-        self.range.end = Bound::Excluded(key);
-    }
-
+impl<S: InternalIterator> Forward<S> {
     /// Moves the source to the next visible entry, if there is one.
     #[inline(always)]
     fn advance(&mut self) -> Result<bool, Box<Error>> {
-        if !matches!(self.state, State::Seen) {
+        if !matches!(self.state, State::Moved) {
             return self.start();
         }
         // Mostly that is the next one of the same block.
@@ -166,15 +142,14 @@ impl<S: InternalIterator> Forward<S> {
     /// The first movement, or one that is not the first and cannot succeed.
     #[cold]
     fn start(&mut self) -> Result<bool, Box<Error>> {
-        match &self.state {
-            State::New | State::Seen => {
-                self.seek_start()?;
-                self.state = State::Seen;
-                self.search(None)
-            }
-            State::Ended => Ok(false),
-            State::Failed(error) => Err(error.clone().into()),
+        if !self.state.start()? {
+            return Ok(false);
         }
+        match self.range.first() {
+            Some(first) => self.source.seek(InternalKey::new(&first, Tag::newest_at(self.seqno)))?,
+            None => self.source.seek_first()?,
+        }
+        self.search(None)
     }
 
     /// Moves the source to the first visible entry from where it is. `steps` are those since the first entry of
@@ -222,13 +197,6 @@ impl<S: InternalIterator> Forward<S> {
                     steps = Some(1);
                 }
             }
-        }
-    }
-
-    fn seek_start(&mut self) -> Step {
-        match self.range.first() {
-            Some(first) => self.source.seek(InternalKey::new(&first, Tag::newest_at(self.seqno))),
-            None => self.source.seek_first(),
         }
     }
 

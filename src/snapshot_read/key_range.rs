@@ -6,6 +6,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use super::KeyBounds;
+use crate::key::after_prefix;
 
 /// A range of user keys; every kind of bound on either side. The empty key is a key like any other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,15 +34,7 @@ impl KeyRange {
         if prefix.is_empty() {
             return Self::all();
         }
-        // The first key after them: the last byte that can be is one larger, what follows it is gone.
-        let end = match prefix.iter().rposition(|&byte| byte != 0xff) {
-            Some(at) => {
-                let mut end = prefix[..=at].to_vec();
-                end[at] += 1;
-                Bound::Excluded(Bytes::from(end))
-            }
-            None => Bound::Unbounded,
-        };
+        let end = after_prefix(prefix).map_or(Bound::Unbounded, |end| Bound::Excluded(end.into()));
         Self { start: Bound::Included(Bytes::copy_from_slice(prefix)), end }
     }
 

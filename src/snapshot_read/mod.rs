@@ -13,6 +13,7 @@ mod backward;
 mod bounds;
 mod cursor;
 mod forward;
+mod half;
 mod key_range;
 mod range;
 #[cfg(test)]
@@ -21,11 +22,11 @@ mod visible;
 
 pub(crate) use backward::Backward;
 pub use bounds::KeyBounds;
-pub(crate) use cursor::{Cursor, Entry, Movement, Place};
+pub(crate) use cursor::{Cursor, Movement, Place};
 pub(crate) use forward::Forward;
 pub(crate) use key_range::{KeyRange, successor};
 pub(crate) use range::Range;
-pub(crate) use visible::Visible;
+pub(crate) use visible::{Entry, Visible};
 
 /// Entries of one user key that are stepped over before the iterator seeks instead. A seek costs about as
 /// much as this many steps in a merge of a few sources.

@@ -16,7 +16,8 @@ use std::sync::Mutex;
 
 use bytes::Bytes;
 
-use super::{Backward, Forward, KeyRange, Visible};
+use super::half::Half;
+use super::{Backward, Entry, Forward, KeyRange, Visible};
 use crate::error::{Error, Result};
 use crate::iter::InternalIterator;
 use crate::key::SeqNo;
@@ -24,7 +25,7 @@ use crate::sync::get_mut;
 
 /// Makes the source of a half: a fresh iterator over all entries that the snapshot may need. It also keeps
 /// alive what they are read from, as long as the range is not over.
-pub(crate) type Source<S> = Box<dyn FnMut() -> Result<S> + Send>;
+pub(super) type Source<S> = Box<dyn FnMut() -> Result<S> + Send>;
 
 /// The visible keys and values of a range, from both ends.
 pub(crate) struct Range<S> {
@@ -35,10 +36,11 @@ pub(crate) struct Range<S> {
     skipped: u64,
 }
 
-struct Halves<S> {
+/// The halves, each made when it is first used.
+pub(super) struct Halves<S> {
     source: Source<S>,
     seqno: SeqNo,
-    range: KeyRange,
+    pub(super) range: KeyRange,
     forward: Option<Forward<S>>,
     backward: Option<Backward<S>>,
 }
@@ -46,8 +48,7 @@ struct Halves<S> {
 impl<S: InternalIterator> Range<S> {
     /// The entries of `range` that are visible at `seqno`. Nothing is read before the first call.
     pub(crate) fn new(source: Source<S>, seqno: SeqNo, range: KeyRange) -> Self {
-        let halves =
-            (!range.is_empty()).then_some(Halves { source, seqno, range, forward: None, backward: None });
+        let halves = (!range.is_empty()).then(|| Halves::new(source, seqno, range));
         Self { halves: Mutex::new(halves), skipped: 0 }
     }
 
@@ -70,7 +71,7 @@ impl<S: InternalIterator> Range<S> {
     pub(crate) fn next(&mut self) -> Result<Option<Visible<'_, S>>> {
         let Some(halves) = get_mut(&mut self.halves) else { return Ok(None) };
         match halves.step_up() {
-            Ok(true) => Ok(get_mut(&mut self.halves).as_mut().and_then(Halves::upper)),
+            Ok(true) => Ok(get_mut(&mut self.halves).as_mut().and_then(|halves| lent(&mut halves.forward))),
             over => self.over(over),
         }
     }
@@ -80,7 +81,7 @@ impl<S: InternalIterator> Range<S> {
     pub(crate) fn next_back(&mut self) -> Result<Option<Visible<'_, S>>> {
         let Some(halves) = get_mut(&mut self.halves) else { return Ok(None) };
         match halves.step_down() {
-            Ok(true) => Ok(get_mut(&mut self.halves).as_mut().and_then(Halves::lower)),
+            Ok(true) => Ok(get_mut(&mut self.halves).as_mut().and_then(|halves| lent(&mut halves.backward))),
             over => self.over(over),
         }
     }
@@ -94,77 +95,101 @@ impl<S: InternalIterator> Range<S> {
 }
 
 impl<S: InternalIterator> Halves<S> {
+    pub(super) fn new(source: Source<S>, seqno: SeqNo, range: KeyRange) -> Self {
+        Self { source, seqno, range, forward: None, backward: None }
+    }
+
     /// The hidden entries that were skipped since the last call.
     #[inline]
-    fn take_skipped(&mut self) -> u64 {
-        let forward = self.forward.as_mut().map_or(0, |half| std::mem::take(&mut half.skipped));
-        let backward = self.backward.as_mut().map_or(0, |half| std::mem::take(&mut half.skipped));
+    pub(super) fn take_skipped(&mut self) -> u64 {
+        let forward = self.forward.as_mut().map_or(0, |half| std::mem::take(half.skipped()));
+        let backward = self.backward.as_mut().map_or(0, |half| std::mem::take(half.skipped()));
         forward + backward
     }
 
     /// Goes to the next entry, and keeps the other half off it.
     #[inline(always)]
     fn step_up(&mut self) -> Result<bool, Box<Error>> {
-        if self.forward.is_none() {
-            self.start_forward()?;
-        }
-        let Some(forward) = &mut self.forward else { return Ok(false) };
-        let found = forward.step()?;
-        if let Some(backward) = &mut self.backward
-            && found
-        {
-            backward.start_after(Bytes::copy_from_slice(forward.here().key));
-        }
-        Ok(found)
+        let Self { source, seqno, range, forward, backward } = self;
+        step_beside(forward, backward, |other| begin_beside(source, *seqno, range, other))
     }
 
     /// The same from the other end.
     #[inline(always)]
     fn step_down(&mut self) -> Result<bool, Box<Error>> {
-        if self.backward.is_none() {
-            self.start_backward()?;
-        }
-        let Some(backward) = &mut self.backward else { return Ok(false) };
-        let found = backward.step()?;
-        if let Some(forward) = &mut self.forward
-            && found
-        {
-            forward.end_before(Bytes::copy_from_slice(backward.here().key));
-        }
-        Ok(found)
+        let Self { source, seqno, range, forward, backward } = self;
+        step_beside(backward, forward, |other| begin_beside(source, *seqno, range, other))
     }
 
-    /// The entry to which the last step up went.
-    #[inline(always)]
-    fn upper(&mut self) -> Option<Visible<'_, S>> {
-        self.forward.as_mut().map(Forward::here)
+    /// The first entry from `start` on, or the next one, whatever the other half has yielded.
+    pub(super) fn rise(&mut self, start: Option<Bound<Bytes>>) -> Result<Option<Entry>> {
+        let range = start.map(|start| KeyRange { start, end: self.range.end.clone() });
+        go(&mut self.forward, range, &mut self.source, self.seqno)
     }
 
-    /// The entry to which the last step down went.
-    #[inline(always)]
-    fn lower(&mut self) -> Option<Visible<'_, S>> {
-        self.backward.as_mut().map(Backward::here)
+    /// The last entry up to `end`, or the previous one.
+    pub(super) fn sink(&mut self, end: Option<Bound<Bytes>>) -> Result<Option<Entry>> {
+        let range = end.map(|end| KeyRange { start: self.range.start.clone(), end });
+        go(&mut self.backward, range, &mut self.source, self.seqno)
     }
+}
 
-    #[cold]
-    fn start_forward(&mut self) -> Result<()> {
-        let mut range = self.range.clone();
-        if let Some(last) = self.backward.as_ref().and_then(Backward::last) {
-            range.end = Bound::Excluded(Bytes::copy_from_slice(last));
-        }
-        self.forward = Some(Forward::new((self.source)()?, self.seqno, range));
-        Ok(())
-    }
+/// The entry to which the last step of a half went.
+#[inline(always)]
+fn lent<S, H: Half<S>>(half: &mut Option<H>) -> Option<Visible<'_, S>> {
+    half.as_mut().map(Half::here)
+}
 
-    #[cold]
-    fn start_backward(&mut self) -> Result<()> {
-        let mut range = self.range.clone();
-        if let Some(last) = self.forward.as_ref().and_then(Forward::last) {
-            range.start = Bound::Excluded(Bytes::copy_from_slice(last));
-        }
-        self.backward = Some(Backward::new((self.source)()?, self.seqno, range));
-        Ok(())
+/// Steps a half, which `begin` makes if it is missing, and keeps the other half off the entry.
+#[inline(always)]
+fn step_beside<S, H: Half<S>, O: Half<S>>(
+    half: &mut Option<H>,
+    other: &mut Option<O>,
+    begin: impl FnOnce(&Option<O>) -> Result<H>,
+) -> Result<bool, Box<Error>> {
+    if half.is_none() {
+        *half = Some(begin(other)?);
     }
+    let Some(half) = half else { return Ok(false) };
+    let found = half.step()?;
+    if let Some(other) = other
+        && found
+    {
+        other.stop_before(Bytes::copy_from_slice(half.here().key));
+    }
+    Ok(found)
+}
+
+/// A half that ends where the other one is.
+#[cold]
+fn begin_beside<S, H: Half<S>, O: Half<S>>(
+    source: &mut Source<S>,
+    seqno: SeqNo,
+    range: &KeyRange,
+    other: &Option<O>,
+) -> Result<H> {
+    let mut half = H::new(source()?, seqno, range.clone());
+    if let Some(last) = other.as_ref().and_then(O::last) {
+        half.stop_before(Bytes::copy_from_slice(last));
+    }
+    Ok(half)
+}
+
+/// Steps a half, after it has begun again if there is a range.
+fn go<S: InternalIterator, H: Half<S>>(
+    half: &mut Option<H>,
+    range: Option<KeyRange>,
+    source: &mut Source<S>,
+    seqno: SeqNo,
+) -> Result<Option<Entry>> {
+    match (range, &mut *half) {
+        (Some(range), _) if range.is_empty() => return Ok(None),
+        (Some(range), Some(half)) => half.restart(range),
+        (Some(range), None) => *half = Some(H::new(source()?, seqno, range)),
+        (None, _) => {}
+    }
+    let Some(half) = half else { return Ok(None) };
+    Ok(half.next()?.map(Visible::into_entry))
 }
 
 impl<S> fmt::Debug for Range<S> {

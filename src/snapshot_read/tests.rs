@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::half::Half;
 use super::*;
 use crate::error::Result;
 use crate::iter::InternalIterator;

@@ -4,9 +4,11 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::Entry;
 use crate::block::PlainEntry;
 use crate::iter::{EntryValue, InternalIterator};
+
+/// An entry that can be seen, to keep.
+pub(crate) type Entry = (Bytes, EntryValue);
 
 /// An entry that can be seen. Nothing of it is copied or kept before it is asked for.
 pub(crate) struct Visible<'h, S> {

@@ -16,27 +16,43 @@ pub(crate) struct EditMark {
     pub(crate) hash: u64,
 }
 
+impl EditMark {
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
+        put_u64(out, self.count);
+        put_u64(out, self.hash);
+    }
+
+    /// Errors name the two fields.
+    pub(crate) fn decode(
+        reader: &mut Reader<'_>,
+        count: &'static str,
+        hash: &'static str,
+    ) -> Result<Self, DecodeError> {
+        Ok(Self { count: reader.u64(count)?, hash: reader.u64(hash)? })
+    }
+}
+
 /// Payload of a promise record.
 pub(crate) fn encode_promise(mark: EditMark) -> Vec<u8> {
     let mut out = Vec::with_capacity(16);
-    put_u64(&mut out, mark.count);
-    put_u64(&mut out, mark.hash);
+    mark.encode(&mut out);
     out
 }
 
 pub(crate) fn decode_promise(bytes: &[u8]) -> Result<EditMark, DecodeError> {
     let mut reader = Reader::new(bytes);
-    let mark =
-        EditMark { count: reader.u64("promised edit count")?, hash: reader.u64("promised edit hash")? };
-    end(&reader)?;
-    Ok(mark)
+    let mark = EditMark::decode(&mut reader, "promised edit count", "promised edit hash")?;
+    match reader.is_empty() {
+        true => Ok(mark),
+        false => Err(reader.corrupt("log record", "bytes follow its last field")),
+    }
 }
 
 /// Payload of a close record.
 pub(crate) fn encode_close(last_seqno: SeqNo, mark: EditMark) -> Vec<u8> {
     let mut out = Vec::with_capacity(24);
     put_u64(&mut out, last_seqno);
-    out.extend_from_slice(&encode_promise(mark));
+    mark.encode(&mut out);
     out
 }
 
@@ -48,10 +64,6 @@ pub(crate) fn decode_close(bytes: &[u8]) -> Result<(SeqNo, EditMark), DecodeErro
     }
     let mark = decode_promise(reader.bytes(reader.remaining(), "promise")?).map_err(|error| error.at(8))?;
     Ok((last_seqno, mark))
-}
-
-fn end(reader: &Reader<'_>) -> Result<(), DecodeError> {
-    if reader.is_empty() { Ok(()) } else { Err(reader.corrupt("log record", "bytes follow its last field")) }
 }
 
 #[cfg(test)]

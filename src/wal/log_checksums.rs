@@ -1,4 +1,4 @@
-//! Checksums of any part of a page, each by one multiplication.
+//! Checksums of any part of a page, each without reading it.
 //!
 //! A search for fragments needs a checksum at every multiple of 8, over the length that is found there. In
 //! bytes that were made to look like headers this adds up to thousands of times the page. So, once a search
@@ -9,48 +9,37 @@
 //! crc(h · part)   = crc(up to its end) + (crc(up to its start) + crc(h)) * x^(8 · length of the part)
 //! ```
 //!
-//! The second line is the first one twice; `+` is exclusive or. The identity is that of zlib's
-//! `crc32_combine`.
+//! The second line is the first one twice; `+` is exclusive or. The first one is computed by
+//! [`combine`](crc32fast::Hasher::combine), with one multiplication for each bit of the length.
+
+use crc32fast::Hasher;
 
 use crate::checksum::FileId;
 use crate::codec::u64_bytes;
 
-use super::record::{FRAGMENT_ALIGN, PAGE_BYTES};
-
-/// The polynomial of CRC-32 (IEEE), reflected: the top bit is the coefficient of x^0.
-const POLYNOMIAL: u32 = 0xedb8_8320;
-const ONE: u32 = 1 << 31;
-
 /// Bytes from one known prefix to the next.
 const STEP: usize = 4;
 
-/// The checksums of the prefixes of some bytes, and what is needed to derive others from them.
+/// The checksums of the prefixes of some bytes.
 #[derive(Debug)]
 pub(super) struct Sums {
     /// CRC-32 of the first `4 · i` bytes.
     beginnings: Vec<u32>,
-    /// `x^(8 · (8 · i + 4))`: a part begins after the four bytes of its checksum and ends at a multiple of 8.
-    powers: Vec<u32>,
     /// Over the file id.
-    owner: crc32fast::Hasher,
+    owner: Hasher,
 }
 
 impl Sums {
-    /// Of `bytes`, at most a page.
     pub(super) fn of(file_id: &FileId, bytes: &[u8]) -> Self {
         let mut beginnings = vec![0];
-        let mut crc = 0;
+        let mut all = Hasher::new();
         for step in bytes.chunks_exact(STEP) {
-            let mut hasher = crc32fast::Hasher::new_with_initial(crc);
-            hasher.update(step);
-            crc = hasher.finalize();
-            beginnings.push(crc);
+            all.update(step);
+            beginnings.push(all.clone().finalize());
         }
-        let eight = power_of_bytes(FRAGMENT_ALIGN);
-        let powers = std::iter::successors(Some(power_of_bytes(STEP)), |power| Some(times(*power, eight)));
-        let mut owner = crc32fast::Hasher::new();
+        let mut owner = Hasher::new();
         owner.update(file_id);
-        Self { beginnings, powers: powers.take(PAGE_BYTES / FRAGMENT_ALIGN).collect(), owner }
+        Self { beginnings, owner }
     }
 
     /// The checksum of a fragment of `len` bytes at `place` of the bytes and `offset` of the file, as its
@@ -58,36 +47,17 @@ impl Sums {
     pub(super) fn of_fragment(&self, offset: u64, place: usize, len: usize) -> Option<u32> {
         let mut head = self.owner.clone();
         head.update(&u64_bytes(offset));
-        let (start, end) = (place / STEP + 1, (place + len) / STEP);
-        let power = *self.powers.get((len - STEP) / FRAGMENT_ALIGN)?;
-        let before = self.beginnings.get(start)? ^ head.finalize();
-        Some(self.beginnings.get(end)? ^ times(before, power))
+        let (start, end) =
+            (self.beginnings.get(place / STEP + 1)?, self.beginnings.get((place + len) / STEP)?);
+        let mut sum = Hasher::new_with_initial(start ^ head.finalize());
+        sum.combine(&Hasher::new_with_initial_len(*end, len.checked_sub(STEP)? as u64));
+        Some(sum.finalize())
     }
-}
-
-/// `x^(8 · bytes)`.
-fn power_of_bytes(bytes: usize) -> u32 {
-    (0..8 * bytes).fold(ONE, |power, _| times_x(power))
-}
-
-fn times_x(a: u32) -> u32 {
-    if a & 1 == 1 { a >> 1 ^ POLYNOMIAL } else { a >> 1 }
-}
-
-/// The product of two polynomials.
-fn times(a: u32, mut b: u32) -> u32 {
-    let mut product = 0;
-    for bit in (0..32).rev() {
-        if a >> bit & 1 == 1 {
-            product ^= b;
-        }
-        b = times_x(b);
-    }
-    product
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::PAGE_BYTES;
     use super::*;
     use crate::checksum::checksum32;
 

@@ -33,8 +33,9 @@ pub(crate) mod format_vectors;
 mod log_checksums;
 pub(crate) mod reader;
 pub(crate) mod record;
+pub(crate) mod search;
 mod sequence;
-pub(crate) mod writer;
+mod writer;
 
 pub(crate) use content::{Content, ContentReader};
 pub(crate) use durable_mark::{EditMark, decode_close, decode_promise, encode_close, encode_promise};

@@ -25,9 +25,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::record::{
-    BadFragment, FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, RecordKind, Search, open_fragment, page_left,
+    BadFragment, FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, RecordKind, open_fragment, page_left,
     payload_offset,
 };
+use super::search::Search;
 use super::sequence::{Refused, Sequence};
 use crate::checksum::FileId;
 use crate::codec::DecodeError;
@@ -117,12 +118,6 @@ pub(crate) struct FramedReader<'f> {
     outcome: Option<Result<Ending>>,
 }
 
-/// Where the bytes of a record are.
-enum RecordBytes {
-    Window(Range<u64>),
-    Assembled,
-}
-
 /// Why a record could not be read.
 enum Stop {
     Damaged(u64, BadFragment),
@@ -196,30 +191,24 @@ impl<'f> FramedReader<'f> {
             self.outcome = Some(Ok(Ending::Complete));
             return Ok(None);
         }
-        let (kind, place) = match self.read_record() {
-            Ok(found) => found,
-            Err(stop) => {
-                let outcome = match stop {
-                    Stop::Damaged(at, damage) => self.judge(at, damage),
-                    Stop::Failed(error) => Err(error),
-                };
-                self.outcome = Some(outcome.clone());
-                return outcome.map(|_| None);
+        let outcome = match self.read_record() {
+            Ok((kind, within)) => {
+                let bytes = within.map_or(&self.assembled[..], |range| self.window.slice(range));
+                return Ok(Some(Record { kind, offset, end: self.position, bytes }));
             }
+            Err(Stop::Damaged(at, damage)) => self.judge(at, damage),
+            Err(Stop::Failed(error)) => Err(error),
         };
-        let bytes = match place {
-            RecordBytes::Window(range) => self.window.slice(range),
-            RecordBytes::Assembled => &self.assembled,
-        };
-        Ok(Some(Record { kind, offset, end: self.position, bytes }))
+        self.outcome = Some(outcome.clone());
+        outcome.map(|_| None)
     }
 
-    /// Assembles the record at `position` and moves to the next.
-    fn read_record(&mut self) -> Result<(RecordKind, RecordBytes), Stop> {
+    /// Assembles the record at `position`, unless it is a part of the window, and moves to the next.
+    fn read_record(&mut self) -> Result<(RecordKind, Option<Range<u64>>), Stop> {
         self.assembled.clear();
         self.assembled.shrink_to(WINDOW_BYTES);
         let mut at = self.position;
-        let (kind, place) = loop {
+        let found = loop {
             let fragment = self.read_fragment(at)?;
             let kind = self.check(&fragment)?;
             self.durable = self.durable.max(fragment.synced);
@@ -227,15 +216,15 @@ impl<'f> FramedReader<'f> {
             let payload = start..start + fragment.payload_bytes as u64;
             at = fragment.end();
             if fragment.first && fragment.last {
-                break (kind, RecordBytes::Window(payload));
+                break (kind, Some(payload));
             }
             self.assembled.extend_from_slice(self.window.slice(payload));
             if fragment.last {
-                break (kind, RecordBytes::Assembled);
+                break (kind, None);
             }
         };
         self.position = at;
-        Ok((kind, place))
+        Ok(found)
     }
 
     /// The intact fragment at `at`; bytes that are not one are read twice.
@@ -372,7 +361,8 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::super::record::{AreaStatus, PageArea, areas, put_fragment};
+    use super::super::record::put_fragment;
+    use super::super::search::{AreaStatus, PageArea, areas};
     use super::super::writer::FramedWriter;
     use super::*;
     use crate::fs::{Fs, MemFs, Op};

@@ -26,8 +26,6 @@ use crate::checksum::{FileChecksum, FileId, checksum32};
 use crate::file_header::FileKind;
 use crate::limits::BATCH_BYTES_MAX;
 
-use super::log_checksums::Sums;
-
 /// Length of a page; pages are counted from the start of the file.
 pub(crate) const PAGE_BYTES: usize = 32 << 10;
 
@@ -35,13 +33,10 @@ pub(crate) const PAGE_BYTES: usize = 32 << 10;
 pub(crate) const FRAGMENT_HEADER_BYTES: usize = 16;
 
 /// Fragments start at multiples of this.
-pub(crate) const FRAGMENT_ALIGN: usize = 8;
+pub(super) const FRAGMENT_ALIGN: usize = 8;
 
 /// Longest record: the longest batch and some slack. A reader treats a longer one as damage.
-pub(crate) const RECORD_BYTES_MAX: usize = BATCH_BYTES_MAX + (64 << 10);
-
-/// Bytes whose checksums a search may compute one by one: about the cost of [`Sums`] of a page.
-const BUDGET_BYTES: usize = 16 * PAGE_BYTES;
+pub(super) const RECORD_BYTES_MAX: usize = BATCH_BYTES_MAX + (64 << 10);
 
 const FIRST: u8 = 1;
 const LAST: u8 = 2;
@@ -62,15 +57,15 @@ pub(crate) enum RecordKind {
 }
 
 /// The largest kind that is known.
-pub(crate) const RECORD_KIND_MAX: u8 = RecordKind::Edit as u8;
+pub(super) const RECORD_KIND_MAX: u8 = RecordKind::Edit as u8;
 
 impl RecordKind {
-    pub(crate) fn from_u8(kind: u8) -> Option<Self> {
+    pub(super) fn from_u8(kind: u8) -> Option<Self> {
         [Self::Batch, Self::Promise, Self::Close, Self::Edit].into_iter().find(|known| *known as u8 == kind)
     }
 
     /// Whether files of that kind hold records of this kind.
-    pub(crate) fn belongs_in(self, file: FileKind) -> bool {
+    pub(super) fn belongs_in(self, file: FileKind) -> bool {
         match self {
             Self::Batch | Self::Promise | Self::Close => file == FileKind::Log,
             Self::Edit => file == FileKind::Manifest,
@@ -127,7 +122,7 @@ pub(crate) struct Fragment {
     /// Whether a record ends here.
     pub(crate) last: bool,
     /// The reserved byte.
-    pub(crate) reserved: u8,
+    pub(super) reserved: u8,
     /// How far the file was known to be durable.
     pub(crate) synced: u64,
     /// Bytes of payload.
@@ -219,12 +214,16 @@ pub(super) fn put_with(
 
 /// Recognises the fragment at `offset` of the file; `rest` are the bytes from there to the end of the page
 /// (or of the file). Kind and reserved byte are returned as they are; the caller checks them.
-pub(crate) fn open_fragment(file_id: &FileId, offset: u64, rest: &[u8]) -> Result<Fragment, BadFragment> {
+pub(super) fn open_fragment(file_id: &FileId, offset: u64, rest: &[u8]) -> Result<Fragment, BadFragment> {
     open_with(offset, rest, |bytes| checksum32(file_id, offset, &[&bytes[4..]]))
 }
 
 /// [`open_fragment`] with the checksum of a whole fragment computed by `sum`.
-fn open_with(offset: u64, rest: &[u8], sum: impl FnOnce(&[u8]) -> u32) -> Result<Fragment, BadFragment> {
+pub(super) fn open_with(
+    offset: u64,
+    rest: &[u8],
+    sum: impl FnOnce(&[u8]) -> u32,
+) -> Result<Fragment, BadFragment> {
     let header = rest.first_chunk().ok_or(BadFragment::Unfinished)?;
     let (stored, fragment) = decode_header(offset, header)?;
     let bytes = rest.get(..fragment.extent_bytes).ok_or(BadFragment::Unfinished)?;
@@ -260,106 +259,6 @@ fn decode_header(offset: u64, header: &[u8; FRAGMENT_HEADER_BYTES]) -> Result<(u
         extent_bytes,
     };
     Ok((LittleEndian::read_u32(&header[..4]), fragment))
-}
-
-/// Searches for intact fragments in any bytes: `rest` are those from `offset`, a multiple of 8, to the end of
-/// the page or of the file.
-///
-/// Tries every multiple of 8. `synced` is checked first: in bytes that are no header it is seldom possible,
-/// so few checksums are computed. In bytes that were made to look like headers there are many; even then a
-/// page costs no more than some thousand multiplications, see `sums`.
-#[derive(Debug)]
-pub(crate) struct Search<'a> {
-    file_id: &'a FileId,
-    offset: u64,
-    rest: &'a [u8],
-    /// Bytes whose checksums may still be computed one by one.
-    budget: usize,
-    sums: Option<Sums>,
-}
-
-impl<'a> Search<'a> {
-    pub(crate) fn new(file_id: &'a FileId, offset: u64, rest: &'a [u8]) -> Self {
-        Self { file_id, offset, rest, budget: BUDGET_BYTES, sums: None }
-    }
-
-    /// The first intact fragment at `from` (a multiple of 8) or later that knew the file to be durable up to
-    /// `synced_min` or further.
-    pub(crate) fn first_from(&mut self, from: u64, synced_min: u64) -> Option<Fragment> {
-        let mut place = (from - self.offset) as usize;
-        while let Some(header) = self.rest.get(place..place + FRAGMENT_HEADER_BYTES) {
-            let at = self.offset + place as u64;
-            let synced = LittleEndian::read_u64(header.last_chunk::<8>()?);
-            if synced_min <= synced
-                && synced <= at
-                && let Ok(fragment) = open_with(at, &self.rest[place..], |bytes| self.sum(place, bytes))
-            {
-                return Some(fragment);
-            }
-            place += FRAGMENT_ALIGN;
-        }
-        None
-    }
-
-    fn sum(&mut self, place: usize, fragment: &[u8]) -> u32 {
-        let (file_id, at) = (self.file_id, self.offset + place as u64);
-        let one_by_one = || checksum32(file_id, at, &[&fragment[4..]]);
-        if let Some(left) = self.budget.checked_sub(fragment.len()) {
-            self.budget = left;
-            return one_by_one();
-        }
-        let sums = self.sums.get_or_insert_with(|| Sums::of(file_id, self.rest));
-        sums.of_fragment(at, place, fragment.len()).unwrap_or_else(one_by_one)
-    }
-}
-
-/// A part of a page, for the inspector.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PageArea {
-    /// Where in the file it starts.
-    pub(crate) offset: u64,
-    /// How long it is.
-    pub(crate) bytes: usize,
-    /// What it is.
-    pub(crate) status: AreaStatus,
-}
-
-/// What a part of a page holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AreaStatus {
-    /// An intact fragment, not necessarily one that belongs there.
-    Intact(Fragment),
-    /// Nothing but zeros.
-    Padding,
-    /// Anything else.
-    Damaged(BadFragment),
-}
-
-/// Divides `rest` (bytes from `offset`, a multiple of 8, to the end of the page or of the file) into areas
-/// without gaps. Never fails: bytes that are not intact are an area too, up to the next intact fragment.
-pub(crate) fn areas<'a>(
-    file_id: &'a FileId,
-    offset: u64,
-    rest: &'a [u8],
-) -> impl Iterator<Item = PageArea> + use<'a> {
-    let (mut search, mut done) = (Search::new(file_id, offset, rest), 0);
-    std::iter::from_fn(move || {
-        let (at, left) = (offset + done as u64, &rest[done..]);
-        if left.is_empty() {
-            return None;
-        }
-        let (bytes, status) = match open_fragment(file_id, at, left) {
-            Ok(fragment) => (fragment.extent_bytes, AreaStatus::Intact(fragment)),
-            Err(damage) => {
-                let next = search.first_from(at, 0);
-                let bytes = next.map_or(left.len(), |next| (next.offset - at) as usize);
-                let zeros = left[..bytes].iter().all(|&byte| byte == 0);
-                (bytes, if zeros { AreaStatus::Padding } else { AreaStatus::Damaged(damage) })
-            }
-        };
-        done += bytes;
-        Some(PageArea { offset: at, bytes, status })
-    })
 }
 
 #[cfg(test)]
@@ -468,55 +367,6 @@ mod tests {
             open_fragment(&ID, near_end, &resealed(bad, near_end)),
             Err(BadFragment::Length { found: 17 })
         );
-    }
-
-    #[test]
-    fn spans_cover_a_page_whatever_is_in_it() {
-        let mut page = fragment(64, b"one", 0);
-        page.extend([0; 40]);
-        let second = 64 + page.len() as u64;
-        page.extend(fragment(second, b"two", 64));
-        page.extend(b"rubbish");
-        let seen: Vec<_> = areas(&ID, 64, &page).collect();
-        assert!(matches!(seen[0].status, AreaStatus::Intact(f) if f.synced == 0));
-        assert_eq!((seen[1].bytes, seen[1].status), (40, AreaStatus::Padding));
-        assert!(matches!(seen[2].status, AreaStatus::Intact(f) if f.synced == 64 && f.offset == second));
-        assert!(matches!(
-            seen[3],
-            PageArea { bytes: 7, status: AreaStatus::Damaged(BadFragment::Unfinished), .. }
-        ));
-        for bit in 0..page.len() * 8 {
-            let mut bad = page.clone();
-            bad[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(areas(&ID, 64, &bad).map(|area| area.bytes).sum::<usize>(), bad.len());
-        }
-    }
-
-    #[test]
-    fn a_search_finds_the_same_by_sums_as_one_by_one() {
-        // Every place looks like a header that reaches far; a few are intact.
-        let mut page =
-            [0xff, 0xff, 0xff, 0xff, 0x00, 0x60, 0x07, 0, 64, 0, 0, 0, 0, 0, 0, 0].repeat(PAGE_BYTES / 16);
-        let last = (1 << 20) + 32_000;
-        let good = fragment(last, b"payload", 70);
-        page[32_000..32_000 + good.len()].copy_from_slice(&good);
-        // The one at 8000 holds the other.
-        let first = (1 << 20) + 8000;
-        let whole = &page[8000..][..extent(first, 0x6000).unwrap()];
-        let crc = checksum32(&ID, first, &[&whole[4..]]);
-        page[8000..8004].copy_from_slice(&crc.to_le_bytes());
-        let mut search = Search::new(&ID, 1 << 20, &page);
-        let (mut found, mut from) = (Vec::new(), 1 << 20);
-        while let Some(fragment) = search.first_from(from, 1) {
-            assert_eq!(
-                open_fragment(&ID, fragment.offset, &page[fragment.offset as usize % PAGE_BYTES..]),
-                Ok(fragment)
-            );
-            found.push(fragment.offset);
-            from = fragment.offset + 8;
-        }
-        assert!(search.sums.is_some(), "the budget was spent");
-        assert_eq!(found, [first, last]);
     }
 
     #[test]

@@ -71,32 +71,19 @@ impl FramedWriter {
     pub(crate) fn create(fs: &dyn Fs, path: &Path, header: FileHeader) -> Result<Self> {
         let file = fs.create(path).map_err(|error| Error::io("create", path, error))?;
         file.append(&header.encode()).map_err(|error| Error::io("append to", path, error))?;
-        Ok(Self {
-            file,
-            path: path.to_path_buf(),
-            sums: FileChecksum::new(&header.file_id),
-            header,
-            frames: Vec::new(),
-            flushed: HEADER_BYTES as u64,
-            room_end: 0,
-            synced: 0,
-            failure: None,
-        })
+        Ok(Self::of_file(file, path, header, HEADER_BYTES as u64))
     }
 
     /// The writer of a file of this length that is durable and was ended by whoever wrote it. It takes nothing.
     pub(crate) fn ended(path: &Path, header: FileHeader, len: u64) -> Self {
-        Self {
-            file: Arc::new(Ended),
-            path: path.to_path_buf(),
-            sums: FileChecksum::new(&header.file_id),
-            header,
-            frames: Vec::new(),
-            flushed: len,
-            room_end: 0,
-            synced: len,
-            failure: Some(Error::Closed),
-        }
+        let writer = Self::of_file(Arc::new(Ended), path, header, len);
+        Self { synced: len, failure: Some(Error::Closed), ..writer }
+    }
+
+    fn of_file(file: Arc<dyn AppendFile>, path: &Path, header: FileHeader, flushed: u64) -> Self {
+        let (path, sums) = (path.to_path_buf(), FileChecksum::new(&header.file_id));
+        let (frames, room_end, synced, failure) = (Vec::new(), 0, 0, None);
+        Self { file, path, header, sums, frames, flushed, room_end, synced, failure }
     }
 
     /// Frames a record and returns the offset at which it starts. It is in the file after

@@ -425,7 +425,7 @@ impl<'a> Verifier<'a> {
 
     /// Reads the manifest as far as possible. The flag says whether that is all of it.
     fn read_manifest(&mut self, current: &Current) -> Option<(ReadManifest, bool)> {
-        match read_prefix(self.fs(), self.dir, current) {
+        match read_prefix(self.fs(), self.dir, current, None) {
             Ok((manifest, damage)) => {
                 self.report.edits = manifest.marks.len() as u64;
                 let is_whole = damage.is_none();

@@ -20,7 +20,7 @@ use crate::db::state::switch_points::point;
 use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::key::SeqNo;
-use crate::manifest::edit::EditItem;
+use crate::manifest::edit::{EditItem, LogEnd};
 use crate::manifest::log::ManifestLog;
 
 pub(crate) fn log_created(number: u64, file_id: FileId, predecessor: u64) -> EditItem {
@@ -28,7 +28,7 @@ pub(crate) fn log_created(number: u64, file_id: FileId, predecessor: u64) -> Edi
 }
 
 pub(crate) fn log_closed(number: u64, len: u64, last_seqno: SeqNo) -> EditItem {
-    EditItem::LogClosed { number, len, last_seqno }
+    EditItem::LogEnded { number, end: LogEnd { len, last_seqno, is_cut: false } }
 }
 
 impl Engine {

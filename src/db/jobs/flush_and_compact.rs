@@ -11,9 +11,8 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 
 use crate::compaction::filters::Output;
-use crate::compaction::pick::Task;
-use crate::compaction::subcompactions::cuts;
 use crate::compaction::table_origin::{InputTable, Lineage};
+use crate::compaction::task::Task;
 use crate::db::engine::Engine;
 use crate::db::queues::retry::Work;
 use crate::db::read::sources::Tables;
@@ -176,7 +175,7 @@ impl Engine {
         // A part has to have memory for whole tables: about a quarter of their length.
         let memory_max = memory.builder_max(threads + 1, tree.options.load().block_bytes) as u64;
         let with_memory = memory_max.saturating_mul(4) / shape.table_bytes.max(1);
-        cuts(task, &shape, (1 + idle).min(with_memory as usize))
+        task.cuts(&shape, (1 + idle).min(with_memory as usize))
     }
 
     /// Syncs the directory, and publishes changes with one edit. If that fails, marks the new tables for

@@ -8,8 +8,8 @@ use crate::file_header::FileKind;
 use crate::filename::FileName;
 use crate::manifest::current::Current;
 use crate::manifest::edit::EditItem;
+use crate::manifest::edit::LogEnd;
 use crate::manifest::log::ManifestLog;
-use crate::manifest::state::LogEnd;
 use crate::manifest::state::LogState;
 use crate::manifest::state::ManifestState;
 use crate::wal::FramedWriter;
@@ -42,15 +42,15 @@ impl<'r> Closed<'r> {
 impl Engine {
     /// Makes it a store of which nothing has changed.
     pub(in crate::db) fn set_unchanged(&mut self, closed: &Closed<'_>, recovered: &Recovered) {
-        let &Closed { current, last_log, end: LogEnd { len, last_seqno, .. } } = closed;
+        let &Closed { current, last_log, end } = closed;
         let number = recovered.last_log;
         let (fs, dir) = (Arc::clone(&self.files.fs), &self.files.dir);
         let manifest = ManifestLog::ended(fs, dir, current, &recovered.manifest);
         let older = manifest.state().logs.range(..number);
         let older = older.map(|(&number, log)| (number, log.end.map_or(0, |end| end.len))).collect();
         let header = FileHeader::new(FileKind::Log, current.store_id, last_log.file_id);
-        let writer = FramedWriter::ended(&FileName::Log(number).path(dir), header, len);
-        let end = EditItem::LogClosed { number, len, last_seqno };
+        let writer = FramedWriter::ended(&FileName::Log(number).path(dir), header, end.len);
+        let end = EditItem::LogEnded { number, end: LogEnd { is_cut: false, ..end } };
         self.set_writable(Log::ended(number, writer, end, older), manifest);
         self.lifecycle.set_unchanged(true);
     }

@@ -38,7 +38,7 @@ use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::parallel::in_parallel;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
-use crate::manifest::edit::{EditItem, VersionEdit};
+use crate::manifest::edit::{EditItem, LogEnd, VersionEdit};
 use crate::manifest::state::{LogState, ManifestState};
 use crate::memory::LeaseKind;
 use crate::memtable::Memtable;
@@ -354,7 +354,7 @@ fn keep_logs(state: &mut ManifestState, last: u64, cut: Option<(u64, SeqNo)>) ->
     state.logs.retain(|&number, log| number < last || number == last && (log.end.is_some() || cut.is_some()));
     match (state.logs.get(&last), cut) {
         (Some(log), Some((len, last_seqno))) if log.end.is_none() => {
-            let cut = EditItem::LogCut { number: last, len, last_seqno };
+            let cut = EditItem::LogEnded { number: last, end: LogEnd { len, last_seqno, is_cut: true } };
             state.apply(&VersionEdit::new(vec![cut])).map_err(Error::invalid)
         }
         _ => Ok(()),

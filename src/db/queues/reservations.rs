@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::job_queue::Pending;
 use crate::batch::KeyspaceId;
 use crate::compaction::claimed_ranges::{Busy, Claim};
-use crate::compaction::pick::Task;
+use crate::compaction::task::Task;
 use crate::db::state::keyspace::marks::Marks;
 use crate::db::state::keyspace::tree::{LoggedMemtable, Tree};
 use crate::db::state::switch_points::point;

@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn the_delay_doubles_from_50_milliseconds_to_four_seconds_and_begins_anew() {
-        let retry = Retry::new(Lifecycle::new().work_failing());
+        let retry = Retry::new(Flag::default());
         let delays: Vec<u128> = (0..9)
             .map(|_| {
                 retry.put_off(FLUSH, error("full"));
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn while_writing_is_suspended_no_thread_wakes_for_work_that_cannot_be_done() {
-        let retry = Retry::new(Lifecycle::new().work_failing());
+        let retry = Retry::new(Flag::default());
         retry.put_off(FLUSH, error("full"));
         retry.advance(DELAY_MAX);
         assert_eq!(retry.next_due(false), Some(Duration::ZERO));
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn work_is_due_at_once_for_a_caller_and_after_the_shortest_delay_for_room() {
-        let retry = Retry::new(Lifecycle::new().work_failing());
+        let retry = Retry::new(Flag::default());
         (0..5).for_each(|_| retry.put_off(FLUSH, error("full")));
         retry.note_room();
         assert!(!retry.is_due(FLUSH));
@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn the_error_told_is_that_which_has_lasted_longest_and_new_ones_can_be_told_apart() {
-        let retry = Retry::new(Lifecycle::new().work_failing());
+        let retry = Retry::new(Flag::default());
         retry.put_off(Work::Compact(1), error("first"));
         retry.advance(Duration::from_secs(1));
         let before = retry.failures();

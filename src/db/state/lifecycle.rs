@@ -31,10 +31,17 @@ const RESERVE_SPENT: u32 = 1 << 5;
 const WORK_FAILING: u32 = 1 << 6;
 
 /// One bit of the lifecycle, for the state that decides about it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::db) struct Flag {
     word: Arc<AtomicU32>,
     bit: u32,
+}
+
+impl Default for Flag {
+    /// The bit of a lifecycle of its own.
+    fn default() -> Self {
+        Lifecycle::new().reserve_spent()
+    }
 }
 
 impl Flag {

@@ -20,7 +20,7 @@ use super::failure::catch;
 use super::switch_points::point;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
-use crate::manifest::edit::EditItem;
+use crate::manifest::edit::{EditItem, LogEnd};
 use crate::sync::{lock, wait, wait_for};
 use crate::wal::{EditMark, FramedWriter, RecordKind, encode_close, encode_promise};
 
@@ -315,7 +315,7 @@ impl Log {
         }
         state.batches_end = state.writer.len();
         let (number, len) = (state.number, state.writer.len());
-        state.end = Some(EditItem::LogClosed { number, len, last_seqno });
+        state.end = Some(EditItem::LogEnded { number, end: LogEnd { len, last_seqno, is_cut: false } });
         Ok((number, len))
     }
 
@@ -350,7 +350,7 @@ impl Log {
             state.writer.set_synced(len);
             self.wake(&state);
         }
-        state.end = Some(EditItem::LogCut { number, len, last_seqno });
+        state.end = Some(EditItem::LogEnded { number, end: LogEnd { len, last_seqno, is_cut: true } });
         Ok(state.end.clone())
     }
 

@@ -8,7 +8,7 @@ use super::record::Described;
 use crate::block::Compression;
 use crate::codec::{Field, Reader, varint_len};
 use crate::inspect::output::{Value, escape, short};
-use crate::manifest::edit::EditItem;
+use crate::manifest::edit::{EditItem, LogEnd};
 use crate::manifest::keyspace_options;
 use crate::table::Origin;
 use crate::table::properties::{self, Properties};
@@ -36,10 +36,10 @@ pub(in crate::inspect) fn describe_item(field: &Field<'_>, secrets: bool) -> Des
         EditItem::LogCreated { number, predecessor, .. } => {
             ("log created", format!("{number:06}.wal, after {predecessor:06}.wal"))
         }
-        EditItem::LogClosed { number, len, last_seqno } => {
+        EditItem::LogEnded { number, end: LogEnd { len, last_seqno, is_cut: false } } => {
             ("log closed", format!("{number:06}.wal, {len} bytes, last sequence number {last_seqno}"))
         }
-        EditItem::LogCut { number, len, last_seqno } => {
+        EditItem::LogEnded { number, end: LogEnd { len, last_seqno, is_cut: true } } => {
             ("log cut", format!("{number:06}.wal, after {len} bytes, last sequence number {last_seqno}"))
         }
         EditItem::LogFloor(number) => ("log floor", format!("logs below {number} are forgotten")),

@@ -16,9 +16,9 @@ use crate::inspect::output::{
     FileDamage, Lines, Out, Payload, Result, Value, bytes, count, counted, escape, fields,
 };
 use crate::key::SeqNo;
-use crate::manifest::edit::{EditItems, LEVELS};
+use crate::manifest::edit::{EditItems, LEVELS, LogEnd};
 use crate::manifest::overlap::{Bounds, Runs};
-use crate::manifest::state::{KeyspaceState, LogEnd, ManifestState, TablePlace};
+use crate::manifest::state::{KeyspaceState, ManifestState, TablePlace};
 use crate::table_meta::TableMeta;
 use crate::wal::EditMark;
 

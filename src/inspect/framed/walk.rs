@@ -1,6 +1,6 @@
 //! Walks the records of a framed file (a log, a manifest) from front to back, past every damage.
 //!
-//! 1. Each page is divided into spans: intact fragments and what is none ([`crate::wal::record::areas`]).
+//! 1. Each page is divided into spans: intact fragments and what is none ([`crate::wal::search::areas`]).
 //! 2. Fragments that follow each other as a record's should are put together; whatever does not fit is
 //!    damage.
 //! 3. At the end the reader's rule is applied to the first damage: if an intact fragment after it was framed
@@ -18,9 +18,8 @@ use crate::codec::DecodeError;
 use crate::file_header::{FileKind, HEADER_BYTES};
 use crate::inspect::file::Window;
 use crate::inspect::output::{Lines, Out, Place, Result, Value, counted};
-use crate::wal::record::{
-    AreaStatus, FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, PageArea, Search, areas, page_left,
-};
+use crate::wal::record::{FRAGMENT_HEADER_BYTES, Fragment, PAGE_BYTES, page_left};
+use crate::wal::search::{AreaStatus, PageArea, Search, areas};
 use crate::wal::{Refused, Sequence};
 
 const LOST_END: &str = "the record that begins here has lost its end";

@@ -17,10 +17,10 @@ use crate::filter::{FilterAllocation, FilterKind, FilterPolicy, FilterSize};
 use crate::fs::{Fs, MemFs};
 use crate::key::EntryKind;
 use crate::manifest::current::Current;
-use crate::manifest::edit::{EditItem, VersionEdit};
+use crate::manifest::edit::{EditItem, LogEnd, VersionEdit};
 use crate::manifest::keyspace_options::KeyspaceOptions;
 use crate::manifest::log as manifest_log;
-use crate::manifest::state::{LogEnd, ManifestState};
+use crate::manifest::state::ManifestState;
 use crate::table::Compression;
 use crate::table_meta::{FilterRef, TableMeta};
 use crate::testing::{Vector, hex, unhex};
@@ -233,7 +233,7 @@ fn edits_example() -> [Vec<EditItem>; 2] {
     ];
     let second = vec![
         EditItem::NextFile(13),
-        EditItem::LogClosed { number: 9, len: 136, last_seqno: 405 },
+        EditItem::LogEnded { number: 9, end: LogEnd { len: 136, last_seqno: 405, is_cut: false } },
         EditItem::LogCreated { number: 12, file_id: STORE, predecessor: 9 },
         EditItem::LogFloor(12),
         EditItem::KeyspaceCreated { id: 1, name: "użytkownicy".into(), options: Bytes::new() },
@@ -257,11 +257,9 @@ fn item_fact(item: &EditItem) -> String {
         EditItem::LogCreated { number, file_id, predecessor } => {
             format!("log created number={number} file_id={} predecessor={predecessor}", hex(file_id))
         }
-        EditItem::LogClosed { number, len, last_seqno } => {
-            format!("log closed number={number} length={len} last={last_seqno}")
-        }
-        EditItem::LogCut { number, len, last_seqno } => {
-            format!("log cut number={number} length={len} last={last_seqno}")
+        EditItem::LogEnded { number, end: LogEnd { len, last_seqno, is_cut } } => {
+            let how = if *is_cut { "cut" } else { "closed" };
+            format!("log {how} number={number} length={len} last={last_seqno}")
         }
         EditItem::LogFloor(number) => format!("log floor={number}"),
         EditItem::KeyspaceCreated { id, name, options } => {
@@ -341,7 +339,7 @@ pub(super) fn manifest_log_cut(vector: &Vector) {
     first.retain(|item| !matches!(item, EditItem::TableAdded { .. }));
     let second = vec![
         EditItem::NextFile(13),
-        EditItem::LogCut { number: 9, len: 112, last_seqno: 405 },
+        EditItem::LogEnded { number: 9, end: LogEnd { len: 112, last_seqno: 405, is_cut: true } },
         EditItem::LogCreated { number: 12, file_id: STORE, predecessor: 9 },
     ];
     let state = manifest_of(vector, [first, second]);

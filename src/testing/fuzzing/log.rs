@@ -21,7 +21,8 @@ use crate::error::Result;
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::filter::fuzzing::Input;
 use crate::fs::{Fs, MemFs};
-use crate::wal::record::{PAGE_BYTES, areas};
+use crate::wal::record::PAGE_BYTES;
+use crate::wal::search::areas;
 use crate::wal::{Ending, Expected, FramedReader, FramedWriter, RecordKind};
 
 const STORE: [u8; 16] = [1; 16];

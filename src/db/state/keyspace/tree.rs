@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use super::flushed_memtables::{Departed, Keeper};
 use super::memtables::Memtables;
 use crate::batch::KeyspaceId;
-use crate::compaction::pick::Shape;
+use crate::compaction::shape::Shape;
 use crate::counters::{FilterCounts, Stripe, Striped};
 use crate::db::state::keyspace::pace::Pace;
 use crate::db::state::keyspace::pace::has_no_pressure;

@@ -1,0 +1,103 @@
+//! Tables to merge, and where a large merge is split, so that several threads can do a part of it each.
+//!
+//! A part ends at a user key, which begins the next one; so all entries of a key are in one part, and the parts
+//! need nothing of each other. Their outputs are published together.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::shape::Shape;
+use crate::version::TableHandle;
+
+/// A part is at least as long as so many tables.
+const PART_TABLES_MIN: u64 = 4;
+
+/// Tables to remove from the tree, and the level that their entries go to.
+#[derive(Debug, Clone)]
+pub(crate) struct Task {
+    /// Inputs with their levels, in any order.
+    pub(crate) inputs: Vec<(usize, Arc<TableHandle>)>,
+    pub(crate) output_level: usize,
+    /// The inputs are moved to the output level without rewriting.
+    pub(crate) trivial_move: bool,
+}
+
+impl Task {
+    pub(crate) fn numbers(&self) -> HashSet<u64> {
+        self.inputs.iter().map(|(_, table)| table.meta.number).collect()
+    }
+
+    /// The bytes that it reads, and writes at most.
+    pub(super) fn rewritten_bytes(&self) -> u64 {
+        if self.trivial_move { 0 } else { len_of(self.inputs.iter().map(|(_, table)| table)) }
+    }
+
+    /// The keys at which parts of about equal length begin, except the first; at most `parts - 1`. They are bounds
+    /// of tables, so there are few if few tables begin in the middle.
+    pub(crate) fn cuts(&self, shape: &Shape, parts: usize) -> Vec<Bytes> {
+        let bytes = self.rewritten_bytes();
+        let longest = bytes / shape.table_bytes.saturating_mul(PART_TABLES_MIN).max(1);
+        let parts = (parts as u64).min(longest).max(1);
+        let mut tables: Vec<_> = self.inputs.iter().map(|(_, table)| &table.meta).collect();
+        tables.sort_by_key(|meta| &meta.smallest);
+        let (mut cuts, mut before): (Vec<Bytes>, u64) = (Vec::new(), 0);
+        for meta in &tables {
+            let is_new = cuts.last().unwrap_or(&tables[0].smallest) < &meta.smallest;
+            if is_new && before.saturating_mul(parts) >= bytes.saturating_mul(cuts.len() as u64 + 1) {
+                cuts.push(meta.smallest.clone());
+            }
+            before = before.saturating_add(meta.len);
+        }
+        cuts
+    }
+}
+
+/// The smallest and the largest key of some tables. `None` without tables.
+pub(super) fn bounds_of<'t>(
+    tables: impl IntoIterator<Item = &'t Arc<TableHandle>, IntoIter: Clone>,
+) -> Option<(&'t Bytes, &'t Bytes)> {
+    let tables = tables.into_iter();
+    let smallest = tables.clone().map(|table| &table.meta.smallest).min()?;
+    Some((smallest, tables.map(|table| &table.meta.largest).max()?))
+}
+
+/// The length of some tables together; saturates, because a manifest may state any.
+pub(super) fn len_of<'t>(tables: impl IntoIterator<Item = &'t Arc<TableHandle>>) -> u64 {
+    tables.into_iter().map(|table| table.meta.len).fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::version::handle;
+
+    const SHAPE: Shape = Shape { l0_runs: 4, level_base_bytes: 100, level_ratio: 10, table_bytes: 10 };
+
+    fn cut(tables: &[(&str, &str, u64)], parts: usize) -> Vec<String> {
+        let inputs = (1..).zip(tables).map(|(number, &(a, b, len))| (1, handle(number, a, b, len))).collect();
+        let task = Task { inputs, output_level: 2, trivial_move: false };
+        task.cuts(&SHAPE, parts).iter().map(|key| String::from_utf8(key.to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn parts_are_of_about_equal_length_and_not_too_short() {
+        let tables = [("a", "b", 50), ("c", "d", 50), ("e", "f", 50), ("g", "h", 50)];
+        assert_eq!(cut(&tables, 1), [] as [&str; 0]);
+        assert_eq!(cut(&tables, 2), ["e"]);
+        assert_eq!(cut(&tables, 4), ["c", "e", "g"]);
+        assert_eq!(cut(&tables, 100), ["c", "e", "g"], "a part has at least a table");
+        assert_eq!(
+            cut(&[("a", "b", 20), ("c", "d", 19)], 2),
+            [] as [&str; 0],
+            "a part of 40 is short enough"
+        );
+        assert_eq!(cut(&[("a", "z", 100), ("a", "m", 50), ("p", "q", 10)], 2), ["p"]);
+        assert_eq!(
+            cut(&[("a", "z", 100), ("a", "z", 100)], 2),
+            [] as [&str; 0],
+            "no table begins in between"
+        );
+    }
+}
