@@ -83,8 +83,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     stores::make(dir.path())?;
     let mut table = Table::new(["call", "instructions"]);
     for (row, _, work) in ROWS.into_iter().filter(|(row, ..)| row.contains(&args.row)) {
-        eprintln!("counting: {row} …");
-        table.row([row.to_owned(), count(counted(row, work, dir.path())?.round() as u64)]);
+        let counted = count(counted(row, work, dir.path())?.round() as u64);
+        eprintln!("{row}: {counted}");
+        table.row([row.to_owned(), counted]);
     }
     report.table(&table);
     report.write(args.write.as_deref())

@@ -14,8 +14,6 @@ type Keys = Vec<[u8; KEY_BYTES]>;
 
 /// Scans of one unit of work.
 const SCANS: u64 = 2000;
-/// A data block holds more keys than this.
-const KEYS_OF_A_BLOCK_MIN: usize = 8;
 
 /// The calls that a row counts.
 #[derive(Debug, Clone, Copy)]
@@ -112,7 +110,7 @@ pub(super) fn run(shape: Shape, work: Work, stores: &Path, times: u64) -> Result
     let keys = work.keys();
     match work {
         Work::Flush => stores::fill(&db, 0..KEYS)?,
-        _ if work.reads_blocks() => read_all_blocks(&db)?,
+        _ if work.reads_blocks() => check(entries(db.iter())?, KEYS)?,
         _ => {}
     }
     let before = db.stats().data_block_reads;
@@ -121,12 +119,6 @@ pub(super) fn run(shape: Shape, work: Work, stores: &Path, times: u64) -> Result
         check(db.stats().data_block_reads, before)?;
     }
     Ok(db.close()?)
-}
-
-fn read_all_blocks(db: &Db) -> Result<()> {
-    let mut keys: Keys = (0..KEYS).map(store::key).collect();
-    keys.sort_unstable();
-    keys.iter().step_by(KEYS_OF_A_BLOCK_MIN).try_for_each(|key| check(u64::from(db.contains(key)?), 1))
 }
 
 fn tally(keys: &Keys, is_found: impl Fn(&[u8; KEY_BYTES]) -> Result<bool>) -> Result<u64> {
