@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use sievedb::{Db, FilterKind, FilterPolicy, Keyspace, KeyspaceOptions, WriteBatch};
 
 use super::absent::absent_keys;
+use super::findings::{Findings, Pair};
 use super::home::Home;
-use super::measure::{Lookups, Measured, measure};
+use super::measure::{Lookups, measure};
 use super::random::Random;
 use super::report;
 use super::source::{Record, Source};
@@ -40,30 +41,6 @@ pub(crate) struct Args {
     within: Within,
     #[command(flatten)]
     format: Format,
-}
-
-/// What the report shows.
-pub(super) struct Findings {
-    pub(super) dir: PathBuf,
-    pub(super) keyspace: String,
-    pub(super) source: Source,
-    /// Index of the record to try, and an absent key like it.
-    pub(super) example: usize,
-    pub(super) absent_key: Vec<u8>,
-    /// Entries of an earlier run that were deleted first.
-    pub(super) deleted: u64,
-    pub(super) seed: u64,
-    pub(super) load_time: Duration,
-    pub(super) loaded: Pair,
-    pub(super) compacted: Pair,
-    /// Bytes of the store's files at the end.
-    pub(super) disk_bytes: u64,
-}
-
-/// The same data and the same tree, with filters and without.
-pub(super) struct Pair {
-    pub(super) with: Measured,
-    pub(super) without: Measured,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
