@@ -19,12 +19,18 @@ use crate::limits::FILE_NUMBER_MAX;
 /// [`Error::NoStore`] if there is no such directory, [`Error::Io`] if it cannot be listed.
 pub(crate) fn names_in(fs: &dyn Fs, dir: &Path) -> Result<Vec<OsString>> {
     fs.list(dir).map_err(|error| match error.kind() {
+        ErrorKind::NotFound if fs.has_dangling_link(dir) => dangling(dir),
         ErrorKind::NotFound => Error::NoStore { dir: dir.to_path_buf(), why: "no such directory" },
         ErrorKind::NotADirectory => {
             Error::NoStore { dir: dir.to_path_buf(), why: "it is a file, not a directory" }
         }
         _ => Error::io("list", dir, error),
     })
+}
+
+/// The error for a directory that a symbolic link to nothing keeps from being found.
+pub(crate) fn dangling(dir: &Path) -> Error {
+    Error::NoStore { dir: dir.to_path_buf(), why: "its path has a symbolic link whose target does not exist" }
 }
 
 /// What a name in a store's directory means.

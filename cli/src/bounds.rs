@@ -5,8 +5,8 @@ use std::ops::Bound;
 
 use sievedb::{Iter, Keyspace};
 
+use crate::arguments::Arguments;
 use crate::failure::Result;
-use crate::lines::Arguments;
 
 /// A range of keys. Without options it holds all keys; with several, the keys that every one of them allows.
 #[derive(Debug, clap::Args)]

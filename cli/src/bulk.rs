@@ -52,6 +52,7 @@ pub(crate) fn write_lines(
     let closed = db.close();
     state.written.time = start.elapsed();
     lines.print_notes();
+    lines.print_note_on_escapes();
     if !matches!(result, Err(Failure::Store(_))) {
         closed?;
     }

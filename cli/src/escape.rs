@@ -12,8 +12,33 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::io::{self, Write};
 
 pub(crate) use sievedb::inspect::escape;
+
+/// How many bytes are escaped at once.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Writes bytes as [`escape`] prints them, piece by piece: a long value needs no memory for its text.
+pub(crate) fn write_escaped(bytes: &[u8], to: &mut impl Write) -> io::Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let (piece, behind) = rest.split_at(piece_len(rest));
+        to.write_all(escape(piece).as_bytes())?;
+        rest = behind;
+    }
+    Ok(())
+}
+
+/// The length of the next piece, which does not end within a character: no character has more than three bytes
+/// behind its first.
+fn piece_len(bytes: &[u8]) -> usize {
+    if bytes.len() <= PIECE_BYTES {
+        return bytes.len();
+    }
+    let begins = |at: &usize| !matches!(bytes[*at], 0x80..0xc0);
+    (PIECE_BYTES - 3..=PIECE_BYTES).rev().find(begins).unwrap_or(PIECE_BYTES)
+}
 
 /// How much of a key an error message shows.
 const EXCERPT_BYTES: usize = 40;
@@ -113,6 +138,26 @@ mod tests {
     #[test]
     fn nothing_in_a_message_moves_the_cursor() {
         assert_eq!(printable("größe\t\\ \u{1b}[2J\n\u{9b}x\r"), "größe\\t\\ \\x1b[2J\\n\\xc2\\x9bx\\x0d");
+    }
+
+    #[test]
+    fn pieces_are_printed_like_the_whole() {
+        for pattern in ["a", "ü", "漢", "🦀", "\u{202e}"].map(str::as_bytes).into_iter().chain([
+            &b"\xff"[..],
+            b"\x80",
+            b"\xe6\xbc",
+            b"\xf0\x9f\xa6",
+            b"\xf0\x9f\xa6\x80\x80\x80",
+            b"\t\\\n",
+        ]) {
+            for shift in 0..5 {
+                let mut bytes = vec![b'.'; shift];
+                bytes.extend(pattern.iter().cycle().take(2 * PIECE_BYTES + 7));
+                let mut printed = Vec::new();
+                write_escaped(&bytes, &mut printed).unwrap();
+                assert!(printed == escape(&bytes).as_bytes(), "{pattern:?}, {shift}");
+            }
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 1 | the key is absent, or does not hold what it must |
 //! | 2 | the arguments or the input make no sense; nothing was done with them |
-//! | 3 | a store, file or stream is damaged, missing, in use, or failed |
+//! | 3 | a store, file or stream is damaged, missing, in use, or failed; memory is short |
 //! | 130 | interrupted while loading or deleting; what was written stays (see `bulk`) |
 //!
 //! A reader that closes the pipe (`sievedb scan DB | head`) has what it wanted: the command ends with 0,
@@ -13,6 +13,9 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
+
+use sievedb_sketches as sketch;
+use sievedb_sketches::store::StoreError;
 
 use crate::escape::printable;
 
@@ -33,6 +36,8 @@ pub(crate) enum Failure {
     Refused(String),
     /// A file or stream that is not the store's could not be read or written.
     Io { what: String, source: io::Error },
+    /// There is not enough memory for this.
+    NoMemory(String),
     /// The reader of standard output has closed the pipe.
     PipeClosed,
     /// The messages are printed already; the exit code.
@@ -49,6 +54,11 @@ impl Failure {
         Self::Io { what: what.into(), source }
     }
 
+    /// There is not enough memory for `what`.
+    pub(crate) fn no_memory(what: impl Into<String>) -> Self {
+        Self::NoMemory(what.into())
+    }
+
     /// This failure with a note behind its message.
     pub(crate) fn with_note(self, note: impl Into<String>) -> Self {
         match self {
@@ -57,14 +67,15 @@ impl Failure {
         }
     }
 
-    fn code(&self) -> u8 {
+    /// The exit code.
+    pub(crate) fn code(&self) -> u8 {
         match self {
             Self::PipeClosed => 0,
             Self::Printed(code) => *code,
             Self::Absent(_) | Self::Declined(_) | Self::No => 1,
             Self::Usage(_) => 2,
             Self::Store(sievedb::Error::InvalidArgument { .. } | sievedb::Error::LimitExceeded { .. }) => 2,
-            Self::Store(_) | Self::Refused(_) | Self::Io { .. } => 3,
+            Self::Store(_) | Self::Refused(_) | Self::NoMemory(_) | Self::Io { .. } => 3,
             Self::Noted { failure, .. } => failure.code(),
         }
     }
@@ -98,6 +109,17 @@ impl From<sievedb::Error> for Failure {
     }
 }
 
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Store(error) => error.into(),
+            StoreError::Sketch(error @ sketch::Error::InvalidArgument(_)) => Self::Usage(error.to_string()),
+            StoreError::Sketch(sketch::Error::TooLarge(bytes)) => Self::no_memory(format!("{bytes} bytes")),
+            error => Self::Refused(error.to_string()),
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -105,6 +127,7 @@ impl fmt::Display for Failure {
             Self::Declined(message) | Self::Usage(message) | Self::Refused(message) => f.write_str(message),
             Self::Store(error) => error.fmt(f),
             Self::Io { what, source } => write!(f, "cannot {what}: {source}"),
+            Self::NoMemory(what) => write!(f, "not enough memory for {what}"),
             Self::No => f.write_str("no"),
             Self::PipeClosed => f.write_str("standard output is closed"),
             Self::Printed(_) => f.write_str("see above"),

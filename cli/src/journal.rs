@@ -13,7 +13,7 @@
 //! path; a file that has neither is refused unless it is empty.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -27,6 +27,8 @@ pub(crate) struct Journal {
     file: File,
     path: PathBuf,
     record: Record,
+    /// Whether the file did not exist before.
+    is_created: bool,
 }
 
 /// What the store knows of its journal.
@@ -71,7 +73,7 @@ fn hash(bytes: &[u8]) -> u64 {
 
 impl Journal {
     /// Opens the file, creates it if it is missing, and cuts what was never committed. `recorded` is what
-    /// [`Journal::record`] was when the store was written last.
+    /// [`Journal::record`] was when the store was written last. A file that is refused is not created.
     pub(crate) fn open(path: &Path, recorded: Option<&[u8]>) -> Result<Self> {
         let mut record = Record::new(path);
         let here = std::mem::take(&mut record.path);
@@ -81,25 +83,53 @@ impl Journal {
             record = Record::decode(recorded).ok_or_else(broken)?;
         }
         let cannot = |error| Failure::io(format!("open the journal {}", path.display()), error);
-        let mut options = OpenOptions::new();
-        let mut file =
-            options.read(true).write(true).create(true).truncate(false).open(path).map_err(cannot)?;
-        let found = file.metadata().map_err(cannot)?.len();
+        let mut present = open_if_present(path).map_err(cannot)?;
+        let found = match &present {
+            Some(file) => file.metadata().map_err(cannot)?.len(),
+            None => 0,
+        };
         let is_same = found == 0 && record.length == 0
             || found >= record.length
                 && record.tail_bytes > 0
-                && has_tail(&mut file, &record).map_err(cannot)?
+                && present.as_mut().map_or(Ok(false), |file| has_tail(file, &record)).map_err(cannot)?
             || is_known && record.length == 0 && record.path == here;
         if !is_same {
-            return Err(refused(path, found, is_known.then_some(&record)));
+            return Err(refused(path, present.is_some().then_some(found), is_known.then_some(&record)));
         }
         record.path = here;
+        let is_created = present.is_none();
+        let mut file = match present {
+            Some(file) => file,
+            None => OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(cannot)?,
+        };
         if found > record.length {
             file.set_len(record.length).and_then(|()| file.sync_all()).map_err(cannot)?;
         }
         file.seek(SeekFrom::End(0)).map_err(cannot)?;
-        sync_folder(path).map_err(cannot)?;
-        Ok(Self { file, path: path.to_owned(), record })
+        let journal = Self { file, path: path.to_owned(), record, is_created };
+        if let Err(error) = sync_folder(path) {
+            journal.remove_if_created();
+            return Err(cannot(error));
+        }
+        Ok(journal)
+    }
+
+    /// Refuses a file in which no new journal can begin, and changes nothing.
+    pub(crate) fn check_new(path: &Path) -> Result<()> {
+        let cannot = |error| Failure::io(format!("open the journal {}", path.display()), error);
+        let Some(file) = open_if_present(path).map_err(cannot)? else { return Ok(()) };
+        match file.metadata().map_err(cannot)?.len() {
+            0 => Ok(()),
+            found => Err(refused(path, Some(found), None)),
+        }
+    }
+
+    /// Removes the file if it was created by [`Journal::open`] and has nothing in it.
+    pub(crate) fn remove_if_created(&self) {
+        if self.is_created && self.record.length == 0 {
+            // The failure that led here is the one to report.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 
     /// Appends lines, and returns once they are on disk. They count when [`Journal::record`] is.
@@ -127,12 +157,33 @@ fn has_tail(file: &mut File, record: &Record) -> io::Result<bool> {
     Ok(hash(&tail) == record.tail_hash)
 }
 
-fn refused(path: &Path, found: u64, record: Option<&Record>) -> Failure {
-    let has = format!("{} has {}", path.display(), units::counted(found, "byte", "bytes"));
+/// A journal in words, from its record: where it was, and how much of it counts.
+pub(crate) fn describe(recorded: &[u8]) -> Option<String> {
+    let record = Record::decode(recorded)?;
+    let bytes = units::counted(record.length, "byte", "bytes");
+    Some(format!("{}, of which {bytes} are committed", record.path))
+}
+
+/// Opens a file for reading and writing; `None` if there is none.
+fn open_if_present(path: &Path) -> io::Result<Option<File>> {
+    match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// `found` is the length of the file, if there is one.
+fn refused(path: &Path, found: Option<u64>, record: Option<&Record>) -> Failure {
+    let has = match found {
+        Some(found) => format!("{} has {}", path.display(), units::counted(found, "byte", "bytes")),
+        None => format!("{} does not exist", path.display()),
+    };
     Failure::Refused(match record {
-        None => format!("{has}, but this store has no journal yet: it begins with an empty file"),
+        None => format!("{has}, but this is a new journal: it begins with an empty file"),
         Some(record) => format!(
-            "{has}, and is not the journal of this store, of which {} are committed; that was {}",
+            "{has}, and is not the journal of this store, of which {} are committed; that was {}; \
+             --new-journal begins another one",
             units::counted(record.length, "byte", "bytes"),
             record.path
         ),
@@ -198,5 +249,27 @@ mod tests {
         refused(&other, Some(&record));
         std::fs::write(&other, "").unwrap();
         refused(&other, Some(&record));
+    }
+
+    #[test]
+    fn a_journal_that_is_missing_is_refused_without_creating_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, rotated) = (folder.path().join("out"), folder.path().join("out.1"));
+        let mut journal = Journal::open(&path, None).unwrap();
+        journal.append(b"a line\n").unwrap();
+        let record = journal.record();
+        std::fs::rename(&path, &rotated).unwrap();
+        let message = Journal::open(&path, Some(&record)).err().unwrap().to_string();
+        assert!(message.contains("out does not exist, and is not the journal of this store"), "{message}");
+        assert!(message.ends_with("; --new-journal begins another one"), "{message}");
+        assert!(!path.exists());
+        Journal::check_new(&path).unwrap();
+        assert!(Journal::check_new(&rotated).is_err() && !path.exists());
+        Journal::open(&path, None).unwrap().remove_if_created();
+        assert!(!path.exists());
+        std::fs::write(&path, "").unwrap();
+        Journal::open(&path, None).unwrap().remove_if_created();
+        assert!(path.exists(), "it was there before");
+        assert_eq!(describe(&record).unwrap(), format!("{}, of which 7 bytes are committed", path.display()));
     }
 }

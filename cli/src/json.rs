@@ -4,6 +4,8 @@
 //! base64 (RFC 4648, with padding) under that name and `_base64`. So `{"key":"a"}` is the byte 61, and
 //! `{"key_base64":"/w=="}` the byte ff: the two cannot be confused.
 
+use std::io::{self, Write};
+
 use serde_json::{Map, Value};
 
 /// A JSON object.
@@ -36,8 +38,89 @@ pub(crate) fn entry(key: &[u8], value: Option<&[u8]>) -> Object {
     object
 }
 
+/// An entry as [`entry`] makes it: its key and its value.
+pub(crate) fn read_entry(line: &[u8]) -> Result<(Vec<u8>, Vec<u8>), String> {
+    let parsed: Value = serde_json::from_slice(line).map_err(|error| format!("this is no JSON: {error}"))?;
+    let Value::Object(mut object) = parsed else { return Err("this is no JSON object".into()) };
+    let key = take_bytes(&mut object, "key")?.ok_or("the object has no key")?;
+    let value = take_bytes(&mut object, "value")?.ok_or("the object has no value")?;
+    match object.keys().next() {
+        Some(other) => Err(format!("the object has {other:?} besides a key and a value")),
+        None => Ok((key, value)),
+    }
+}
+
+/// Whether a line is a result with a key, as a command prints it: `scan`, `get`, `contains`, `diff`, or the dump.
+pub(crate) fn is_result(line: &[u8]) -> bool {
+    const BESIDE_KEY: [&str; 5] = ["value", "value_base64", "present", "side", "event"];
+    if !line.starts_with(b"{\"") || !line.ends_with(b"}") {
+        return false;
+    }
+    let Ok(Value::Object(object)) = serde_json::from_slice(line) else { return false };
+    let has_key = ["key", "key_base64"].iter().any(|name| object.get(*name).is_some_and(Value::is_string));
+    let beside = BESIDE_KEY.iter().filter(|name| object.contains_key(**name)).count();
+    has_key && (object.len() == 2 && beside == 1 || object.get("event").is_some_and(|event| event == "entry"))
+}
+
+/// Removes bytes that [`put_bytes`] added to an object.
+fn take_bytes(object: &mut Object, name: &str) -> Result<Option<Vec<u8>>, String> {
+    let as_base64 = format!("{name}_base64");
+    match (object.remove(name), object.remove(&as_base64)) {
+        (None | Some(Value::Null), None) => Ok(None),
+        (Some(Value::String(text)), None) => Ok(Some(text.into_bytes())),
+        (None, Some(Value::String(text))) => {
+            from_base64(text.as_bytes()).map(Some).ok_or(format!("{as_base64} is not base64"))
+        }
+        _ => Err(format!("the {name} is not one text")),
+    }
+}
+
+/// The bytes of a text in base64 with padding; `None` for any other text.
+fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (groups, []) = text.as_chunks::<4>() else { return None };
+    for (index, group) in groups.iter().enumerate() {
+        let is_last = index + 1 == groups.len();
+        let padding = group.iter().rev().take_while(|&&digit| digit == b'=').count();
+        if padding > 2 || (padding > 0 && !is_last) {
+            return None;
+        }
+        let digits = group[..4 - padding].iter().try_fold(0, |bits, digit| {
+            let value = DIGITS.iter().position(|known| known == digit)?;
+            Some(bits << 6 | value as u32)
+        })?;
+        let group = (digits << (6 * padding)).to_be_bytes();
+        let (given, rest) = group[1..].split_at(3 - padding);
+        if rest.iter().any(|&byte| byte != 0) {
+            return None;
+        }
+        bytes.extend_from_slice(given);
+    }
+    Some(bytes)
+}
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Writes an entry as [`entry`] makes it, piece by piece: a long value needs no memory for its text.
+pub(crate) fn write_entry(key: &[u8], value: &[u8], to: &mut impl Write) -> io::Result<()> {
+    for (before, name, bytes) in [("{", "key", key), (",", "value", value)] {
+        match str::from_utf8(bytes) {
+            Ok(text) => {
+                write!(to, "{before}\"{name}\":")?;
+                serde_json::to_writer(&mut *to, text)?;
+            }
+            Err(_) => {
+                write!(to, "{before}\"{name}_base64\":\"")?;
+                // Whole groups of three bytes, so that only the last piece is padded.
+                bytes.chunks(3 << 14).try_for_each(|piece| to.write_all(base64(piece).as_bytes()))?;
+                to.write_all(b"\"")?;
+            }
+        }
+    }
+    to.write_all(b"}\n")
+}
+
 fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
         let bits = (0..3).fold(0, |bits, at| bits << 8 | usize::from(group.get(at).copied().unwrap_or(0)));
@@ -61,6 +144,69 @@ mod tests {
             assert_eq!(base64(&b"foobar"[..len]), expected);
         }
         assert_eq!(base64(&[0xff, 0xfe, 0xfd]), "//79");
+        let all: Vec<u8> = (0..=255).collect();
+        for len in 0..all.len() {
+            assert_eq!(from_base64(base64(&all[..len]).as_bytes()).unwrap(), &all[..len]);
+        }
+        for wrong in ["Zg=", "Zg", "Z===", "====", "Zh==", "Zm9=", "Zg==Zg==", "Zm9v\n", "Zm-v"] {
+            assert_eq!(from_base64(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_entry_is_read_as_it_was_printed_and_nothing_else_is() {
+        for (key, value) in
+            [(&b"a\t\"\\\xc3\xbc"[..], &b""[..]), (b"\xff", b"\0"), (b"", b"\xfe\xfd\xfc\xfb")]
+        {
+            let line = Value::Object(entry(key, Some(value))).to_string();
+            assert_eq!(read_entry(line.as_bytes()).unwrap(), (key.to_vec(), value.to_vec()));
+            assert!(is_result(line.as_bytes()), "{line}");
+        }
+        for wrong in [
+            "",
+            "k",
+            "[]",
+            "{}",
+            r#"{"key":"a"}"#,
+            r#"{"key":"a","value":null}"#,
+            r#"{"key":1,"value":"b"}"#,
+            r#"{"key":"a","key_base64":"YQ==","value":"b"}"#,
+            r#"{"key_base64":"YQ","value":"b"}"#,
+            r#"{"key":"a","value":"b","more":1}"#,
+            r#"{"key":"a","value":"b"} "x""#,
+        ] {
+            assert!(read_entry(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_an_object_of_the_shape_of_a_result_is_taken_for_one() {
+        for (line, is) in [
+            (r#"{"key":"a","value":null}"#, true),
+            (r#"{"key":"a","present":true}"#, true),
+            (r#"{"key_base64":"/w==","side":"first"}"#, true),
+            (r#"{"delete":false,"event":"entry","key":"a","offset":0}"#, true),
+            (r#"{"key":"a"}"#, false),
+            (r#"{"key":1,"value":"b"}"#, false),
+            (r#"{"key":"a","value":"b","time":3}"#, false),
+            (r#"{"id":"a","value":"b"}"#, false),
+            (r#"["key","value"]"#, false),
+        ] {
+            assert_eq!(is_result(line.as_bytes()), is, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_entry_is_written_as_its_object_is_printed() {
+        let long: Vec<u8> = (0..200_000u32).map(|n| (n * 7 >> 3) as u8).collect();
+        let text = "ü\"\n".repeat(50_000);
+        for key in [&b""[..], b"k\t", b"\xff"] {
+            for value in [&b""[..], &long, text.as_bytes(), &long[..199_999], &long[..199_998]] {
+                let mut written = Vec::new();
+                write_entry(key, value, &mut written).unwrap();
+                assert!(written == format!("{}\n", Value::Object(entry(key, Some(value)))).as_bytes());
+            }
+        }
     }
 
     #[test]

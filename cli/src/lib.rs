@@ -8,12 +8,16 @@
 //! | `failure` | why a command ends early, and with which exit code |
 //! | `store` | opening a store, and sums over its keyspaces |
 //! | `bulk` | writing many lines, and being interrupted |
+//! | `signals` | signals that must not end a command without a message |
 //! | `escape`, `json` | bytes as text |
-//! | `lines`, `line_key`, `bounds` | input: arguments, lines, what of a line counts, ranges of keys |
+//! | `arguments`, `bounds` | keys, values and ranges of keys in arguments |
+//! | `lines`, `line_format`, `line_key` | input: lines, how they are read, the key of a line |
+//! | `whole_file` | files that are read and written as a whole |
 //! | `journal` | a file of lines, each written exactly once |
 //! | `output` | standard output that may be closed at any time |
 //! | `progress`, `units` | for people: progress bars, readable numbers |
 
+mod arguments;
 mod bounds;
 mod bulk;
 mod commands;
@@ -22,10 +26,13 @@ mod escape;
 mod failure;
 mod journal;
 mod json;
+mod line_format;
 mod line_key;
 mod lines;
 mod output;
 mod progress;
 pub mod shell;
+mod signals;
 mod store;
 mod units;
+mod whole_file;

@@ -1,120 +1,26 @@
-//! The input of a command: arguments, and lines from a file or from standard input.
+//! The lines of an input: a file or standard input.
 //!
-//! Lines are read as `scan` prints them: `\t`, `\n`, `\\` and `\xHH` are escapes (`--literal` turns that
-//! off), and every other byte stands for itself. A line ends with a newline or with the input. Two things are
-//! hardly ever meant, and are not taken for data without a word:
-//!
-//! - A carriage return before the newline (CRLF) is an error. `--crlf` drops it; with `--literal` it belongs
-//!   to the line, and a note counts such lines.
-//! - A blank line is skipped, and a note counts them. With `--empty-key` it is the empty key. (The empty key
-//!   that `scan` prints is followed by a tab, and is not a blank line.)
-//!
-//! A line has a largest length, so that an input without newlines cannot take all memory.
+//! [`LineFormat`] has the rules by which they are read. A line ends with a newline or with the input. It is
+//! read only as far as it can be valid, so that an input without newlines cannot take all memory.
 
 use std::borrow::Cow;
-use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-use sievedb::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-
-use crate::escape::{BadEscape, excerpt, unescape};
+use crate::arguments::check_limits;
+use crate::escape::{excerpt, unescape};
 use crate::failure::{Failure, Result};
+use crate::json::is_result;
+use crate::line_format::{Content, LineFormat};
 use crate::store::note;
 use crate::units::counted;
-
-/// Longest line: a key, a tab and a value, each byte of them escaped.
-const LINE_BYTES_MAX: u64 = 4 * (KEY_BYTES_MAX as u64 + VALUE_BYTES_MAX as u64) + 1;
-
-/// How keys and values in arguments are read.
-#[derive(Debug, Clone, Copy, clap::Args)]
-pub(crate) struct Arguments {
-    /// Read \t \n \\ \xHH in arguments as the bytes they stand for.
-    #[arg(long)]
-    escaped: bool,
-}
-
-impl Arguments {
-    /// The bytes that an argument stands for.
-    pub(crate) fn decode(self, argument: &OsStr) -> Result<Vec<u8>> {
-        let bytes = argument.as_encoded_bytes();
-        if !self.escaped {
-            return Ok(bytes.to_vec());
-        }
-        unescape(bytes).map(Cow::into_owned).map_err(|bad| Failure::Usage(bad.to_string()))
-    }
-
-    /// The same for an argument that may be missing.
-    pub(crate) fn decode_optional(self, argument: Option<&OsString>) -> Result<Option<Vec<u8>>> {
-        argument.map(|argument| self.decode(argument)).transpose()
-    }
-}
-
-/// How lines are read.
-#[derive(Debug, Clone, Copy, Default, clap::Args)]
-pub(crate) struct LineFormat {
-    /// Take lines as they are: a backslash is a backslash.
-    #[arg(long)]
-    pub(crate) literal: bool,
-    /// Drop the carriage return at the end of each line (CRLF).
-    #[arg(long)]
-    pub(crate) crlf: bool,
-    /// Read a blank line as the empty key; by default blank lines are skipped.
-    #[arg(long)]
-    pub(crate) empty_key: bool,
-}
-
-impl LineFormat {
-    /// The bytes that a part of a line stands for.
-    pub(crate) fn decode(self, text: &[u8]) -> Result<Cow<'_, [u8]>> {
-        if self.literal {
-            return Ok(Cow::Borrowed(text));
-        }
-        let explain = |bad: BadEscape| Failure::Usage(format!("{bad}; --literal takes lines as they are"));
-        unescape(text).map_err(explain)
-    }
-
-    /// Refuses options for lines where no lines are read.
-    pub(crate) fn check_unused(self) -> Result<()> {
-        for (given, name) in
-            [(self.literal, "--literal"), (self.crlf, "--crlf"), (self.empty_key, "--empty-key")]
-        {
-            if given {
-                return Err(Failure::Usage(format!("{name} is for keys from standard input")));
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a line with this content, its newline removed, is skipped.
-    fn skips(self, line: &[u8]) -> bool {
-        !self.empty_key && (line.is_empty() || (self.crlf && line == b"\r"))
-    }
-}
-
-/// Refuses what no store takes, before anything is written.
-pub(crate) fn check_limits(key: &[u8], value: &[u8]) -> Result<()> {
-    let (key_bytes, value_bytes) = (key.len(), value.len());
-    if key_bytes > KEY_BYTES_MAX {
-        let key = excerpt(key);
-        return Err(Failure::Usage(format!(
-            "the key {key} has {key_bytes} bytes, over the limit of {KEY_BYTES_MAX}"
-        )));
-    }
-    if value_bytes > VALUE_BYTES_MAX {
-        let key = excerpt(key);
-        return Err(Failure::Usage(format!(
-            "the value of key {key} has {value_bytes} bytes, over the limit of {VALUE_BYTES_MAX}"
-        )));
-    }
-    Ok(())
-}
 
 /// The lines of an input.
 pub(crate) struct Lines {
     input: BufReader<Box<dyn Read>>,
     format: LineFormat,
+    content: Content,
     name: String,
     bytes: Option<u64>,
     line: Vec<u8>,
@@ -122,13 +28,33 @@ pub(crate) struct Lines {
     read: u64,
     blank: u64,
     carriage_returns: u64,
+    tabs: u64,
+    backslashes: Backslashes,
+}
+
+/// What the backslashes in lines may mean, if they are taken as they are.
+#[derive(Default)]
+struct Backslashes {
+    /// Lines that have some.
+    lines: u64,
+    /// Whether one begins no escape, so that `scan` has not printed the input.
+    are_plain: bool,
+}
+
+impl Backslashes {
+    fn look_at(&mut self, line: &[u8]) {
+        if !self.are_plain && line.contains(&b'\\') {
+            self.lines += 1;
+            self.are_plain = unescape(line).is_err();
+        }
+    }
 }
 
 impl Lines {
     /// Opens a file, or standard input for `-`. An input that cannot be read at all is refused here.
-    pub(crate) fn open(path: &Path, format: LineFormat) -> Result<Self> {
+    pub(crate) fn open(path: &Path, format: LineFormat, content: Content) -> Result<Self> {
         if path.as_os_str() == "-" {
-            return Ok(Self::new(Box::new(io::stdin()), format, "standard input".into(), None));
+            return Ok(Self::new(Box::new(io::stdin()), format, content, "standard input".into(), None));
         }
         let name = path.display().to_string();
         let cannot = |source| Failure::io(format!("read {name}"), source);
@@ -138,13 +64,20 @@ impl Lines {
             return Err(cannot(io::ErrorKind::IsADirectory.into()));
         }
         let bytes = metadata.is_file().then_some(metadata.len());
-        Ok(Self::new(Box::new(file), format, name, bytes))
+        Ok(Self::new(Box::new(file), format, content, name, bytes))
     }
 
-    fn new(input: Box<dyn Read>, format: LineFormat, name: String, bytes: Option<u64>) -> Self {
+    fn new(
+        input: Box<dyn Read>,
+        format: LineFormat,
+        content: Content,
+        name: String,
+        bytes: Option<u64>,
+    ) -> Self {
         Self {
             input: BufReader::with_capacity(1 << 16, input),
             format,
+            content,
             name,
             bytes,
             line: Vec::new(),
@@ -152,6 +85,8 @@ impl Lines {
             read: 0,
             blank: 0,
             carriage_returns: 0,
+            tabs: 0,
+            backslashes: Backslashes::default(),
         }
     }
 
@@ -197,6 +132,9 @@ impl Lines {
             if self.line.last() == Some(&b'\r') {
                 self.end_with_carriage_return()?;
             }
+            if !self.format.literal {
+                self.check_meaning()?;
+            }
             return Ok(Some(&self.line));
         }
         Ok(None)
@@ -205,23 +143,60 @@ impl Lines {
     /// Reads a line without its newline; `false` at the end.
     fn read_line(&mut self) -> Result<bool> {
         self.line.clear();
-        let mut input = (&mut self.input).take(LINE_BYTES_MAX + 1);
-        let read = match input.read_until(b'\n', &mut self.line) {
-            Ok(read) => read as u64,
-            Err(error) => return Err(Failure::io(format!("read {}", self.name), error)),
-        };
-        if read == 0 {
-            return Ok(false);
+        let mut read = 0;
+        let mut is_whole = false;
+        while !is_whole {
+            let buffered = match self.input.fill_buf() {
+                Ok([]) => break,
+                Ok(buffered) => buffered,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Failure::io(format!("read {}", self.name), error)),
+            };
+            let newline = buffered.iter().position(|&byte| byte == b'\n');
+            let piece = &buffered[..newline.unwrap_or(buffered.len())];
+            is_whole = newline.is_some();
+            let taken = piece.len() + usize::from(is_whole);
+            let reserved = self.line.try_reserve(piece.len());
+            if reserved.or_else(|_| self.line.try_reserve_exact(piece.len())).is_err() {
+                return Err(Failure::no_memory(format!("a line of {}", self.name)));
+            }
+            self.line.extend_from_slice(piece);
+            self.input.consume(taken);
+            read += taken as u64;
+            if !self.line.is_empty()
+                && let Err(failure) = self.format.check_begun(self.content, &self.line)
+            {
+                self.number += 1;
+                return Err(self.blame(failure));
+            }
         }
         self.read += read;
-        self.number += 1;
-        if self.line.last() == Some(&b'\n') {
-            self.line.pop();
-        } else if read > LINE_BYTES_MAX {
-            let line = excerpt(&self.line);
-            return Err(self.blame(Failure::Usage(format!("{line} is longer than {LINE_BYTES_MAX} bytes"))));
+        self.number += u64::from(read > 0);
+        Ok(read > 0)
+    }
+
+    /// Refuses a line that another command printed in a form that is not read here, and notes what may be
+    /// meant otherwise.
+    fn check_meaning(&mut self) -> Result<()> {
+        match self.content {
+            Content::Json | Content::Line | Content::Text(_) => return Ok(()),
+            Content::Key => self.tabs += u64::from(self.line.contains(&b'\t')),
+            Content::Entry => {}
         }
-        Ok(true)
+        if is_result(&self.line) {
+            let remedy = match self.content {
+                Content::Entry => "--from-json reads it",
+                _ => "`scan` without --json prints keys for --escaped",
+            };
+            return Err(self.blame(Failure::Usage(format!(
+                "{} was printed with --json: {remedy}, --literal takes it as a key",
+                excerpt(&self.line)
+            ))));
+        }
+        if !self.format.arguments.escaped {
+            self.backslashes.look_at(&self.line);
+        }
+        Ok(())
     }
 
     fn end_with_carriage_return(&mut self) -> Result<()> {
@@ -237,7 +212,14 @@ impl Lines {
         Ok(())
     }
 
-    /// The line that [`Lines::next`] returned last.
+    /// The bytes that the line stands for that [`Lines::next`] returned last.
+    pub(crate) fn key(&self) -> Result<Cow<'_, [u8]>> {
+        let key = self.format.decode(&self.line);
+        let checked = key.and_then(|key| check_limits(&key, b"").map(|()| key));
+        checked.map_err(|failure| self.blame(failure))
+    }
+
+    /// The line that [`Lines::next`] returned last, as it is.
     pub(crate) fn current(&self) -> &[u8] {
         &self.line
     }
@@ -251,6 +233,18 @@ impl Lines {
         if self.carriage_returns > 0 {
             let lines = counted(self.carriage_returns, "line ends", "lines end");
             note(&format!("{lines} with a carriage return (CRLF), which was kept; --crlf drops it"));
+        }
+        if self.tabs > 0 {
+            let lines = counted(self.tabs, "line has a tab, which is", "lines have tabs, which are");
+            note(&format!("{lines} part of the key; `cut -f1` takes the keys from what `scan` prints"));
+        }
+    }
+
+    /// Prints a note if every backslash begins an escape and was taken as it is, as in what `scan` prints.
+    pub(crate) fn print_note_on_escapes(&self) {
+        if self.backslashes.lines > 0 && !self.backslashes.are_plain {
+            let lines = counted(self.backslashes.lines, "line has", "lines have");
+            note(&format!("{lines} backslashes, which were kept; --escaped reads what `scan` prints"));
         }
     }
 
@@ -269,10 +263,14 @@ impl Lines {
 mod tests {
     use super::*;
 
-    const LITERAL: LineFormat = LineFormat { literal: true, crlf: false, empty_key: false };
+    use crate::arguments::Arguments;
+
+    const ESCAPED: Arguments = Arguments { escaped: true };
+    const LITERAL: LineFormat =
+        LineFormat { arguments: Arguments { escaped: false }, literal: true, crlf: false, empty_key: false };
 
     fn open(input: &'static [u8], format: LineFormat) -> Lines {
-        Lines::new(Box::new(input), format, "test".into(), None)
+        Lines::new(Box::new(input), format, Content::Key, "test".into(), None)
     }
 
     fn lines(input: &'static [u8], format: LineFormat) -> Vec<Vec<u8>> {
@@ -323,5 +321,52 @@ mod tests {
         let mut input = open(b"a\n\n\n", LineFormat::default());
         assert_eq!(input.next().unwrap(), Some(&b"a"[..]));
         assert!(input.may_block());
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_read_only_as_far_as_it_can_be_valid() {
+        struct Endless(u64);
+        impl Read for Endless {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                self.0 += buffer.len() as u64;
+                assert!(self.0 < 1 << 20, "it is read on and on");
+                buffer.fill(b'k');
+                Ok(buffer.len())
+            }
+        }
+        for arguments in [Arguments::default(), ESCAPED] {
+            let format = LineFormat { arguments, ..LineFormat::default() };
+            for content in [Content::Key, Content::Line, Content::Entry, Content::Json, Content::Text(1000)] {
+                let mut lines = Lines::new(Box::new(Endless(0)), format, content, "test".into(), None);
+                let message = lines.next().unwrap_err().to_string();
+                assert!(message.starts_with("test, line 1: "), "{message}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_is_its_own_key_and_escapes_are_read_only_if_asked_for() {
+        let key = |format| {
+            let mut lines = open(b"C:\\temp\\new\n", format);
+            lines.next().unwrap();
+            lines.key().unwrap().into_owned()
+        };
+        assert_eq!(key(LineFormat::default()), b"C:\\temp\\new");
+        assert_eq!(key(LITERAL), b"C:\\temp\\new");
+        assert_eq!(key(LineFormat { arguments: ESCAPED, ..LineFormat::default() }), b"C:\temp\new");
+    }
+
+    #[test]
+    fn backslashes_may_be_escapes_only_if_all_of_them_can_be() {
+        for (input, may_be) in [
+            (&b"a\nb\n"[..], false),
+            (b"C:\\temp\n", true),
+            (b"C:\\temp\nC:\\users\n", false),
+            (b"a\\x41\\\\\n", true),
+        ] {
+            let mut lines = open(input, LineFormat::default());
+            while lines.next().unwrap().is_some() {}
+            assert_eq!(lines.backslashes.lines > 0 && !lines.backslashes.are_plain, may_be, "{input:?}");
+        }
     }
 }

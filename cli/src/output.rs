@@ -2,14 +2,13 @@
 
 use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
 
-use crate::escape::escape;
+use crate::escape::write_escaped;
 use crate::failure::{Failure, Result};
-use crate::json::Object;
+use crate::json::{Object, write_entry};
 
 /// Buffered standard output. Call [`Output::finish`] at the end: a failure there counts.
 pub(crate) struct Output {
     out: BufWriter<StdoutLock<'static>>,
-    line: Vec<u8>,
 }
 
 fn failure(error: io::Error) -> Failure {
@@ -21,7 +20,7 @@ fn failure(error: io::Error) -> Failure {
 
 impl Output {
     pub(crate) fn new() -> Self {
-        Self { out: BufWriter::with_capacity(1 << 16, io::stdout().lock()), line: Vec::new() }
+        Self { out: BufWriter::with_capacity(1 << 16, io::stdout().lock()) }
     }
 
     /// Writes bytes as they are.
@@ -37,15 +36,18 @@ impl Output {
 
     /// Writes a line of escaped columns with tabs between them.
     pub(crate) fn columns(&mut self, columns: &[&[u8]]) -> Result<()> {
-        self.line.clear();
         for (index, column) in columns.iter().enumerate() {
             if index > 0 {
-                self.line.push(b'\t');
+                self.raw(b"\t")?;
             }
-            self.line.extend_from_slice(escape(column).as_bytes());
+            write_escaped(column, &mut self.out).map_err(failure)?;
         }
-        self.line.push(b'\n');
-        self.out.write_all(&self.line).map_err(failure)
+        self.raw(b"\n")
+    }
+
+    /// Writes an entry as a line of JSON.
+    pub(crate) fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        write_entry(key, value, &mut self.out).map_err(failure)
     }
 
     /// Writes a line of JSON.

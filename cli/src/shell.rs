@@ -11,6 +11,7 @@ use crate::commands::{
     refilter, repair, scan, stats, uniq, verify,
 };
 use crate::failure::Result;
+use crate::signals;
 
 /// Works on a SieveDB store: an ordered key-value store that answers "absent" from memory.
 ///
@@ -47,10 +48,11 @@ const LONG_HELP: &str = concat!(
     r#"Keys and values are bytes:
   Output: UTF-8 is printed as it is. A tab, a newline and a backslash are \t, \n and \\; control characters and
   bytes that are not UTF-8 are \xHH.
-  Input lines (load, and - for a key) are read in the same form, so `load` reads what `scan` prints; --literal
-  takes them as they are. A line that ends with a carriage return (CRLF) is an error unless --crlf or --literal
-  is given. A blank line is skipped unless --empty-key is given.
-  Arguments are taken as they are; with --escaped they are read in the same form as lines.
+  Input: arguments and lines (of load and uniq, and - for a key) are taken as they are; with --escaped they are
+  read in the form of the output, so `load --escaped` reads what `scan` prints. The same line is the same key
+  for every command. A blank line is skipped unless --empty-key is given. A line that ends with a carriage
+  return (CRLF) is an error unless --crlf drops it, a line that was printed with --json unless `load
+  --from-json` reads it; --literal takes both as they are.
   An argument that begins with a hyphen stands after --, as in `sievedb get my.db -- -k`.
   JSON (--json): bytes that are UTF-8 are text, {"key":"a"}; others are in base64, {"key_base64":"/w=="}.
 
@@ -91,6 +93,7 @@ enum Command {
 /// The program: parses its arguments, runs the command, prints why it failed.
 #[must_use]
 pub fn main() -> ExitCode {
+    signals::prepare();
     run(&Cli::parse().command).map_or_else(|failure| failure.report("sievedb"), |()| ExitCode::SUCCESS)
 }
 

@@ -14,6 +14,12 @@ use crate::units;
 /// The keyspace a command works on if none is named.
 pub(crate) const DEFAULT_KEYSPACE: &str = "default";
 
+/// The keyspace with the names of the keyspaces that the demo has made.
+pub(crate) const DEMOS: &str = "sievedb-demo";
+
+/// The keyspace with the records of the journals of `uniq`, by the name of the keyspace that remembers their lines.
+pub(crate) const JOURNALS: &str = "uniq-journals";
+
 /// Which keyspace a command works on.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Within {
@@ -27,6 +33,27 @@ impl Within {
     pub(crate) fn existing(&self, db: &Db) -> Result<Keyspace> {
         let Some(name) = &self.keyspace else { return Ok(db.default_keyspace()) };
         existing_keyspace(db, name)
+    }
+
+    /// Prints a note on the keyspaces that a command leaves out because none was named.
+    pub(crate) fn note_left_out(&self, db: &Db) {
+        let others = self.others(db);
+        if others.is_empty() {
+            return;
+        }
+        let names: Vec<String> = others.iter().map(|name| escape(name.as_bytes())).collect();
+        let count = units::counted(names.len() as u64, "keyspace is", "keyspaces are");
+        note(&format!("{count} left out: {}; --keyspace names one", names.join(", ")));
+    }
+
+    /// The names of the keyspaces that a command leaves out because none was named; without those in which
+    /// commands keep their own records.
+    pub(crate) fn others(&self, db: &Db) -> Vec<String> {
+        if self.keyspace.is_some() {
+            return Vec::new();
+        }
+        let is_left_out = |name: &String| ![DEFAULT_KEYSPACE, DEMOS, JOURNALS].contains(&name.as_str());
+        db.keyspaces().into_iter().filter(is_left_out).collect()
     }
 
     /// The keyspace, created if it is missing.

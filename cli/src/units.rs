@@ -49,6 +49,16 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{percent:e} %")
 }
 
+/// A small share of one as a percentage with three significant digits.
+pub(crate) fn share(share: f64) -> String {
+    if share == 0.0 {
+        return "0 %".into();
+    }
+    let percent = 100.0 * share;
+    let decimals = (2.0 - percent.log10().floor()).clamp(0.0, 9.0) as usize;
+    format!("{percent:.decimals$} %")
+}
+
 /// A number per second, with about three digits.
 pub(crate) fn per_second(number: u64, time: Duration) -> String {
     let rate = number as f64 / time.as_secs_f64().max(1e-9);

@@ -40,6 +40,11 @@ pub trait Fs: Debug + Send + Sync + 'static {
         Ok(dir.to_path_buf())
     }
 
+    /// Whether this path, or that of a directory above it, is a symbolic link whose target does not exist.
+    fn has_dangling_link(&self, _path: &Path) -> bool {
+        false
+    }
+
     /// The names in a directory, in no particular order.
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>>;
 

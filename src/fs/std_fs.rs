@@ -42,6 +42,11 @@ impl Fs for StdFs {
         fs::canonicalize(dir)
     }
 
+    fn has_dangling_link(&self, path: &Path) -> bool {
+        let mut links = path.ancestors().filter(|path| path.is_symlink());
+        links.any(|link| !link.exists())
+    }
+
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
         fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
     }

@@ -7,16 +7,17 @@ use sievedb::Keyspace;
 
 use crate::failure::{Failure, Result, answered};
 use crate::json::{Format, Object, put_bytes};
-use crate::lines::{Arguments, LineFormat, Lines};
+use crate::line_format::{Content, LineFormat};
+use crate::lines::Lines;
 use crate::output::Output;
 use crate::store::{self, Within};
 
 /// Prints whether a key, or each key on standard input, is present.
 ///
 /// For one key it prints `present` (exit code 0) or `absent` (exit code 1). With `-` for the key, keys are
-/// read from standard input, one a line as `scan` prints them, and each is answered at once by
-/// `key<TAB>present` or `key<TAB>absent`. With --only, only the keys with that answer are printed. The key
-/// "-" itself is `--escaped '\x2d'`.
+/// read from standard input, one a line, and each is answered at once by `key<TAB>present` or
+/// `key<TAB>absent`, with the key as it was read. With --only, only the keys with that answer are printed.
+/// The key "-" itself is `--escaped '\x2d'`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   if sievedb contains seen.db https://example.org/ > /dev/null; then echo known; fi
@@ -32,8 +33,6 @@ pub(crate) struct Args {
     only: Option<Answer>,
     #[command(flatten)]
     within: Within,
-    #[command(flatten)]
-    arguments: Arguments,
     #[command(flatten)]
     lines: LineFormat,
     #[command(flatten)]
@@ -68,7 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if !many {
         args.lines.check_unused()?;
     }
-    let key = args.arguments.decode(&args.key)?;
+    let key = args.lines.arguments.decode(&args.key)?;
     let db = store::open_for_reading(&args.db)?;
     let keyspace = args.within.existing(&db)?;
     let result = if many { answer_many(&keyspace, args) } else { answer_one(&keyspace, &key, args.format) };
@@ -85,7 +84,7 @@ fn answer_one(keyspace: &Keyspace, key: &[u8], format: Format) -> Result<()> {
 }
 
 fn answer_many(keyspace: &Keyspace, args: &Args) -> Result<()> {
-    let mut lines = Lines::open(Path::new("-"), args.lines)?;
+    let mut lines = Lines::open(Path::new("-"), args.lines, Content::Key)?;
     let mut out = Output::new();
     loop {
         if lines.may_block() {
@@ -95,14 +94,22 @@ fn answer_many(keyspace: &Keyspace, args: &Args) -> Result<()> {
             lines.print_notes();
             return out.finish();
         }
-        let key = args.lines.decode(lines.current()).map_err(|failure| lines.blame(failure))?;
+        let key = lines.key()?;
         let answer = Answer::of(keyspace.contains(&key)?);
-        match args.only {
-            _ if args.format.json => out.object(object(&key, answer))?,
-            None => out.columns(&[&key, answer.name().as_bytes()])?,
-            Some(only) if only == answer => out.columns(&[&key])?,
-            Some(_) => {}
+        if args.format.json {
+            out.object(object(&key, answer))?;
+            continue;
         }
+        if args.only.is_some_and(|only| only != answer) {
+            continue;
+        }
+        // The key as it was read, so that other commands read it again.
+        out.raw(lines.current())?;
+        if args.only.is_none() {
+            out.raw(b"\t")?;
+            out.raw(answer.name().as_bytes())?;
+        }
+        out.raw(b"\n")?;
     }
 }
 

@@ -14,6 +14,8 @@ const STEP: u64 = 1024;
 
 /// Counts keys.
 ///
+/// It counts those of one keyspace, and names the others in a note.
+///
 /// The number is exact: overwritten versions and deleted keys do not count. It reads every entry in the
 /// range, so it takes about as long as `scan`; `stats` and `keyspaces` show the number of stored entries at
 /// once.
@@ -36,6 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let range = args.bounds.decode()?;
     let db = store::open_for_reading(&args.db)?;
     let keyspace = args.within.existing(&db)?;
+    args.within.note_left_out(&db);
     // Without deletions and overwritten versions each stored entry is a key.
     let total = range.is_full().then(|| store::total(&db, Some(keyspace.name())).entries);
     let mut progress = Progress::of_items("counting", total);

@@ -5,23 +5,25 @@ use std::path::{Path, PathBuf};
 
 use sievedb::{Durability, WriteBatch};
 
+use crate::arguments::check_limits;
 use crate::bulk::write_lines;
 use crate::failure::{Failure, Result};
 use crate::json::{Format, Object};
-use crate::lines::{Arguments, LineFormat, Lines, check_limits};
+use crate::line_format::{Content, LineFormat};
+use crate::lines::Lines;
 use crate::output::Output;
 use crate::store::{self, Within};
 use crate::units;
 
 /// Deletes a key, or each key on standard input, durably.
 ///
-/// Deleting an absent key succeeds. With `-` for the key, keys are read from standard input, one a line as
-/// `scan` prints them, and deleted in batches. The first line that is not a key ends the command, as in
+/// Deleting an absent key succeeds. With `-` for the key, keys are read from standard input, one a line, and
+/// deleted in batches. The first line that is not a key ends the command, as in
 /// `load`. The key "-" itself is `--escaped '\x2d'`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb delete my.db planet
-  sievedb scan my.db --prefix tmp/ | cut -f1 | sievedb delete my.db -")]
+  sievedb scan my.db --prefix tmp/ | cut -f1 | sievedb delete my.db - --escaped")]
 pub(crate) struct Args {
     /// The directory of the store.
     db: PathBuf,
@@ -30,8 +32,6 @@ pub(crate) struct Args {
     key: OsString,
     #[command(flatten)]
     within: Within,
-    #[command(flatten)]
-    arguments: Arguments,
     #[command(flatten)]
     lines: LineFormat,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ));
     }
     args.lines.check_unused()?;
-    let key = args.arguments.decode(&args.key)?;
+    let key = args.lines.arguments.decode(&args.key)?;
     check_limits(&key, b"")?;
     let db = store::open_existing(&args.db)?;
     let keyspace = args.within.existing(&db)?;
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 fn delete_many(args: &Args) -> Result<()> {
-    let mut lines = Lines::open(Path::new("-"), args.lines)?;
+    let mut lines = Lines::open(Path::new("-"), args.lines, Content::Key)?;
     let db = store::open_existing(&args.db)?;
     let keyspace = args.within.existing(&db)?;
     let tally = write_lines(db, &mut lines, "deleted", |line, batch| {

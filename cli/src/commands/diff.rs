@@ -1,24 +1,25 @@
 //! `sievedb diff`: what two stores do not share.
 
-use std::collections::BTreeSet;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use sievedb::KeyspaceSnapshot;
+use sievedb::{Db, KeyspaceSnapshot};
 use sievedb_sketches::store::{self as sketches, Fingerprints, StoreError};
-use sievedb_sketches::{Decoder, DifferenceSize, Rateless, Sketch};
+use sievedb_sketches::{Decoder, DifferenceSize, MAGIC, Rateless, Sketch};
 
+use crate::escape::escape;
 use crate::failure::{Failure, Result};
 use crate::json::{Format, Object, put_bytes};
 use crate::output::Output;
 use crate::store::{self, Within};
+use crate::{units, whole_file};
 
 /// Lists what two stores do not share.
 ///
 /// With two stores it prints a line for each key that only one of them has: `-` for the first, `+` for the
-/// second; with --values also `~` for keys whose values differ. The last line says how many bytes two
-/// machines would have exchanged. With --json the side of a key is `first`, `second` or `both`, and the last
+/// second; with --values also `~` for keys whose values differ. Other keyspaces are named, those of one store
+/// with the number of their keys. The last line says how many bytes two machines would have exchanged. With --json the side of a key is `first`, `second` or `both`, and the last
 /// object has the numbers.
 ///
 /// Between machines A and B, through files, whose size depends on the difference and not on the stores:
@@ -129,47 +130,104 @@ impl Printer {
     }
 }
 
-pub(crate) fn failure(error: StoreError) -> Failure {
-    match error {
-        StoreError::Store(error) => error.into(),
-        error => Failure::Refused(error.to_string()),
-    }
-}
-
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let snapshot = open(args, &args.db)?;
+    let one = Opened::open(args, &args.db)?;
+    let snapshot = &one.snapshot;
+    if args.other.is_none() {
+        args.within.note_left_out(&one.db);
+    }
     let mut printer = Printer { out: Output::new(), format: args.format };
     if let Some(other) = &args.other {
-        both(&snapshot, &open(args, other)?, args.values, &mut printer)?;
+        both(args, &one, &Opened::open(args, other)?, &mut printer)?;
     } else if let Some(path) = &args.write_size {
-        let size = Fingerprints::new(args.values).size(&snapshot).map_err(failure)?;
-        write(path, &size.encode())?;
+        let size = Fingerprints::new(args.values).size(snapshot)?;
+        whole_file::write(path, &size.encode())?;
     } else if let Some((theirs, path)) = args.size.as_ref().zip(args.write_cells.as_ref()) {
-        write_cells(args, &snapshot, &decode(theirs)?, path, &mut printer)?;
+        write_cells(args, snapshot, &decode(theirs)?, path, &mut printer)?;
     } else if let Some(path) = &args.wanted {
         let wanted = Wanted::read(path)?;
-        let keys = Fingerprints::with_seed(wanted.seed).keys(&snapshot, &wanted.items).map_err(failure)?;
+        let keys = Fingerprints::with_seed(wanted.seed).keys(snapshot, &wanted.items)?;
         let (both, second): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| wanted.keys.contains(key));
         printer.keys(Side::Second, &second)?;
         printer.keys(Side::Both, &both)?;
     } else if !args.cells.is_empty() {
-        list(args, &snapshot, &mut printer)?;
+        list(args, snapshot, &mut printer)?;
     } else {
         return Err(Failure::Usage("name a second store, or a file to read or write".into()));
     }
     printer.out.finish()
 }
 
-fn open(args: &Args, path: &Path) -> Result<KeyspaceSnapshot> {
-    let db = store::open_for_reading(path)?;
-    Ok(db.snapshot().keyspace(&args.within.existing(&db)?))
+/// A store, and its keyspace to compare.
+struct Opened {
+    db: Db,
+    snapshot: KeyspaceSnapshot,
 }
 
-fn both(one: &KeyspaceSnapshot, two: &KeyspaceSnapshot, values: bool, printer: &mut Printer) -> Result<()> {
-    let found = sketches::diff(one, two, values).map_err(failure)?;
+impl Opened {
+    fn open(args: &Args, path: &Path) -> Result<Self> {
+        let db = store::open_for_reading(path)?;
+        let snapshot = db.snapshot().keyspace(&args.within.existing(&db)?);
+        Ok(Self { db, snapshot })
+    }
+
+    /// The number of keys in a keyspace.
+    fn keys(&self, keyspace: &str) -> Result<u64> {
+        let mut keys = 0;
+        for entry in &store::existing_keyspace(&self.db, keyspace)? {
+            entry?;
+            keys += 1;
+        }
+        Ok(keys)
+    }
+}
+
+/// The keyspaces that are not compared, because none was named: those of one store with the number of their keys.
+struct LeftOut {
+    only_first: BTreeMap<String, u64>,
+    only_second: BTreeMap<String, u64>,
+    in_both: Vec<String>,
+}
+
+impl LeftOut {
+    fn find(args: &Args, one: &Opened, two: &Opened) -> Result<Self> {
+        let (first, second) = (args.within.others(&one.db), args.within.others(&two.db));
+        let (in_both, only_first): (Vec<_>, Vec<_>) =
+            first.into_iter().partition(|name| second.contains(name));
+        let only_second = second.into_iter().filter(|name| !in_both.contains(name)).collect();
+        let count = |store: &Opened, names: Vec<String>| -> Result<BTreeMap<String, u64>> {
+            names.into_iter().map(|name| Ok((name.clone(), store.keys(&name)?))).collect()
+        };
+        Ok(Self { only_first: count(one, only_first)?, only_second: count(two, only_second)?, in_both })
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let only = |(names, side): (&BTreeMap<String, u64>, &str)| -> Vec<String> {
+            let line = |(name, keys): (&String, &u64)| {
+                let keys = units::counted(*keys, "key", "keys");
+                format!("keyspace {} is only in the {side}, with {keys}", escape(name.as_bytes()))
+            };
+            names.iter().map(line).collect()
+        };
+        let mut lines = only((&self.only_first, "first"));
+        lines.extend(only((&self.only_second, "second")));
+        lines.extend(self.in_both.iter().map(|name| {
+            let name = escape(name.as_bytes());
+            format!("keyspace {name} is in both, and not compared; --keyspace compares it")
+        }));
+        lines
+    }
+}
+
+fn both(args: &Args, one: &Opened, two: &Opened, printer: &mut Printer) -> Result<()> {
+    let left_out = LeftOut::find(args, one, two)?;
+    let found = sketches::diff(&one.snapshot, &two.snapshot, args.values)?;
     printer.keys(Side::First, &found.only_first)?;
     printer.keys(Side::Second, &found.only_second)?;
     printer.keys(Side::Both, &found.differ)?;
+    if !printer.format.json {
+        left_out.lines().iter().try_for_each(|line| printer.out.text(&format!("# {line}")))?;
+    }
     let [first, second, differ] =
         [&found.only_first, &found.only_second, &found.differ].map(|keys| keys.len());
     let (bytes, rounds) = (found.exchanged_bytes, found.rounds);
@@ -184,6 +242,9 @@ fn both(one: &KeyspaceSnapshot, two: &KeyspaceSnapshot, values: bool, printer: &
             "differ": differ,
             "exchanged_bytes": bytes,
             "rounds": rounds,
+            "keyspaces_only_first": left_out.only_first,
+            "keyspaces_only_second": left_out.only_second,
+            "keyspaces_not_compared": left_out.in_both,
         }),
     )
 }
@@ -199,15 +260,15 @@ fn write_cells(
     let count = if let Some(count) = args.count {
         count
     } else {
-        let mine = fingerprints.size(snapshot).map_err(failure)?;
-        let estimate = mine.estimate(theirs).map_err(|error| failure(error.into()))?;
+        let mine = fingerprints.size(snapshot)?;
+        let estimate = mine.estimate(theirs).map_err(StoreError::from)?;
         let rounded = estimate.round();
         printer.numbers(&format!("about {rounded} differences"), &json!({ "estimate": rounded as u64 }))?;
         sketches::cells_for_estimate(estimate, mine.deviation())
     };
     let range = args.from..args.from.saturating_add(count);
-    let cells = fingerprints.cells(snapshot, range).map_err(failure)?;
-    write(path, &cells.encode())
+    let cells = fingerprints.cells(snapshot, range)?;
+    whole_file::write(path, &cells.encode())
 }
 
 fn list(args: &Args, snapshot: &KeyspaceSnapshot, printer: &mut Printer) -> Result<()> {
@@ -216,9 +277,9 @@ fn list(args: &Args, snapshot: &KeyspaceSnapshot, printer: &mut Printer) -> Resu
     for path in &args.cells {
         let theirs: Rateless = decode(path)?;
         seed = theirs.seed();
-        let mine = Fingerprints::with_seed(seed).cells(snapshot, theirs.range()).map_err(failure)?;
+        let mine = Fingerprints::with_seed(seed).cells(snapshot, theirs.range())?;
         let decoder = decoder.get_or_insert_with(|| Decoder::new(seed));
-        decoder.extend(&mine, &theirs).map_err(|error| failure(error.into()))?;
+        decoder.extend(&mine, &theirs).map_err(StoreError::from)?;
     }
     let Some(decoder) = decoder else { return Ok(()) };
     let Some(found) = decoder.finish() else {
@@ -229,7 +290,7 @@ fn list(args: &Args, snapshot: &KeyspaceSnapshot, printer: &mut Printer) -> Resu
         )));
     };
     let fingerprints = Fingerprints::with_seed(seed);
-    let keys = fingerprints.keys(snapshot, &found.mine).map_err(failure)?;
+    let keys = fingerprints.keys(snapshot, &found.mine)?;
     printer.keys(Side::First, &keys)?;
     let (first, second) = (found.mine.len(), found.theirs.len());
     // With values, a key of both sides is an entry of each.
@@ -240,7 +301,7 @@ fn list(args: &Args, snapshot: &KeyspaceSnapshot, printer: &mut Printer) -> Resu
     )?;
     if let Some(path) = &args.write_wanted {
         let keys = if fingerprints.values() { keys } else { Vec::new() };
-        write(
+        whole_file::write(
             path,
             Wanted { seed, items: found.theirs, keys: keys.into_iter().collect() }.text().as_bytes(),
         )?;
@@ -256,6 +317,9 @@ struct Wanted {
     keys: BTreeSet<Vec<u8>>,
 }
 
+/// Digits of the seed.
+const SEED_DIGITS: u64 = 16;
+
 impl Wanted {
     fn text(&self) -> String {
         let mut text = format!("{:016x}\n", self.seed);
@@ -268,8 +332,11 @@ impl Wanted {
     }
 
     fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).map_err(|error| cannot_read(path, error))?;
-        Self::parse(&text).ok_or_else(|| Failure::Refused(format!("{} has no fingerprints", path.display())))
+        let may_begin = |prefix: &[u8]| prefix.iter().all(|byte| byte.is_ascii_hexdigit());
+        let bytes = whole_file::read(path, SEED_DIGITS, may_begin)?;
+        let text = str::from_utf8(&bytes).ok();
+        text.and_then(Self::parse)
+            .ok_or_else(|| Failure::Refused(format!("{} has no fingerprints", path.display())))
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -293,14 +360,6 @@ fn unhex(digits: &str) -> Option<Vec<u8>> {
 }
 
 fn decode<S: Sketch>(path: &Path) -> Result<S> {
-    let bytes = fs::read(path).map_err(|error| cannot_read(path, error))?;
+    let bytes = whole_file::read(path, MAGIC.len() as u64, |prefix| prefix == MAGIC)?;
     S::decode(&bytes).map_err(|error| Failure::Refused(format!("{}: {error}", path.display())))
-}
-
-fn cannot_read(path: &Path, error: std::io::Error) -> Failure {
-    Failure::io(format!("read {}", path.display()), error)
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    fs::write(path, bytes).map_err(|error| Failure::io(format!("write {}", path.display()), error))
 }

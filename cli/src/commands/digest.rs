@@ -1,15 +1,15 @@
 //! `sievedb digest`: a small file that says which keys a store has.
 
-use std::fs;
 use std::path::PathBuf;
 
 use serde_json::json;
 use sievedb_sketches::{Sketch, store as sketches};
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::json::Format;
 use crate::output::Output;
 use crate::store::{self, Within};
+use crate::whole_file;
 
 /// Writes a digest: a small file that says which keys a store has.
 ///
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
     /// How many of the keys that are not there may be found.
-    #[arg(long, value_name = "RATE", default_value_t = 0.01)]
+    #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = rate, allow_negative_numbers = true)]
     rate: f64,
     #[command(flatten)]
     within: Within,
@@ -35,14 +35,21 @@ pub(crate) struct Args {
     format: Format,
 }
 
+/// The argument of `--rate`.
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(rate) if rate > 0.0 && rate < 1.0 => Ok(rate),
+        _ => Err("a number over 0 and below 1".into()),
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<()> {
     let db = store::open_for_reading(&args.db)?;
     let keyspace = args.within.existing(&db)?;
-    let digest =
-        sketches::digest(&db.snapshot().keyspace(&keyspace), args.rate).map_err(super::diff::failure)?;
+    args.within.note_left_out(&db);
+    let digest = sketches::digest(&db.snapshot().keyspace(&keyspace), args.rate)?;
     let bytes = digest.encode();
-    fs::write(&args.output, &bytes)
-        .map_err(|error| Failure::io(format!("write {}", args.output.display()), error))?;
+    whole_file::write(&args.output, &bytes)?;
     let mut out = Output::new();
     if args.format.json {
         let summary = json!({

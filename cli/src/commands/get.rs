@@ -11,15 +11,16 @@ use sievedb::Keyspace;
 use crate::escape::escape;
 use crate::failure::{Failure, Result, answered};
 use crate::json::{Format, entry};
-use crate::lines::{Arguments, LineFormat, Lines};
+use crate::line_format::{Content, LineFormat};
+use crate::lines::Lines;
 use crate::output::Output;
 use crate::store::{self, Within};
 
 /// Prints the value of a key, or of each key on standard input.
 ///
-/// With `-` for the key, keys are read from standard input, one a line as `scan` prints them, and
-/// `key<TAB>value` is printed for each that is present, in the order of the input. Absent keys are left out;
-/// with --json their value is null. The key "-" itself is `--escaped '\x2d'`.
+/// With `-` for the key, keys are read from standard input, one a line, and `key<TAB>value` is printed for
+/// each that is present, as `scan` prints it, in the order of the input. Absent keys are left out; with
+/// --json their value is null. The key "-" itself is `--escaped '\x2d'`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb get my.db planet
@@ -37,8 +38,6 @@ pub(crate) struct Args {
     #[command(flatten)]
     within: Within,
     #[command(flatten)]
-    arguments: Arguments,
-    #[command(flatten)]
     lines: LineFormat,
     #[command(flatten)]
     format: Format,
@@ -52,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if !many {
         args.lines.check_unused()?;
     }
-    let key = args.arguments.decode(&args.key)?;
+    let key = args.lines.arguments.decode(&args.key)?;
     let db = store::open_for_reading(&args.db)?;
     let keyspace = args.within.existing(&db)?;
     let result = if many { get_many(&keyspace, args) } else { get_one(&keyspace, &key, args) };
@@ -64,7 +63,8 @@ fn get_one(keyspace: &Keyspace, key: &[u8], args: &Args) -> Result<()> {
     let value = keyspace.get(key)?;
     let mut out = Output::new();
     let printed = match &value {
-        _ if args.format.json => out.object(entry(key, value.as_deref())),
+        Some(value) if args.format.json => out.entry(key, value),
+        None if args.format.json => out.object(entry(key, None)),
         Some(value) if args.raw => out.raw(value),
         Some(value) => out.columns(&[value]),
         None => return Err(Failure::Absent(escape(key))),
@@ -74,7 +74,7 @@ fn get_one(keyspace: &Keyspace, key: &[u8], args: &Args) -> Result<()> {
 }
 
 fn get_many(keyspace: &Keyspace, args: &Args) -> Result<()> {
-    let mut lines = Lines::open(Path::new("-"), args.lines)?;
+    let mut lines = Lines::open(Path::new("-"), args.lines, Content::Key)?;
     let mut out = Output::new();
     loop {
         if lines.may_block() {
@@ -84,9 +84,10 @@ fn get_many(keyspace: &Keyspace, args: &Args) -> Result<()> {
             lines.print_notes();
             return out.finish();
         }
-        let key = args.lines.decode(lines.current()).map_err(|failure| lines.blame(failure))?;
+        let key = lines.key()?;
         match keyspace.get(&key)? {
-            value if args.format.json => out.object(entry(&key, value.as_deref()))?,
+            Some(value) if args.format.json => out.entry(&key, &value)?,
+            None if args.format.json => out.object(entry(&key, None))?,
             Some(value) => out.columns(&[&key, &value])?,
             None => {}
         }

@@ -1,32 +1,38 @@
 //! `sievedb load`: writes a line as an entry, in order; durable when the command ends.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
+use crate::arguments::check_limits;
 use crate::bulk::write_lines;
-use crate::failure::Result;
-use crate::json::{Format, Object};
-use crate::lines::{LineFormat, Lines, check_limits};
+use crate::failure::{Failure, Result};
+use crate::json::{Format, Object, read_entry};
+use crate::line_format::{Content, LineFormat};
+use crate::lines::Lines;
 use crate::output::Output;
 use crate::store::{self, Within};
 use crate::units;
 
 /// Loads lines: `key` or `key<TAB>value`. Creates the store if it does not exist.
 ///
-/// Reads what `scan` prints. A line is split at its first tab; without a tab the value is empty. \t, \n, \\
-/// and \xHH stand for a tab, a newline, a backslash and any byte; with --literal a backslash is a backslash.
-/// Blank lines are skipped, and lines that end with a carriage return refused, unless an option says
-/// otherwise. A later line replaces an earlier one with the same key. The first line that cannot be loaded
+/// A line is split at its first tab; without a tab the value is empty. Lines are taken as they are. With
+/// --escaped, \t, \n, \\ and \xHH stand for a tab, a newline, a backslash and any byte, as `scan` prints them.
+/// With --from-json, a line is an object as `scan --json` prints it. Blank lines are skipped, and lines that
+/// end with a carriage return refused, unless an option says otherwise. A later line replaces an earlier one with the same key. The first line that cannot be loaded
 /// ends the command with exit code 2, an interrupt (Ctrl-C) with 130; the lines before it are loaded.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb load words.db /usr/share/dict/words
-  find / -xdev | sievedb load files.db - --literal
-  sievedb scan old.db | sievedb load new.db -               # a copy")]
+  find / -xdev | sievedb load files.db -
+  sievedb scan old.db | sievedb load new.db - --escaped     # a copy")]
 pub(crate) struct Args {
     /// The directory of the store.
     db: PathBuf,
     /// The file to read; `-` reads standard input.
     file: PathBuf,
+    /// Read one JSON object a line, as `scan --json` prints it.
+    #[arg(long, conflicts_with_all = ["escaped", "literal", "empty_key"])]
+    from_json: bool,
     #[command(flatten)]
     within: Within,
     #[command(flatten)]
@@ -35,16 +41,26 @@ pub(crate) struct Args {
     format: Format,
 }
 
+/// The key and the value of a line.
+fn entry<'l>(line: &'l [u8], args: &Args) -> Result<(Cow<'l, [u8]>, Cow<'l, [u8]>)> {
+    if args.from_json {
+        let (key, value) = read_entry(line).map_err(Failure::Usage)?;
+        return Ok((key.into(), value.into()));
+    }
+    let (key, value) = match line.iter().position(|&byte| byte == b'\t') {
+        Some(tab) => (&line[..tab], &line[tab + 1..]),
+        None => (line, &[][..]),
+    };
+    Ok((args.lines.decode(key)?, args.lines.decode(value)?))
+}
+
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let mut lines = Lines::open(&args.file, args.lines)?;
+    let content = if args.from_json { Content::Json } else { Content::Entry };
+    let mut lines = Lines::open(&args.file, args.lines, content)?;
     let db = store::open_or_create(&args.db)?;
     let keyspace = args.within.or_create(&db)?;
     let tally = write_lines(db, &mut lines, "loaded", |line, batch| {
-        let (key, value) = match line.iter().position(|&byte| byte == b'\t') {
-            Some(tab) => (&line[..tab], &line[tab + 1..]),
-            None => (line, &[][..]),
-        };
-        let (key, value) = (args.lines.decode(key)?, args.lines.decode(value)?);
+        let (key, value) = entry(line, args)?;
         check_limits(&key, &value)?;
         batch.put_in(&keyspace, &key, &value);
         Ok((key.len() + value.len()) as u64)

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use sievedb::Durability;
 
+use crate::arguments::{Arguments, check_limits};
 use crate::escape::escape;
 use crate::failure::{Failure, Result};
-use crate::lines::{Arguments, check_limits};
 use crate::store::{self, Within};
 
 /// Sets a key to a value, durably. Creates the store if it does not exist.

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use crate::bounds::Bounds;
 use crate::failure::Result;
-use crate::json::{Format, entry};
+use crate::json::Format;
 use crate::output::Output;
 use crate::store::{self, Within};
 
 /// Prints entries as `key<TAB>value`, in the order of their keys.
 ///
-/// `load` reads the output back, byte for byte. `--prefix` together with `--from` or `--to` prints the keys
-/// that all of them allow.
+/// `load --escaped` reads the output back, byte for byte; with --json, `load --from-json` does. `--prefix` together with `--from` or `--to` prints the keys
+/// that all of them allow. Other keyspaces are named in a note on standard error, if --keyspace is not given.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb scan my.db --prefix user/ --limit 10
@@ -38,6 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let range = args.bounds.decode()?;
     let db = store::open_for_reading(&args.db)?;
     let entries = range.entries(&args.within.existing(&db)?);
+    args.within.note_left_out(&db);
     let limit = args.limit.unwrap_or(u64::MAX);
     let mut out = Output::new();
     if args.reverse {
@@ -60,7 +61,7 @@ fn print(
         let Some(next) = entries.next() else { break };
         let (key, value) = next?;
         if format.json {
-            out.object(entry(&key, Some(&value)))?;
+            out.entry(&key, &value)?;
         } else {
             out.columns(&[&key, &value])?;
         }

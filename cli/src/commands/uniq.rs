@@ -10,37 +10,40 @@
 //! Nothing else writes to the store meanwhile, because it is locked, so what step 1 finds absent is still absent
 //! in step 3. A batch ends early when the next line has to be waited for.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use sievedb::{Db, Durability, Keyspace, WriteBatch};
 
+use crate::arguments::check_limits;
 use crate::failure::{Failure, Result};
-use crate::journal::Journal;
+use crate::journal::{self, Journal};
+use crate::line_format::{Content, LineFormat};
 use crate::line_key::LineKey;
-use crate::lines::{LineFormat, Lines, check_limits};
+use crate::lines::Lines;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::store::{self, Within};
+use crate::store::{self, JOURNALS, Within};
 
 /// Size at which a batch ends, whatever its number of lines.
 const BATCH_BYTES: usize = 16 << 20;
 
-/// The keyspace with the records of journals, by the name of the keyspace that remembers their lines.
-const JOURNALS: &str = "uniq-journals";
-
 /// Prints each line that was never seen before, in order, and remembers it.
 ///
 /// A line is seen if it came earlier in the input, or in an earlier run with the same store, or if its key is in
-/// the store for another reason (`load`, `put`). The answer is exact. Lines are taken as they are, escapes and
-/// blank lines included; the last line is printed with a newline even if it had none. A key has at most 64 KiB.
+/// the store for another reason (`load`, `put`). The answer is exact. A line is the key that it is for `contains`
+/// and `load`: blank lines are skipped, and lines that end with a carriage return refused, unless an option says
+/// otherwise. Lines are printed as they were read, with a newline even if the last one had none, and without the
+/// carriage return that --crlf drops. A key has at most 64 KiB, a line with --key 16 MiB.
 ///
 /// Lines are remembered in batches, and each batch is synced before it is printed. A batch ends after --batch
 /// lines, or when the next line has to be waited for. If the command is killed, or the reader of its output goes
 /// away, at most the last batch is remembered and not printed. With --journal no line is lost or doubled: the
 /// command writes the lines to a file, and commits its length together with the lines. Started again with the
-/// same input, it cuts what was not committed from the file and continues.
+/// same input, it cuts what was not committed from the file and continues. After the file was moved away,
+/// --new-journal begins another one.
 ///
 /// The first line that has no key, or one that is too long, ends the command with exit code 2; the lines before
 /// it are done.
@@ -49,6 +52,7 @@ const JOURNALS: &str = "uniq-journals";
   find / -xdev | sievedb uniq paths.db                      # the paths that are new since the last time
   tail -F access.log | sievedb uniq visitors.db --key 1     # the first line of each visitor
   sievedb uniq events.db events.log --key 'id=(\\w+)' --journal unique.log
+  mv unique.log unique.log.1 && sievedb uniq events.db events.log --journal unique.log --new-journal
   sievedb uniq words.db words.txt --count                   # how many are new")]
 pub(crate) struct Args {
     /// The directory of the store. It is created if it does not exist.
@@ -72,20 +76,28 @@ pub(crate) struct Args {
     /// Write the lines to this file, each exactly once; it begins empty.
     #[arg(long, value_name = "OUT", conflicts_with_all = ["seen", "count"])]
     journal: Option<PathBuf>,
+    /// Begin a new journal, in a file that is missing or empty, instead of the one that the store has.
+    #[arg(long, requires = "journal")]
+    new_journal: bool,
+    #[command(flatten)]
+    lines: LineFormat,
     #[command(flatten)]
     within: Within,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let as_they_are = LineFormat { literal: true, crlf: false, empty_key: true };
-    let mut lines = Lines::open(&args.file, as_they_are)?;
+    let content = if args.key.is_some() { Content::Text(BATCH_BYTES) } else { Content::Line };
+    let mut lines = Lines::open(&args.file, args.lines, content)?;
+    args.check_journal()?;
     let db = store::open_or_create(&args.db)?;
     let keyspace = args.within.or_create(&db)?;
-    let journal = args.journal.as_ref().map(|path| Kept::open(&db, path, &keyspace)).transpose()?;
+    let journal = args.journal.as_ref();
+    let journal = journal.map(|path| Kept::open(&db, path, &keyspace, args.new_journal)).transpose()?;
     // What an earlier program left unsynced may be the reason why a line counts as seen.
     db.sync()?;
     let mut sieve = Sieve { db: &db, keyspace, journal, args, out: Output::new(), printed: 0 };
     let passed = sieve.pass(&mut lines);
+    lines.print_notes();
     let mut out = sieve.out;
     if args.count {
         out.text(&sieve.printed.to_string())?;
@@ -96,6 +108,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(closed?)
 }
 
+impl Args {
+    /// Refuses a journal that cannot be one, before a store is created.
+    fn check_journal(&self) -> Result<()> {
+        let Some(path) = &self.journal else { return Ok(()) };
+        if self.within.keyspace.as_deref() == Some(JOURNALS) {
+            return Err(Failure::Usage(format!("the keyspace {JOURNALS} has the records of journals")));
+        }
+        let has_no_record = self.new_journal || !self.db.exists();
+        if has_no_record { Journal::check_new(path) } else { Ok(()) }
+    }
+}
+
 /// A journal and the place of its record.
 struct Kept {
     journal: Journal,
@@ -104,21 +128,26 @@ struct Kept {
 }
 
 impl Kept {
-    fn open(db: &Db, path: &Path, lines: &Keyspace) -> Result<Self> {
-        if lines.name() == JOURNALS {
-            return Err(Failure::Usage(format!("the keyspace {JOURNALS} has the records of journals")));
-        }
+    fn open(db: &Db, path: &Path, lines: &Keyspace, is_new: bool) -> Result<Self> {
         let keyspace = db.open_keyspace(JOURNALS)?;
         let key = lines.name().to_owned();
         let recorded = keyspace.get(&key)?;
-        let kept = Self { journal: Journal::open(path, recorded.as_deref())?, keyspace, key };
+        if is_new && let Some(before) = recorded.as_deref().and_then(journal::describe) {
+            store::note(&format!("the journal before this one is {before}"));
+        }
+        let recorded = recorded.as_deref().filter(|_| !is_new);
+        let kept = Self { journal: Journal::open(path, recorded)?, keyspace, key };
         // Before anything is appended: from here on the file is known to be the journal.
-        kept.keyspace.put_with(&kept.key, kept.journal.record(), Durability::Synced)?;
+        let written = kept.keyspace.put_with(&kept.key, kept.journal.record(), Durability::Synced);
+        if written.is_err() {
+            kept.journal.remove_if_created();
+        }
+        written?;
         Ok(kept)
     }
 }
 
-/// Lines with their keys, as ranges of one text.
+/// Lines with their keys, as ranges of one text. A key that is not a part of its line is behind it.
 #[derive(Default)]
 struct Lot {
     text: Vec<u8>,
@@ -126,15 +155,23 @@ struct Lot {
 }
 
 impl Lot {
-    fn push(&mut self, line: &[u8], rule: Option<&LineKey>) -> Result<()> {
-        let key = LineKey::of(rule, line)?;
-        check_limits(key, b"")?;
+    fn push(&mut self, line: &[u8], args: &Args) -> Result<()> {
+        let part = LineKey::of(args.key.as_ref(), line)?;
+        let key = args.lines.decode(part)?;
+        check_limits(&key, b"")?;
         let start = self.text.len();
-        // A key is a part of its line.
-        let within = key.as_ptr() as usize - line.as_ptr() as usize;
         self.text.extend_from_slice(line);
         self.text.push(b'\n');
-        self.lines.push((start..self.text.len(), start + within..start + within + key.len()));
+        let end = self.text.len();
+        let key_start = match &key {
+            // It is a part of its line.
+            Cow::Borrowed(_) => start + (part.as_ptr() as usize - line.as_ptr() as usize),
+            Cow::Owned(key) => {
+                self.text.extend_from_slice(key);
+                end
+            }
+        };
+        self.lines.push((start..end, key_start..key_start + key.len()));
         Ok(())
     }
 
@@ -163,7 +200,7 @@ impl Sieve<'_> {
             let taken = match lines.next() {
                 Ok(None) => Ok(false),
                 Ok(Some(line)) => {
-                    let pushed = lot.push(line, self.args.key.as_ref());
+                    let pushed = lot.push(line, self.args);
                     pushed.map(|()| true).map_err(|failure| lines.blame(failure))
                 }
                 Err(failure) => Err(failure),

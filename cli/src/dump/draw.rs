@@ -7,10 +7,9 @@
 
 use sievedb::inspect::tree::{FilterShape, KeyspaceShape, OriginShape, RunShape, TableShape, Tree};
 
-use super::filter::share;
 use super::layout::{fit, flow, width};
 use crate::escape::escape;
-use crate::units::{bytes, count, counted};
+use crate::units::{bytes, count, counted, share};
 
 /// Tables of a keyspace, and logs, that are listed without `--all`.
 const LISTED_MAX: usize = 40;

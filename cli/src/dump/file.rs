@@ -97,7 +97,8 @@ pub(super) fn run(args: &Args) -> Result<()> {
             // The other files are shown too.
             Err(failure) => {
                 let _ = failure.report(PROGRAM);
-                worst = Err(Failure::Printed(3));
+                let code = worst.as_ref().err().map_or(0, Failure::code);
+                worst = Err(Failure::Printed(code.max(failure.code())));
             }
         }
     }

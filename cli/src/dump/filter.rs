@@ -15,7 +15,7 @@ use crate::escape::{escape, printable};
 use crate::failure::{Failure, Result, answered};
 use crate::json::{Format, Object, put_bytes};
 use crate::output::Output;
-use crate::units::{count, counted};
+use crate::units::{count, counted, share};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -252,14 +252,4 @@ fn row(name: &str, sample: &Sample, predicted: f64) -> String {
     let of =
         if predicted > 0.0 { format!("{:.3}, {within}", sample.rate() / predicted) } else { String::new() };
     format!("{name:<12} {:>17} {:>12}   {rate:<32}  {of}", count(sample.asked), count(sample.positive))
-}
-
-/// A small share of one as a percentage with three significant digits.
-pub(super) fn share(share: f64) -> String {
-    if share == 0.0 {
-        return "0 %".into();
-    }
-    let percent = 100.0 * share;
-    let decimals = (2.0 - percent.log10().floor()).clamp(0.0, 9.0) as usize;
-    format!("{percent:.decimals$} %")
 }

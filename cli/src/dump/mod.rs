@@ -29,6 +29,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failure::Failure;
+use crate::signals;
 
 /// The program's name in messages.
 const PROGRAM: &str = "sievedb-dump";
@@ -82,6 +83,7 @@ pub(crate) fn command() -> clap::Command {
 /// The program: parses its arguments, runs the command, prints why it failed.
 #[must_use]
 pub fn main() -> ExitCode {
+    signals::prepare();
     let Cli { command, file } = Cli::parse();
     let result = match &command {
         None => file::run(&file),

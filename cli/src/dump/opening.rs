@@ -5,9 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sievedb::fs::{Fs, ReadFile, StdFs};
+use sievedb::inspect::tree::Tree;
 use sievedb::inspect::{self, Event, FileDamage, Kind, Report, Stop, Trouble, View};
 
-use crate::failure::{Failure, Result};
+use super::PROGRAM;
+use crate::failure::{Failure, Result, warn};
 
 /// The view of the file at `path`.
 pub(super) fn view_of(path: &Path) -> View {
@@ -78,6 +80,12 @@ pub(super) fn is_not(path: &Path, kind: Kind, wanted: &str) -> Failure {
 pub(super) fn damaged(path: &Path, damage: &FileDamage) -> String {
     let newer = if damage.newer { "is newer than this program" } else { "is corrupt" };
     format!("{} {newer} at offset {}: {}: {}", path.display(), damage.offset, damage.what, damage.detail)
+}
+
+/// Prints what is damaged on standard error, and fails if something is.
+pub(super) fn print_damage(tree: &Tree) -> Result<()> {
+    tree.damage.iter().for_each(|(path, damage)| warn(PROGRAM, &damaged(path, damage)));
+    if tree.damage.is_empty() { Ok(()) } else { Err(Failure::Printed(3)) }
 }
 
 /// Fails if a description found damage.

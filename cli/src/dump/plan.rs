@@ -13,13 +13,12 @@ use sievedb::filter::allocation::{Share, Total, allocate, uniform};
 use sievedb::fs::StdFs;
 use sievedb::inspect::tree::{KeyspaceShape, RunShape, Tree};
 
-use super::filter::share;
-use super::tree::print_damage;
+use super::opening::print_damage;
 use crate::escape::escape;
 use crate::failure::{Result, answered};
 use crate::json::Format;
 use crate::output::Output;
-use crate::units::{bytes, count, counted};
+use crate::units::{bytes, count, counted, share};
 
 /// Bits per key of the table of budgets.
 const BUDGETS: [f64; 10] = [2.0, 4.0, 6.0, 7.0, 8.0, 10.0, 12.0, 14.0, 16.0, 20.0];

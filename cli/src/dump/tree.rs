@@ -7,10 +7,9 @@ use serde_json::{Value as Json, json};
 use sievedb::fs::StdFs;
 use sievedb::inspect::tree::{KeyspaceShape, RunShape, TableShape, Tree};
 
-use super::PROGRAM;
 use super::draw::draw;
-use super::opening::damaged;
-use crate::failure::{Failure, Result, answered, warn};
+use super::opening::print_damage;
+use crate::failure::{Result, answered};
 use crate::json::put_bytes;
 use crate::output::Output;
 
@@ -49,12 +48,6 @@ pub(super) fn show(dir: &Path, all: bool, json: bool) -> Result<()> {
         draw(&tree, all, columns()).iter().try_for_each(|line| out.text(line))
     };
     answered(printed.and_then(|()| out.finish()), print_damage(&tree))
-}
-
-/// Prints what is damaged on standard error, and fails if something is.
-pub(super) fn print_damage(tree: &Tree) -> Result<()> {
-    tree.damage.iter().for_each(|(path, damage)| warn(PROGRAM, &damaged(path, damage)));
-    if tree.damage.is_empty() { Ok(()) } else { Err(Failure::Printed(3)) }
 }
 
 fn columns() -> usize {

@@ -117,6 +117,46 @@ fn a_second_demo_deletes_the_entries_of_the_first() {
 }
 
 #[test]
+fn entries_that_the_demo_did_not_write_are_not_deleted() {
+    let store = temp_store();
+    let few = store.folder.path().join("few");
+    std::fs::write(&few, "apple\npear\n").unwrap();
+    let demo = || run(&["demo", &store.db, "--from", few.to_str().unwrap()]);
+    demo().ok();
+    run(&["put", &store.db, "mine", "1"]).ok();
+    let message = demo().fails(2);
+    assert!(message.contains("has entries that the demo did not write, which it would delete"), "{message}");
+    assert_eq!(run(&["scan", &store.db]).ok(), "apple\tline 1\nmine\t1\npear\tline 2\n");
+    run(&["delete", &store.db, "mine"]).ok();
+    assert!(demo().ok().contains("2 entries of an earlier demo were deleted"));
+}
+
+#[cfg(unix)]
+#[test]
+fn what_another_user_put_in_the_place_of_the_demo_is_not_used() {
+    use std::os::unix::fs::{MetadataExt, symlink};
+    let store = temp_store();
+    let words = words(&store);
+    let (temporary, theirs) = (store.folder.path().join("temporary"), store.folder.path().join("theirs"));
+    std::fs::create_dir(&temporary).unwrap();
+    std::fs::create_dir(&theirs).unwrap();
+    let user = std::fs::metadata(&temporary).unwrap().uid();
+    symlink(&theirs, temporary.join(format!("sievedb-demo-{user}"))).unwrap();
+    let second = temporary.join(format!("sievedb-demo-{user}-2"));
+    std::fs::create_dir(&second).unwrap();
+    // Only the superuser can give a directory away.
+    let is_given_away = std::os::unix::fs::chown(&second, Some(65534), None).is_ok();
+    let output = command(&["demo", "--from", &words]).env("TMPDIR", &temporary).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        output.status.success() && stderr.contains("is left as it is: it is a symbolic link"),
+        "{stderr}"
+    );
+    assert_eq!(stderr.contains("is left as it is: it belongs to another user"), is_given_away, "{stderr}");
+    assert_eq!(std::fs::read_dir(&theirs).unwrap().count(), 0);
+}
+
+#[test]
 fn the_demo_changes_no_keyspace_that_it_did_not_create() {
     let store = temp_store();
     let words = words(&store);
@@ -171,6 +211,7 @@ fn the_paths_of_a_directory_become_keys_with_size_and_time() {
     assert!(value.starts_with("48 bytes, 20") && value.ends_with("Z\n"), "{value}");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_store_in_the_temporary_directory_that_cannot_be_used_is_left_as_it_is() {
     let store = temp_store();
@@ -182,11 +223,16 @@ fn a_store_in_the_temporary_directory_that_cannot_be_used_is_left_as_it_is() {
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
     };
-    let dir = |name| temporary.join(name);
-    assert!(demo().contains(&format!("kept in {} (", dir("sievedb-demo").display())));
+    let user = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&temporary).unwrap());
+    let dir = |number: &str| temporary.join(format!("sievedb-demo-{user}{number}"));
+    // As if another user had a store there.
+    let of_all = temporary.join("sievedb-demo");
+    run(&["put", of_all.to_str().unwrap(), "k", "v"]).ok();
+    assert!(demo().contains(&format!("kept in {} (", dir("").display())));
+    assert_eq!(run(&["get", of_all.to_str().unwrap(), "k"]).ok(), "v\n");
 
     // Every table of the first store is damaged; the second is a file.
-    for entry in std::fs::read_dir(dir("sievedb-demo")).unwrap() {
+    for entry in std::fs::read_dir(dir("")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "sst") {
             let mut bytes = std::fs::read(&path).unwrap();
@@ -194,13 +240,13 @@ fn a_store_in_the_temporary_directory_that_cannot_be_used_is_left_as_it_is() {
             std::fs::write(path, bytes).unwrap();
         }
     }
-    std::fs::write(dir("sievedb-demo-2"), "mine").unwrap();
+    std::fs::write(dir("-2"), "mine").unwrap();
     let report = demo();
-    assert!(report.contains(&format!("kept in {} (", dir("sievedb-demo-3").display())), "{report}");
-    for name in ["sievedb-demo", "sievedb-demo-2"] {
+    assert!(report.contains(&format!("kept in {} (", dir("-3").display())), "{report}");
+    for name in ["", "-2"] {
         assert!(report.contains(&format!("note: {} is left as it is: ", dir(name).display())), "{report}");
     }
-    assert_eq!(std::fs::read(dir("sievedb-demo-2")).unwrap(), b"mine");
+    assert_eq!(std::fs::read(dir("-2")).unwrap(), b"mine");
 }
 
 #[test]

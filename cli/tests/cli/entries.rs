@@ -138,7 +138,7 @@ fn what_scan_prints_load_reads_back_byte_for_byte() {
     assert_eq!(printed.lines().count(), entries.len());
     assert!(printed.split('\n').all(|line| line.is_empty() || line.matches('\t').count() == 1));
     assert!(!printed.contains('\r'));
-    run_with(&["load", &two.db, "-"], printed.as_bytes()).ok();
+    run_with(&["load", &two.db, "-", "--escaped"], printed.as_bytes()).ok();
     let db = sievedb::Db::open(&two.db).unwrap();
     let loaded: BTreeMap<Vec<u8>, Vec<u8>> =
         db.iter().map(|entry| entry.unwrap()).map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
@@ -149,9 +149,11 @@ fn what_scan_prints_load_reads_back_byte_for_byte() {
     // The other commands that read lines agree. Among keys alone the empty key would be a blank line.
     let keys: String =
         printed.lines().skip(1).map(|line| line.split('\t').next().unwrap().to_owned() + "\n").collect();
-    let found = run_with(&["get", &two.db, "-"], keys.as_bytes()).ok();
+    let found = run_with(&["get", &two.db, "-", "--escaped"], keys.as_bytes()).ok();
     assert_eq!(found, printed[printed.find('\n').unwrap() + 1..]);
-    let report = run_with(&["delete", &two.db, "-"], keys.as_bytes()).ok();
+    let found = run_with(&["contains", &two.db, "-", "--only", "present", "--escaped"], keys.as_bytes()).ok();
+    assert_eq!(found, keys);
+    let report = run_with(&["delete", &two.db, "-", "--escaped"], keys.as_bytes()).ok();
     assert!(report.contains(" keys deleted in "), "{report}");
     assert_eq!(run(&["scan", &two.db]).ok(), "\t\n");
 }
@@ -167,23 +169,77 @@ fn text_is_printed_as_it_is() {
 }
 
 #[test]
-fn lines_have_escapes_unless_literal_and_arguments_only_with_escaped() {
+fn the_same_line_is_the_same_key_for_every_command() {
+    let store = temp_store();
+    let db = &store.db;
+    let line = b"C:\\temp\\new\n";
+    let with = |args: &[&str]| run_with(&[&args[..1], &[db], &args[1..]].concat(), line);
+    assert_eq!(with(&["uniq"]).ok(), "C:\\temp\\new\n");
+    assert_eq!(with(&["contains", "-"]).ok(), "C:\\temp\\new\tpresent\n");
+    assert_eq!(with(&["contains", "-", "--only", "present"]).ok(), "C:\\temp\\new\n");
+    assert_eq!(with(&["get", "-"]).ok(), "C:\\\\temp\\\\new\t\n");
+    assert_eq!(with(&["uniq"]).ok(), "");
+    with(&["delete", "-"]);
+    assert_eq!(with(&["contains", "-"]).ok(), "C:\\temp\\new\tabsent\n");
+    with(&["load", "-"]);
+    assert_eq!(with(&["uniq"]).ok(), "");
+    assert_eq!(run(&["get", db, "C:\\temp\\new"]).ok(), "\n");
+    // With escapes it is another key, for every command too.
+    assert_eq!(with(&["contains", "-", "--escaped"]).ok(), "C:\\temp\\new\tabsent\n");
+    assert_eq!(with(&["uniq", "--escaped"]).ok(), "C:\\temp\\new\n");
+    assert_eq!(with(&["get", "-", "--escaped"]).ok(), "C:\\temp\\new\t\n");
+    assert_eq!(run(&["get", db, "C:\temp\new"]).ok(), "\n");
+    with(&["delete", "-", "--escaped"]).ok();
+    run(&["get", db, "C:\temp\new"]).fails(1);
+    assert!(with(&["load", "-", "--escaped"]).ok().starts_with("1 line loaded"));
+    assert_eq!(run(&["count", db]).ok(), "2\n");
+}
+
+#[test]
+fn a_blank_line_is_the_same_for_every_command() {
+    for (options, is_key) in [(&[][..], false), (&["--empty-key"], true)] {
+        let store = temp_store();
+        let with = |args: &[&str]| run_with(&[args, options].concat(), b"\n");
+        let checked = |outcome: crate::tool::Outcome| {
+            assert_eq!(outcome.code, Some(0), "{outcome:?}");
+            assert_eq!(outcome.stderr.contains("1 blank line skipped"), !is_key, "{outcome:?}");
+            String::from_utf8(outcome.stdout).unwrap()
+        };
+        assert_eq!(checked(with(&["uniq", &store.db])), if is_key { "\n" } else { "" });
+        assert_eq!(checked(with(&["contains", &store.db, "-"])), if is_key { "\tpresent\n" } else { "" });
+        assert_eq!(checked(with(&["get", &store.db, "-"])), if is_key { "\t\n" } else { "" });
+        checked(with(&["delete", &store.db, "-"]));
+        checked(with(&["load", &store.db, "-"]));
+        assert_eq!(run(&["count", &store.db]).ok(), if is_key { "1\n" } else { "0\n" });
+    }
+}
+
+#[test]
+fn lines_and_arguments_have_escapes_only_with_escaped() {
     let store = temp_store();
     let db = &store.db;
     run(&["put", db, "a\\tb", "\\q"]).ok();
     assert_eq!(run(&["get", db, "a\\tb"]).ok(), "\\\\q\n");
     run(&["get", db, "a\\tb", "--escaped"]).fails(1);
     assert_eq!(run(&["get", db, "--escaped", "a\\\\t\\x62"]).ok(), "\\\\q\n");
-    assert_eq!(run_with(&["get", db, "-"], b"a\\\\t\\x62\n").ok(), "a\\\\tb\t\\\\q\n");
+    assert_eq!(run_with(&["get", db, "-", "--escaped"], b"a\\\\t\\x62\n").ok(), "a\\\\tb\t\\\\q\n");
     assert_eq!(run_with(&["get", db, "-", "--literal"], b"a\\tb\n").ok(), "a\\\\tb\t\\\\q\n");
-    run_with(&["load", db, "-", "--literal"], b"C:\\new\tdir\n").ok();
+    assert_eq!(run_with(&["get", db, "-"], b"a\\tb\n").ok(), "a\\\\tb\t\\\\q\n");
+    let loaded = run_with(&["load", db, "-"], b"C:\\new\tdir\n");
+    let note = "note: 1 line has backslashes, which were kept; --escaped reads what `scan` prints\n";
+    assert!(loaded.code == Some(0) && loaded.stderr.ends_with(note), "{loaded:?}");
+    assert!(run_with(&["load", db, "-", "--literal"], b"C:\\new\tdir\n").stderr.is_empty());
     assert_eq!(run(&["get", db, "C:\\new"]).ok(), "dir\n");
     run(&["delete", db, "C:\\new", "--literal"]).fails(2);
     run_with(&["delete", db, "-", "--literal"], b"C:\\new\n").ok();
     run(&["get", db, "C:\\new"]).fails(1);
-    let message = run_with(&["load", db, "-"], b"C:\\qux\n").fails(2);
+    run_with(&["load", db, "-"], b"C:\\qux\n").ok();
+    let message = run_with(&["load", db, "-", "--escaped"], b"C:\\qux\n").fails(2);
     assert!(message.contains("line 1: the backslash at byte 3 begins none of "), "{message}");
-    assert!(message.contains("; --literal takes lines as they are; 0 lines before it loaded"), "{message}");
+    assert!(
+        message.contains("; without --escaped lines are taken as they are; 0 lines before it loaded"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -231,7 +287,7 @@ fn carriage_returns_are_refused_dropped_or_kept_but_never_unnoticed() {
     run_with(&["load", &store.db, "-", "--crlf"], lines).ok();
     assert_eq!(run(&["scan", &store.db]).ok(), "a\t1\nb\t2\n");
     assert_eq!(run_with(&["get", &store.db, "-", "--crlf"], b"b\r\na\r\n").ok(), "b\t2\na\t1\n");
-    for command in ["get", "contains", "delete"] {
+    for command in ["get", "contains", "delete", "uniq", "load"] {
         run_with(&[command, &store.db, "-"], b"a\r\n").fails(2);
     }
 }
@@ -244,8 +300,8 @@ fn many_keys_are_answered_in_input_order_and_absent_ones_are_left_out() {
     assert_eq!(outcome.ok(), "c\t\na\t1\nb\t2\na\t1\n");
     assert_eq!(run_with(&["get", &store.db, "-"], b"").ok(), "");
     assert_eq!(run_with(&["get", &store.db, "-"], b"none\n").ok(), "");
-    assert_eq!(run_with(&["get", &store.db, "-"], b"t\\\\t\n").ok(), "t\\\\t\t4\n");
-    assert_eq!(run_with(&["get", &store.db, "-"], b"\\x61\nt\\\\t").ok(), "a\t1\nt\\\\t\t4\n");
+    assert_eq!(run_with(&["get", &store.db, "-"], b"t\\t\n").ok(), "t\\\\t\t4\n");
+    assert_eq!(run_with(&["get", &store.db, "-", "--escaped"], b"\\x61\nt\\\\t").ok(), "a\t1\nt\\\\t\t4\n");
 }
 
 #[test]

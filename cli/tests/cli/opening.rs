@@ -85,6 +85,13 @@ fn wrong_usage_is_refused_with_2_before_a_store_is_created() {
         vec!["delete", db, &long],
         vec!["get", db, "--escaped", "\\y"],
         vec!["scan", db, "--escaped", "--prefix", "\\y"],
+        vec!["load", db, "-", "--escaped", "--literal"],
+        vec!["load", db, "-", "--escaped", "--from-json"],
+        vec!["digest", db, "--output", "never", "--rate", "0"],
+        vec!["digest", db, "--output", "never", "--rate", "1"],
+        vec!["digest", db, "--output", "never", "--rate", "-1"],
+        vec!["digest", db, "--output", "never", "--rate", "nan"],
+        vec!["uniq", db, "--new-journal"],
     ] {
         let message = run(&args).fails(2);
         assert!(!message.is_empty());
@@ -107,7 +114,7 @@ fn help_and_version_exit_with_0() {
 #[test]
 fn a_line_that_cannot_be_loaded_is_named_and_those_before_it_are_loaded() {
     let store = temp_store();
-    let outcome = run_with(&["load", &store.db, "-"], b"a\t1\nb\t\\x62\nc\\q\t3\nd\t4\n");
+    let outcome = run_with(&["load", &store.db, "-", "--escaped"], b"a\t1\nb\t\\x62\nc\\q\t3\nd\t4\n");
     let message = outcome.fails(2);
     assert!(message.contains("standard input, line 3: the backslash at byte 2 "), "{message}");
     assert!(message.ends_with("; 2 lines before it loaded\n"), "{message}");
@@ -121,7 +128,7 @@ fn a_line_that_cannot_be_loaded_is_named_and_those_before_it_are_loaded() {
     assert!(message.contains(&named), "{message}");
     assert_eq!(run(&["scan", &store.db]).ok(), "a\t1\nb\tb\ne\t5\n");
 
-    let message = run_with(&["get", &store.db, "-"], b"\\\\\n\\\n");
+    let message = run_with(&["get", &store.db, "-", "--escaped"], b"\\\\\n\\\n");
     assert_eq!(message.code, Some(2));
     assert!(message.stderr.contains("standard input, line 2: "), "{message:?}");
 }

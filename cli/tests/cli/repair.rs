@@ -41,7 +41,8 @@ fn a_store_without_damage_is_copied_and_stays_as_it_was() {
         assert!(report.contains(line), "{report}");
     }
     assert!(store.files() == before);
-    assert_eq!(run(&["scan", &into]).ok(), run(&["scan", &store.db]).ok());
+    let scan = |db: &str| run(&["scan", db, "--keyspace", "default"]).ok();
+    assert_eq!(scan(&into), scan(&store.db));
     assert_eq!(run(&["get", &into, "ada", "--keyspace", "users"]).ok(), "1815\n");
     let refused = run(&["repair", &store.db, "--into", &into]).fails(2);
     assert!(refused.contains("is not empty"), "{refused}");
@@ -65,7 +66,8 @@ fn what_is_lost_is_listed_as_ranges_of_keys_as_text_and_json() {
         "{printed}"
     );
     assert!(printed.contains("\n           keys after key00"), "{printed}");
-    let kept = run(&["count", &into]).ok().trim().replace(',', "").parse::<u64>().unwrap();
+    let kept =
+        run(&["count", &into, "--keyspace", "default"]).ok().trim().replace(',', "").parse::<u64>().unwrap();
     assert!((1000..2000).contains(&kept), "{kept}");
 
     let json_into = format!("{into}.json");

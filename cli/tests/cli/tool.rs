@@ -77,10 +77,10 @@ pub(crate) fn temp_store() -> TempStore {
 }
 
 impl TempStore {
-    /// Loads lines and returns the report.
+    /// Loads lines in the form of `scan` and returns the report.
     #[track_caller]
     pub(crate) fn load(&self, lines: &[u8]) -> String {
-        run_with(&["load", &self.db, "-"], lines).ok()
+        run_with(&["load", &self.db, "-", "--escaped"], lines).ok()
     }
 
     /// The files of the store: name to content.

@@ -33,11 +33,12 @@ fn uniq(store: &TempStore, more: &[&str], input: &[u8]) -> String {
 #[test]
 fn each_line_is_printed_once_over_all_runs_whatever_it_holds() {
     let store = temp_store();
-    assert_eq!(uniq(&store, &[], b"b\na\nb\n\na\n\n"), "b\na\n\n");
+    assert_eq!(uniq(&store, &["--empty-key"], b"b\na\nb\n\na\n\n"), "b\na\n\n");
     assert_eq!(uniq(&store, &["-"], b"a\nc\nb\nd"), "c\nd\n");
-    let odd = run_with(&["uniq", &store.db], b"\\n\n\xff\r\n\xff\n a\n\xff\r\n");
+    let odd = run_with(&["uniq", &store.db, "--literal"], b"\\n\n\xff\r\n\xff\n a\n\xff\r\n");
     assert_eq!((odd.code, &odd.stdout[..]), (Some(0), &b"\\n\n\xff\r\n\xff\n a\n"[..]));
-    assert_eq!(odd.stderr, "");
+    let note = "sievedb: note: 2 lines end with a carriage return (CRLF), which was kept; --crlf drops it\n";
+    assert_eq!(odd.stderr, note);
     assert_eq!(uniq(&store, &["--keyspace", "other"], b"a\n"), "a\n");
     assert_eq!(uniq(&store, &[], b""), "");
     // What is in the store for another reason counts as seen.
@@ -100,6 +101,9 @@ fn a_line_that_is_too_long_ends_the_command_after_those_before_it() {
     assert_eq!((outcome.code, &outcome.stdout[..]), (Some(2), &b"short\n"[..]));
     assert!(outcome.stderr.contains("line 2: the key \"xxx") && outcome.stderr.len() < 200, "{outcome:?}");
     assert_eq!(run(&["scan", &store.db]).ok(), "short\t\n");
+    let too_long = [&b"x 1\n"[..], &vec![b'y'; 17 << 20]].concat();
+    let outcome = run_with(&["uniq", &store.db, "--key", "1"], &too_long);
+    assert_eq!((outcome.code, &outcome.stdout[..]), (Some(2), &b"x 1\n"[..]));
     let by_field = [&[b'y'; 70_000][..], b" 17\n"].concat();
     assert_eq!(uniq(&store, &["--key", "2", "--count"], &by_field), "1\n");
 }
@@ -200,7 +204,10 @@ fn a_file_that_is_not_the_journal_is_refused_and_stays() {
     std::fs::write(&path, "precious\n").unwrap();
     let args = ["uniq", &store.db, "-", "--journal", path.to_str().unwrap()];
     let message = run(&args).fails(3);
-    assert!(message.contains("has 9 bytes, but this store has no journal yet"), "{message}");
+    assert!(
+        message.contains("has 9 bytes, but this is a new journal: it begins with an empty file"),
+        "{message}"
+    );
     let other = store.folder.path().join("out");
     uniq(&store, &["--journal", other.to_str().unwrap()], b"a\n");
     let message = run(&args).fails(3);
@@ -217,4 +224,54 @@ fn a_file_that_is_not_the_journal_is_refused_and_stays() {
     assert!(run(&["uniq", &store.db, "--journal", "x", "--seen"]).fails(2).contains("--seen"));
     let same = ["uniq", &store.db, "--keyspace", "uniq-journals", "--journal", "x"];
     assert!(run(&same).fails(2).contains("uniq-journals"));
+}
+
+#[test]
+fn lines_of_crlf_are_refused_or_lose_the_carriage_return() {
+    let store = temp_store();
+    let input = b"a\r\nb\r\na";
+    let message = run_with(&["uniq", &store.db], input).fails(2);
+    assert!(
+        message.contains("line 1: the line ends with a carriage return (CRLF): --crlf drops it"),
+        "{message}"
+    );
+    assert_eq!(uniq(&store, &["--crlf"], input), "a\nb\n");
+    assert_eq!(run(&["scan", &store.db]).ok(), "a\t\nb\t\n");
+}
+
+#[test]
+fn a_journal_that_was_moved_away_is_followed_by_a_new_one_if_asked() {
+    let store = temp_store();
+    let (path, moved) = (store.folder.path().join("out"), store.folder.path().join("out.1"));
+    let out = path.to_str().unwrap();
+    uniq(&store, &["--journal", out], b"a\n");
+    std::fs::rename(&path, &moved).unwrap();
+    let message = run_with(&["uniq", &store.db, "--journal", out], b"a\nb\n").fails(3);
+    assert!(message.contains("does not exist, and is not the journal of this store"), "{message}");
+    assert!(message.ends_with("; --new-journal begins another one\n"), "{message}");
+    assert!(!path.exists(), "nothing is left behind");
+
+    let begin = |input: &[u8]| run_with(&["uniq", &store.db, "--journal", out, "--new-journal"], input);
+    let begun = begin(b"a\nb\n");
+    let note =
+        format!("sievedb: note: the journal before this one is {out}, of which 2 bytes are committed\n");
+    assert_eq!((begun.code, begun.stderr), (Some(0), note));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "b\n");
+    assert_eq!(std::fs::read_to_string(&moved).unwrap(), "a\n");
+    uniq(&store, &["--journal", out], b"c\n");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "b\nc\n");
+    assert!(begin(b"d\n").fails(3).contains("has 4 bytes, but this is a new journal"));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "b\nc\n");
+    assert_eq!(run(&["contains", &store.db, "d"]).code, Some(1));
+}
+
+#[test]
+fn a_run_that_is_refused_leaves_neither_a_store_nor_a_journal() {
+    let store = temp_store();
+    let (kept, never) = (store.folder.path().join("kept"), store.folder.path().join("never"));
+    std::fs::write(&kept, "precious\n").unwrap();
+    run(&["uniq", &store.db, "--journal", kept.to_str().unwrap()]).fails(3);
+    run(&["uniq", &store.db, "no such file", "--journal", never.to_str().unwrap()]).fails(3);
+    run(&["uniq", &store.db, "--keyspace", "uniq-journals", "--journal", never.to_str().unwrap()]).fails(2);
+    assert!(!std::path::Path::new(&store.db).exists() && !never.exists());
 }

@@ -146,6 +146,67 @@ fn a_load_that_is_killed_keeps_what_it_had_written() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn a_limit_on_the_size_of_files_is_a_failure_with_a_message() {
+    let store = temp_store();
+    let shell = |script: &str| {
+        let script = script.replace("sievedb ", &format!("{} ", env!("CARGO_BIN_EXE_sievedb")));
+        let script = format!("ulimit -f 200; {}", script.replace("DB", &store.db));
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, message) = shell("head -c 3000000 /dev/urandom | base64 | sievedb load DB -");
+    assert_eq!(code, Some(3), "{message}");
+    assert!(message.contains("File too large"), "{message}");
+    let (code, message) = shell("seq 100000 | sievedb uniq DB --count; sievedb scan DB > DB.scan");
+    assert_eq!(code, Some(3), "{message}");
+    run(&["verify", &store.db]).ok();
+}
+
+#[test]
+fn a_symbolic_link_that_leads_nowhere_is_called_so() {
+    let store = temp_store();
+    std::os::unix::fs::symlink("nowhere", &store.db).unwrap();
+    let within = format!("{}/within", store.db);
+    for args in [
+        &["put", &store.db, "k", "v"][..],
+        &["get", &store.db, "k"],
+        &["scan", &store.db],
+        &["verify", &store.db],
+        &["put", &within, "k", "v"],
+        &["get", &within, "k"],
+    ] {
+        let message = run(args).fails(3);
+        assert!(message.contains("its path has a symbolic link whose target does not exist"), "{message}");
+    }
+    // One that leads to a directory is followed.
+    std::fs::create_dir(store.folder.path().join("nowhere")).unwrap();
+    run(&["put", &store.db, "k", "v"]).ok();
+    assert_eq!(run(&["get", &store.db, "k"]).ok(), "v\n");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_long_value_is_printed_with_little_more_memory_than_its_own() {
+    let store = temp_store();
+    let db = sievedb::Db::open(&store.db).unwrap();
+    let value: Vec<u8> = (0..100_000_000u32).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+    db.put("k", &value).unwrap();
+    db.put("text", "v".repeat(100_000_000)).unwrap();
+    db.close().unwrap();
+    for args in ["scan DB", "scan DB --json", "get DB k", "get DB text --json"] {
+        let script = args.replace("DB", &store.db);
+        let program = env!("CARGO_BIN_EXE_sievedb");
+        // The table, one value and the threads of the program; a copy of a value does not fit.
+        let script = format!("ulimit -v 420000; {program} {script} | wc -c");
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        assert!(output.stderr.is_empty(), "{args}: {output:?}");
+        let printed = String::from_utf8(output.stdout).unwrap();
+        assert!(printed.trim().parse::<u64>().unwrap() > 100_000_000, "{args}: {printed}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn output_that_cannot_be_written_is_a_failure() {
     let store = temp_store();
     store.load(lines(10).as_bytes());

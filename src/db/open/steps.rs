@@ -45,7 +45,7 @@ use crate::db::state::open_report::OpenReport;
 use crate::db::state::reserve::file::remove_reserve;
 use crate::db::state::reserve::state::Reserve;
 use crate::error::{Error, InFile, Result};
-use crate::filename::{FileName, names_in};
+use crate::filename::{FileName, dangling, names_in};
 use crate::fs::{Fs, HeldByThisProcess, LockGuard, LockKind, LockedDir};
 use crate::limits::FILE_NUMBER_MAX;
 use crate::manifest::edit::{EditItem, VersionEdit};
@@ -218,6 +218,7 @@ fn prepare_directory(dir: &Path, options: &Options) -> Result<Arc<LockedDir>> {
     let fs = &*options.fs;
     if options.create {
         fs.create_dir(dir).map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists if fs.has_dangling_link(dir) => dangling(dir),
             std::io::ErrorKind::AlreadyExists => {
                 Error::NoStore { dir: dir.to_path_buf(), why: "it is a file, not a directory" }
             }

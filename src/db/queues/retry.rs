@@ -265,7 +265,6 @@ impl Retry {
 
 #[cfg(test)]
 mod tests {
-    use crate::db::state::lifecycle::Lifecycle;
     use std::io;
     use std::path::Path;
     use std::sync::atomic::AtomicBool;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 
+use super::findings::{Findings, Pair};
 use super::measure::{Measured, Pass};
-use super::run::{Findings, Pair};
 use crate::escape::escape;
 use crate::store::DEFAULT_KEYSPACE;
 use crate::units;

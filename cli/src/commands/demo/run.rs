@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use sievedb::{Db, FilterKind, FilterPolicy, Keyspace, KeyspaceOptions, WriteBatch};
+use sievedb::{Db, FilterKind, FilterPolicy, KeyspaceOptions, WriteBatch};
 
 use super::absent::absent_keys;
+use super::claim::Claim;
+use super::findings::{Findings, Pair};
 use super::home::Home;
-use super::measure::{Lookups, Measured, measure};
+use super::measure::{Lookups, measure};
 use super::random::Random;
 use super::report;
 use super::source::{Record, Source};
@@ -27,11 +29,12 @@ const BATCH_ENTRIES: usize = 1000;
 ///
 /// Loads the path of every file under /usr, with its size and time, or the lines of a file. Looks up every
 /// key and as many absent ones, with filters and without, in a store with default options, and reports the
-/// blocks read and the time. The store is kept; a second run deletes its entries and starts again.
+/// blocks read and the time. The store is kept; a second run deletes the entries of the first and starts again, and
+/// refuses if others are among them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The directory of the store [default: sievedb-demo in the system's temporary directory, or
-    /// sievedb-demo-2 if that cannot be used, and so on].
+    /// The directory of the store [default: sievedb-demo and the number of the user in the system's temporary
+    /// directory, or the same with -2 if that cannot be used, and so on].
     db: Option<PathBuf>,
     /// The keys: the lines of this file, or the paths of the files in this directory.
     #[arg(long, value_name = "PATH")]
@@ -40,32 +43,6 @@ pub(crate) struct Args {
     within: Within,
     #[command(flatten)]
     format: Format,
-}
-
-/// What the report shows.
-pub(super) struct Findings {
-    pub(super) dir: PathBuf,
-    pub(super) keyspace: String,
-    pub(super) source: Source,
-    /// Index of the record to try, and an absent key like it.
-    pub(super) example: usize,
-    pub(super) absent_key: Vec<u8>,
-    /// Entries of an earlier run that were deleted first.
-    pub(super) deleted: u64,
-    pub(super) seed: u64,
-    pub(super) load_time: Duration,
-    pub(super) loaded: Pair,
-    pub(super) compacted: Pair,
-    /// Bytes of the store's files at the end.
-    pub(super) disk_bytes: u64,
-    /// One of its tables.
-    pub(super) table: Option<PathBuf>,
-}
-
-/// The same data and the same tree, with filters and without.
-pub(super) struct Pair {
-    pub(super) with: Measured,
-    pub(super) without: Measured,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -85,10 +62,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(dir) => Home::open(dir, keyspaces)?,
         None => Home::open_temporary(keyspaces)?,
     };
-    let Home { dir, db, keyspaces: [keyspace, bare], deleted } = home;
+    let Home { dir, db, claims: [mut claim, mut bare] } = home;
+    let deleted = claim.deleted;
 
-    let load_time = load(&db, &keyspace, &source.records, &load_order)?;
-    load(&db, &bare, &source.records, &load_order)?;
+    let load_time = load(&db, &mut claim, &source.records, &load_order)?;
+    load(&db, &mut bare, &source.records, &load_order)?;
+    let (keyspace, bare) = (claim.keyspace, bare.keyspace);
     let measure_both = || -> Result<Pair> {
         Ok(Pair { with: measure(&db, &keyspace, &lookups)?, without: measure(&db, &bare, &lookups)? })
     };
@@ -137,22 +116,22 @@ fn example(records: &[Record]) -> usize {
 
 /// Loads the records and flushes them; background work is done between the batches. The time is for all of
 /// it.
-fn load(db: &Db, keyspace: &Keyspace, records: &[Record], order: &[usize]) -> Result<Duration> {
+fn load(db: &Db, claim: &mut Claim, records: &[Record], order: &[usize]) -> Result<Duration> {
     let mut progress = Progress::of_items("loading", Some(order.len() as u64));
     let mut done = 0;
     let start = Instant::now();
     for part in order.chunks(BATCH_ENTRIES) {
         let mut batch = WriteBatch::new();
         for &index in part {
-            batch.put_in(keyspace, &records[index].key, &records[index].value);
+            claim.put(&mut batch, &records[index].key, &records[index].value);
         }
-        db.write(batch)?;
+        claim.write(db, batch)?;
         while db.step()? {}
         done += part.len() as u64;
         progress.at(done);
     }
     db.sync()?;
-    keyspace.flush()?;
+    claim.keyspace.flush()?;
     db.settle()?;
     Ok(start.elapsed())
 }

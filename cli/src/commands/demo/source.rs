@@ -9,7 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sievedb::limits::KEY_BYTES_MAX;
 
 use crate::failure::{Failure, Result};
-use crate::lines::{LineFormat, Lines};
+use crate::line_format::{Content, LineFormat};
+use crate::lines::Lines;
 use crate::progress::Progress;
 
 /// Most keys.
@@ -17,6 +18,9 @@ const KEYS_MAX: usize = 2_000_000;
 
 /// Most bytes of keys and values.
 const BYTES_MAX: usize = 512 << 20;
+
+/// The longest line. One that is too long for a key is left out, and counted.
+const LINE_BYTES_MAX: usize = 16 << 20;
 
 /// A key and its value.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,7 +93,8 @@ fn default_directory() -> PathBuf {
 }
 
 fn lines(path: &Path) -> Result<Source> {
-    let mut lines = Lines::open(path, LineFormat { literal: true, ..LineFormat::default() })?;
+    let as_they_are = LineFormat { literal: true, ..LineFormat::default() };
+    let mut lines = Lines::open(path, as_they_are, Content::Text(LINE_BYTES_MAX))?;
     let mut progress = Progress::of_bytes("reading lines", lines.bytes());
     let mut source = Source { what: format!("lines of {}", path.display()), ..Source::default() };
     let mut too_long = 0;
