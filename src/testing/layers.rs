@@ -19,6 +19,21 @@ const LAYERS: [&[&str]; 8] = [
     &["guide"],
 ];
 
+/// The parts of `inspect`. Each may use those before it in this list.
+const INSPECT: [&str; 11] = [
+    "output",
+    "file",
+    "extensible",
+    "framed",
+    "filter_block",
+    "table",
+    "describe",
+    "verify",
+    "probe",
+    "salvage",
+    "tree",
+];
+
 /// The crate below all layers, by the names that it has here.
 const FILTER_CRATE: [&str; 4] = ["checksum", "codec", "filter", "hash"];
 
@@ -142,6 +157,30 @@ fn no_module_imports_upward_and_no_two_need_each_other() {
     assert!(imports["db"].contains("table") && imports["table"].contains("block"), "imports are found");
     assert_eq!(upward(&imports), [""; 0]);
     assert_eq!(mutual(&imports), [""; 0]);
+}
+
+#[test]
+fn no_part_of_inspect_imports_a_later_one() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/inspect");
+    for entry in std::fs::read_dir(&src).unwrap() {
+        let path = entry.unwrap().path();
+        let part = path.file_stem().unwrap().to_str().unwrap();
+        if matches!(part, "mod" | "tests") {
+            continue;
+        }
+        let rank = |name: &str| INSPECT.iter().position(|known| *known == name);
+        let own = rank(part).expect("a part that is listed");
+        let files = match path.is_dir() {
+            true => std::fs::read_dir(&path).unwrap().map(|file| file.unwrap().path()).collect(),
+            false => vec![path.clone()],
+        };
+        for file in files {
+            let source = without_tests(&std::fs::read_to_string(&file).unwrap());
+            let source = source.replace("crate::", "other::").replace("other::inspect::", "crate::");
+            let later: Vec<_> = imported(&source).into_iter().filter(|name| rank(name) > Some(own)).collect();
+            assert_eq!(later, [""; 0], "{}", file.display());
+        }
+    }
 }
 
 #[test]
