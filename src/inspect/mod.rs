@@ -32,7 +32,7 @@
 //! | `salvage` | what is left of a damaged table, log or manifest, for `Options::repair` |
 //! | `tree` | the shape of a whole store, and of its tables |
 //!
-//! Each imports only from those above it.
+//! A part imports only from the parts above it.
 //!
 //! # What holds for every file
 //!

@@ -83,15 +83,15 @@ fn shape() -> View {
 pub(crate) fn verify_table(ctx: &Arc<TableContext>, meta: &TableMeta) -> Findings {
     let path = FileName::Table(meta.number).path(&ctx.dir);
     let mut findings = Findings::default();
-    let stated = Stated::of(meta, ctx.hash_seed);
+    let Stated { bounds, .. } = Stated::of(meta, ctx.hash_seed);
     let open = || ctx.fs.open(&path).map_err(|source| Error::io("open", &path, source));
     let walked = ctx.files.get_or_open(meta.number, open).map(|file| {
-        Verification { ctx, meta, path: &path, stated: &stated, findings: &mut findings }.run(&*file)
+        Verification { ctx, meta, path: &path, bounds: &bounds, findings: &mut findings }.run(&*file)
     });
     match walked {
         Ok(Ok(())) => {}
-        Ok(Err(stop)) => findings.add(stop.error(&path), Some(&stated.bounds)),
-        Err(error) => findings.add(error, Some(&stated.bounds)),
+        Ok(Err(stop)) => findings.add(stop.error(&path), Some(&bounds)),
+        Err(error) => findings.add(error, Some(&bounds)),
     }
     findings
 }
@@ -153,7 +153,7 @@ struct Verification<'a> {
     ctx: &'a Arc<TableContext>,
     meta: &'a TableMeta,
     path: &'a Path,
-    stated: &'a Stated,
+    bounds: &'a Keys,
     findings: &'a mut Findings,
 }
 
@@ -163,19 +163,18 @@ impl Verification<'_> {
         let len = Window::new(file)?.len();
         let mut window = Window::of_first(file, self.meta.len)?;
         let head = Head::read_any(&mut window)?;
-        let ends = Ends::read(&mut window, &head, Some(self.stated))?;
+        let ends = Ends::read(&mut window, &head, Some(Stated::of(self.meta, self.ctx.hash_seed)))?;
         self.findings.bounds = ends.bounds();
         self.compare(&head, &ends, len);
         let (named, unnamed) = self.filters(&ends);
         let (paths, beside): (Vec<PathBuf>, Vec<Held>) = self.open_beside(named).into_iter().unzip();
-        let Self { path, stated, findings, .. } = self;
+        let Self { path, findings, .. } = self;
         let mut collector = Collector { path, findings };
         let mut out = Out::new(&mut collector, &shape(), window.len()).without_limits();
-        let own = open_filters(&out, &window, &ends, Some(stated))?;
+        let own = open_filters(&out, &window, &ends)?;
         let filters = own.len() + beside.len();
         let held = own.into_iter().chain(beside).collect();
-        let held =
-            out.showing(false, |out| table::walk(out, &mut window, &head, (&ends, Some(stated)), held))?;
+        let held = out.showing(false, |out| table::walk(out, &mut window, &head, &ends, held))?;
         findings.filters = filters as u64;
         unnamed.into_iter().for_each(|error| findings.add(error, None));
         for (path, held) in paths.iter().rev().zip(held.iter().rev()) {
@@ -187,7 +186,7 @@ impl Verification<'_> {
     }
 
     fn add(&mut self, offset: u64, what: &'static str, detail: impl Into<String>) {
-        self.findings.add(Error::corruption(self.path, offset, what, detail), Some(&self.stated.bounds));
+        self.findings.add(Error::corruption(self.path, offset, what, detail), Some(self.bounds));
     }
 
     /// Compares the ends of the file with what the manifest says of it, as far as they can be read.
@@ -213,7 +212,7 @@ impl Verification<'_> {
         if let Ok(properties) = &ends.properties
             && let Err(error) = properties.agree_with(meta)
         {
-            self.findings.add(error.in_file(self.path, footer.properties.offset), Some(&self.stated.bounds));
+            self.findings.add(error.in_file(self.path, footer.properties.offset), Some(self.bounds));
         }
     }
 

@@ -129,11 +129,11 @@ mod tests {
     #[test]
     fn a_record_that_is_given_up_is_not_continued() {
         let mut sequence = Sequence::new(FileKind::Log);
-        assert!(!sequence.begun.is_some());
+        assert!(sequence.begun.is_none());
         sequence.take(&fragment(Batch, true, false)).unwrap();
         assert!(sequence.begun.is_some());
         sequence.give_up();
-        assert!(!sequence.begun.is_some());
+        assert!(sequence.begun.is_none());
         assert!(sequence.take(&fragment(Batch, false, true)).is_err());
         assert_eq!(sequence.take(&fragment(Promise, true, true)), Ok(Promise));
     }

@@ -15,7 +15,7 @@ pub(in crate::inspect) struct Described {
 pub(in crate::inspect) type Describe = fn(&Field<'_>, secrets: bool) -> Described;
 
 impl Described {
-    pub(in crate::inspect) fn new(name: &'static str, value: impl Into<Value<'static>>) -> Self {
+    pub(super) fn new(name: &'static str, value: impl Into<Value<'static>>) -> Self {
         Self { name, value: value.into(), record: None }
     }
 

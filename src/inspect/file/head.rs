@@ -1,4 +1,4 @@
-//! The header that every file begins with, and `CURRENT`, which is not much more than that.
+//! The header that every file begins with.
 
 use byteorder::{ByteOrder, LittleEndian};
 

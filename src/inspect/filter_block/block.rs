@@ -1,7 +1,6 @@
 //! Describes a filter block: its header, its sections and pages, and how good a filter it is.
 //!
-//! Where it may stand: by itself, in a table, in a file beside one. What its bytes are found to be is in
-//! [`super::survey`].
+//! [`super::survey`] reads and checks its bytes.
 
 use super::facts::{facts_at, kind_words};
 use super::known::Known;

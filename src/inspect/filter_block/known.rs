@@ -24,7 +24,7 @@ impl Known<'_> {
     }
 
     /// Compares it with the intact header that was found.
-    pub(in crate::inspect) fn judge(&self, out: &mut Out<'_>, at: u64, (first, len): (&[u8], u64)) -> Result {
+    pub(super) fn judge(&self, out: &mut Out<'_>, at: u64, (first, len): (&[u8], u64)) -> Result {
         let (filter, owner, keys, seed) = match self {
             Self::Nothing => return Ok(()),
             Self::Unnamed => {

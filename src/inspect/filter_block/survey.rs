@@ -40,7 +40,7 @@ struct Surveyed {
 
 /// A filter block as it was found.
 pub(super) struct Survey {
-    pub(in crate::inspect) header: Header,
+    pub(super) header: Header,
     sections: Vec<Surveyed>,
     /// Where something stands between the parts that should be zero.
     stray: Option<u64>,
@@ -50,12 +50,7 @@ pub(super) struct Survey {
 
 impl Survey {
     /// Reads all of the block at `at`, whose header is intact and whose bytes are all there.
-    pub(in crate::inspect) fn of(
-        window: &mut Window<'_>,
-        at: u64,
-        header: Header,
-        opened_max: u64,
-    ) -> Result<Self> {
+    pub(super) fn of(window: &mut Window<'_>, at: u64, header: Header, opened_max: u64) -> Result<Self> {
         let mut sections = Vec::new();
         let mut checksums_at = HEADER_BYTES as u64;
         for &section in &header.sections {
@@ -83,19 +78,13 @@ impl Survey {
     }
 
     /// Whether the reader of the store was asked: not of a filter that is too large to be opened here.
-    pub(in crate::inspect) fn is_whole(&self) -> bool {
+    pub(super) fn is_whole(&self) -> bool {
         self.opened.is_some()
     }
 
     /// Describes what follows the header: page checksums, sections, the zeros between them. `all`: with
     /// bytes.
-    pub(in crate::inspect) fn describe(
-        &self,
-        out: &mut Out<'_>,
-        window: &mut Window<'_>,
-        at: u64,
-        all: bool,
-    ) -> Result {
+    pub(super) fn describe(&self, out: &mut Out<'_>, window: &mut Window<'_>, at: u64, all: bool) -> Result {
         let mut from = HEADER_BYTES as u64;
         for (index, found) in self.sections.iter().enumerate() {
             let (start, label) = (found.checksums_at, format!("page checksums {index}"));
@@ -124,7 +113,7 @@ impl Survey {
     }
 
     /// Describes what is wrong.
-    pub(in crate::inspect) fn judge(&self, out: &mut Out<'_>, at: u64) -> Result {
+    pub(super) fn judge(&self, out: &mut Out<'_>, at: u64) -> Result {
         let before = out.report.damage_count;
         for (index, found) in self.sections.iter().enumerate() {
             let stored = found.section.checksum;

@@ -6,7 +6,7 @@ use crate::batch::{self, BatchReader};
 use crate::file_header::FileKind;
 use crate::inspect::file::{Head, Window};
 use crate::inspect::output::{
-    Entries, Entry, Form, Lines, Out, Payload, Result, bytes, count, counted, fields,
+    Entries, Entry, Event, Form, Lines, Out, Payload, Result, bytes, count, counted, fields,
 };
 use crate::key::EntryKind;
 use crate::wal::{ContentReader, RecordKind};
@@ -49,18 +49,12 @@ impl Totals {
     }
 
     fn facts(&self, out: &mut Out<'_>, ending: &Ending) -> Result {
-        let records = format!(
-            "{}, {}, {}",
-            counted(self.batches, "batch", "batches"),
-            counted(self.promises, "promise", "promises"),
-            if self.closed { "a close record" } else { "no close record" }
-        );
-        out.fact("records", ending.records, records)?;
-        let of_data = format!(
-            "{}; {} of keys and values",
-            counted(self.deletes, "delete", "deletes"),
-            bytes(self.data_bytes)
-        );
+        let batches = counted(self.batches, "batch", "batches");
+        let promises = counted(self.promises, "promise", "promises");
+        let close = if self.closed { "a close record" } else { "no close record" };
+        out.fact("records", ending.records, format!("{batches}, {promises}, {close}"))?;
+        let deletes = counted(self.deletes, "delete", "deletes");
+        let of_data = format!("{deletes}; {} of keys and values", bytes(self.data_bytes));
         out.fact("entries", self.entries, of_data)?;
         if let Some((first, last)) = self.seqnos {
             out.fact("sequence", format!("{first}..={last}"), "")?;
@@ -79,10 +73,9 @@ pub(super) fn ending_fact(out: &mut Out<'_>, ending: &Ending, closed: bool) -> R
     };
     let text = match ending.first_damage.filter(|_| room.is_empty()) {
         Some(damage) if ending.is_corrupt() => {
-            format!(
-                "corrupt at {damage}: a fragment after it says that the file was durable up to {}",
-                ending.witness
-            )
+            let durable =
+                format!("a fragment after it says that the file was durable up to {}", ending.witness);
+            format!("corrupt at {damage}: {durable}")
         }
         Some(damage) if ending.is_refused() => format!("with records of a newer version, from {damage} on"),
         Some(_) => format!(
@@ -177,7 +170,7 @@ fn entries(out: &mut Out<'_>, record: &Record, wanted: Entries) -> Result {
     batch.map_while(|entry| entry.ok()).try_for_each(|entry| {
         let delete = entry.kind == EntryKind::Delete;
         let value = &body[entry.value];
-        out.entry(Entry {
+        out.event(&Event::Entry(Entry {
             offset: record.offset,
             keyspace: Some(entry.keyspace),
             key: &body[entry.key],
@@ -185,7 +178,7 @@ fn entries(out: &mut Out<'_>, record: &Record, wanted: Entries) -> Result {
             delete,
             value: (wanted == Entries::Values && !delete).then_some(value),
             value_len: value.len() as u64,
-        })
+        }))
     })
 }
 

@@ -31,7 +31,7 @@ const TOO_LONG: &str = "too long to be put together here";
 pub(in crate::inspect) struct Edits {
     /// What they amount to.
     pub(in crate::inspect) state: ManifestState,
-    pub(in crate::inspect) count: u64,
+    pub(super) count: u64,
     items: u64,
     /// The count of the first one in the life of the store.
     first: u64,
@@ -49,7 +49,7 @@ pub(in crate::inspect) struct Edits {
 impl Edits {
     /// Takes the next edit, up to the first item that does not fit, which is an error. Behind a gap all that
     /// fits is taken.
-    pub(in crate::inspect) fn add(&mut self, record: &[u8]) -> Result<(), DecodeError> {
+    pub(super) fn add(&mut self, record: &[u8]) -> Result<(), DecodeError> {
         let (items, mark) = match self.gap && self.last.is_none() {
             // Which one it is, it says itself.
             true => EditItems::behind_gap(record)?,
@@ -92,7 +92,7 @@ impl Edits {
     }
 
     /// Notes that bytes were damaged, or not read.
-    pub(in crate::inspect) fn lose(&mut self) {
+    pub(super) fn lose(&mut self) {
         if !self.gap {
             let keyspaces = self.state.keyspaces.iter();
             let flushed = keyspaces.map(|(&id, keyspace)| (id, keyspace.flushed)).collect();
@@ -133,8 +133,8 @@ pub(in crate::inspect) fn survey(
     let ending = walk::ending(out, window, file)?;
     walk::walk(out, window, file, &mut |_, found| {
         if let (Some(error), FramedItem::Record(record)) = (edits.take(&found, &ending), &found) {
-            let damage = || FileDamage { offset: record.offset, ..FileDamage::of(0, &error) };
-            edits.wrong.get_or_insert_with(damage);
+            let error = DecodeError { offset: 0, ..error };
+            edits.wrong.get_or_insert_with(|| FileDamage::of(record.offset, &error));
         }
         Ok(())
     })?;

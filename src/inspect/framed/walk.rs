@@ -34,7 +34,7 @@ pub(in crate::inspect) enum FramedItem {
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::inspect) struct Ending {
     /// Whole records.
-    pub(in crate::inspect) records: u64,
+    pub(super) records: u64,
     /// Where the last record before the first damage ends.
     pub(in crate::inspect) good_end: u64,
     pub(in crate::inspect) first_damage: Option<u64>,
@@ -47,14 +47,14 @@ pub(in crate::inspect) struct Ending {
     /// Where the last whole record ends, damage or not, or the last one of a newer version.
     last_end: u64,
     /// Bytes in whole records.
-    pub(in crate::inspect) accounted: u64,
+    pub(super) accounted: u64,
     /// Intact fragments.
-    pub(in crate::inspect) fragments: u64,
+    pub(super) fragments: u64,
 }
 
 impl Ending {
     /// Adds what was verified to the report.
-    pub(in crate::inspect) fn report(&self, out: &mut Out<'_>) {
+    pub(super) fn report(&self, out: &mut Out<'_>) {
         let torn_from = self.torn_from();
         out.report.accounted += match torn_from {
             Some(from) if !self.is_refused() => from - HEADER_BYTES as u64,
@@ -86,7 +86,7 @@ impl Ending {
     }
 
     /// How many bytes of a file of length `len` are such room.
-    pub(in crate::inspect) fn room(&self, len: u64) -> u64 {
+    pub(super) fn room(&self, len: u64) -> u64 {
         if self.has_room() { len.saturating_sub(self.good_end) } else { 0 }
     }
 
@@ -197,7 +197,7 @@ struct Walker<'v, 's> {
 /// Bytes that are no record.
 pub(in crate::inspect) struct Damaged {
     pub(in crate::inspect) offset: u64,
-    pub(in crate::inspect) len: u64,
+    pub(super) len: u64,
     detail: String,
     /// What is wrong with the first of them, if that is intact and only newer than this program.
     newer: Option<DecodeError>,
@@ -205,12 +205,7 @@ pub(in crate::inspect) struct Damaged {
 
 impl Damaged {
     /// Describes it: as damage, or, in a torn end, as bytes that are dropped.
-    pub(in crate::inspect) fn describe(
-        &self,
-        out: &mut Out<'_>,
-        ending: &Ending,
-        lines: &mut Lines,
-    ) -> Result {
+    pub(super) fn describe(&self, out: &mut Out<'_>, ending: &Ending, lines: &mut Lines) -> Result {
         let len = counted(self.len, "byte", "bytes");
         let detail = format!("{len} are no record: {}", self.detail);
         let end = if ending.is_room_at(self.offset) {
@@ -219,9 +214,7 @@ impl Damaged {
             ending.is_torn_at(self.offset).then(|| ("torn end", detail.clone()))
         };
         if let Some((label, note)) = end {
-            let shown = out.view.block.is_none()
-                && out.view.entries.is_none()
-                && lines.next(out, self.offset, self.len)?;
+            let shown = out.view.is_whole() && lines.next(out, self.offset, self.len)?;
             return out.showing(shown, |out| {
                 out.span(Place::File(self.offset), self.len, &[], label, Value::None, note, None)
             });
@@ -244,20 +237,19 @@ impl<'s> Walker<'_, 's> {
             AreaStatus::Damaged(damage) => damage.to_string(),
         };
         self.give_up_begun(out, LOST_END)?;
-        self.give_up(out, span.offset, span.bytes as u64, detail, None)
+        self.give_up(out, Damaged { offset: span.offset, len: span.bytes as u64, detail, newer: None })
     }
 
     fn fragment(&mut self, out: &mut Out<'s>, fragment: &Fragment, bytes: &[u8]) -> Result {
         self.ending.fragments += 1;
         if self.ending.first_damage.is_some_and(|damage| fragment.offset > damage) {
-            self.ending.witness = self.ending.witness.max(fragment.synced);
+            self.ending.promise(fragment.synced);
         }
-        let len = fragment.extent_bytes as u64;
         let kind = match self.sequence.take(fragment) {
             Ok(kind) => kind,
             Err(refused) => {
                 self.give_up_begun(out, LOST_END)?;
-                let (why, newer) = match refused {
+                let (detail, newer) = match refused {
                     Refused::Damaged(damage) => (damage.to_string(), None),
                     Refused::Newer { what, found, supported } => {
                         self.ending.newer |= self.ending.first_damage.is_none();
@@ -266,7 +258,8 @@ impl<'s> Walker<'_, 's> {
                         (String::new(), Some(newer))
                     }
                 };
-                return self.give_up(out, fragment.offset, len, why, newer);
+                let (offset, len) = (fragment.offset, fragment.extent_bytes as u64);
+                return self.give_up(out, Damaged { offset, len, detail, newer });
             }
         };
         self.flush(out)?;
@@ -315,27 +308,21 @@ impl<'s> Walker<'_, 's> {
         let Some(begun) = self.begun.take() else { return Ok(()) };
         self.sequence.give_up();
         self.ending.first_damage.get_or_insert(begun.end);
-        self.give_up(out, begun.offset, begun.end - begun.offset, why.to_owned(), None)
+        let Record { offset, end, .. } = begun;
+        self.give_up(out, Damaged { offset, len: end - offset, detail: why.to_owned(), newer: None })
     }
 
-    fn give_up(
-        &mut self,
-        out: &mut Out<'s>,
-        offset: u64,
-        len: u64,
-        detail: String,
-        newer: Option<DecodeError>,
-    ) -> Result {
-        self.ending.first_damage.get_or_insert(offset);
+    fn give_up(&mut self, out: &mut Out<'s>, next: Damaged) -> Result {
+        self.ending.first_damage.get_or_insert(next.offset);
         if let Some(damaged) = &mut self.damaged
-            && damaged.offset + damaged.len == offset
-            && damaged.newer == newer
+            && damaged.offset + damaged.len == next.offset
+            && damaged.newer == next.newer
         {
-            damaged.len += len;
+            damaged.len += next.len;
             return Ok(());
         }
         self.flush(out)?;
-        self.damaged = Some(Damaged { offset, len, detail, newer });
+        self.damaged = Some(next);
         Ok(())
     }
 
@@ -349,6 +336,6 @@ impl<'s> Walker<'_, 's> {
 }
 
 /// How many pages a file of this length has.
-pub(in crate::inspect) fn pages(len: u64) -> u64 {
+pub(super) fn pages(len: u64) -> u64 {
     len.div_ceil(PAGE_BYTES as u64)
 }

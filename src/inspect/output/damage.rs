@@ -22,7 +22,7 @@ pub struct FileDamage {
     /// Whether it is intact and only newer than this program.
     pub newer: bool,
     /// Then: what was found, and the largest value that is known here.
-    pub(in crate::inspect) unsupported: Option<(u64, u64)>,
+    pub(super) unsupported: Option<(u64, u64)>,
     /// The first and the last key that it can concern, if it is in a table and they are known.
     pub keys: Option<Keys>,
 }

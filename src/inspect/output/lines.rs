@@ -1,6 +1,6 @@
 //! How many of many lines are shown: the first few, then a note of how many more there are.
 
-use super::event::Place;
+use super::event::{Event, Place};
 use super::out::Out;
 use super::stop::Result;
 use super::view::Detail;
@@ -42,8 +42,10 @@ impl Lines {
     /// Describes what was left out so far.
     pub(in crate::inspect) fn flush(&mut self, out: &mut Out<'_>) -> Result {
         match self.left_out.take() {
-            Some((start, end, count)) => out.skipped(start, end - start, count, self.what),
-            None => Ok(()),
+            Some((offset, end, count)) if out.is_shown() => {
+                out.event(&Event::Skipped { offset, len: end - offset, count, what: self.what })
+            }
+            _ => Ok(()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a description is made of, and how it is written: events and damage, the writer that walkers use, the
 //! fields of fixed layouts, and events as text.
 //!
-//! Imports nothing of `inspect` outside of this folder; it has no format of a file but extends to any of them.
+//! This folder contains nothing that depends on the kind of a file. It imports no other part of `inspect`.
 
 mod damage;
 mod escape;

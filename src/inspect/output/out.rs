@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::damage::{FileDamage, Keys};
-use super::event::{Entry, Event, Kind, Payload, Place, Report, Sink, Span, Value};
+use super::event::{Event, Kind, Payload, Place, Report, Sink, Span, Value};
 use super::stop::{Fault, Result, Stop};
 use super::view::{Detail, View};
 use crate::codec::{DecodeError, DecodeErrorKind};
@@ -78,7 +78,8 @@ impl<'s> Out<'s> {
         self
     }
 
-    fn event(&mut self, event: &Event<'_>) -> Result {
+    /// Hands an event to the sink, whether spans are shown or not.
+    pub(in crate::inspect) fn event(&mut self, event: &Event<'_>) -> Result {
         self.sink.event(event).map_err(Stop::Sink)
     }
 
@@ -196,23 +197,6 @@ impl<'s> Out<'s> {
         self.event(&Event::Span(Span { depth, place, len, bytes, label, value, note, intact }))
     }
 
-    pub(in crate::inspect) fn skipped(
-        &mut self,
-        offset: u64,
-        len: u64,
-        count: u64,
-        what: &'static str,
-    ) -> Result {
-        if !self.is_shown() || count == 0 {
-            return Ok(());
-        }
-        self.event(&Event::Skipped { offset, len, count, what })
-    }
-
-    pub(in crate::inspect) fn entry(&mut self, entry: Entry<'_>) -> Result {
-        self.event(&Event::Entry(entry))
-    }
-
     /// Compares two counts of the same thing. A match is printed where spans are; a difference is reported
     /// anywhere.
     pub(in crate::inspect) fn check(
@@ -222,15 +206,15 @@ impl<'s> Out<'s> {
         found: u64,
         expected: u64,
     ) -> Result {
-        if found == expected {
-            self.report.sums += 1;
-            if !self.is_shown() {
-                return Ok(());
-            }
-            return self.event(&Event::Check { what: what.into(), against, found, expected });
+        if found != expected {
+            let detail = format!("the {against} say {expected}, there are {found}");
+            return self.damage(self.sums_at, what, detail);
         }
-        let at = self.sums_at;
-        self.damage(at, what, format!("the {against} say {expected}, there are {found}"))
+        self.report.sums += 1;
+        match self.is_shown() {
+            true => self.event(&Event::Check { what: what.into(), against, found, expected }),
+            false => Ok(()),
+        }
     }
 
     /// Describes damage.
@@ -276,17 +260,12 @@ impl<'s> Out<'s> {
 
     /// [`Out::refused`] for what is decoded from a payload: its offsets count from there.
     pub(in crate::inspect) fn refused_in(&mut self, payload: Payload, error: &DecodeError) -> Result {
-        match payload.place(error.offset) {
-            Place::File(offset) => self.refused(offset - error.offset, error),
-            Place::Payload { of, at } => {
-                let detail = match &error.kind {
-                    DecodeErrorKind::Corrupt(detail) => format!("{detail} (byte {at} of the payload)"),
-                    _ => {
-                        return self.refused(of, &DecodeError { offset: 0, ..error.clone() });
-                    }
-                };
-                self.damage(of, error.what, detail)
+        match (payload.place(error.offset), &error.kind) {
+            (Place::File(offset), _) => self.refused(offset - error.offset, error),
+            (Place::Payload { of, at }, DecodeErrorKind::Corrupt(detail)) => {
+                self.damage(of, error.what, format!("{detail} (byte {at} of the payload)"))
             }
+            (Place::Payload { of, .. }, _) => self.refused(of, &DecodeError { offset: 0, ..error.clone() }),
         }
     }
 

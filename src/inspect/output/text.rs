@@ -104,17 +104,6 @@ impl<W: Write> Text<W> {
         }
         Ok(())
     }
-
-    fn damage(&mut self, damage: &FileDamage) -> io::Result<()> {
-        let FileDamage { offset, what, detail, newer, .. } = damage;
-        self.set_off()?;
-        let verdict = if *newer { "newer" } else { "damaged" };
-        writeln!(self.to, "! {verdict} at {offset}: {what}: {detail}{}", damage.concerns())
-    }
-
-    fn end(&mut self, report: &Report) -> io::Result<()> {
-        writeln!(self.to, "\n{}", verdict(report))
-    }
 }
 
 /// What a description comes to, in a line.
@@ -122,11 +111,9 @@ impl<W: Write> Text<W> {
 pub fn verdict(report: &Report) -> String {
     if let Some(first) = &report.first_damage {
         let places = counted(report.damage_count, "place", "places");
+        let FileDamage { offset, what, detail, .. } = first;
         return format!(
-            "not intact: {places}; the first is at {}: {}: {}{}",
-            first.offset,
-            first.what,
-            first.detail,
+            "not intact: {places}; the first is at {offset}: {what}: {detail}{}",
             first.concerns()
         );
     }
@@ -134,17 +121,13 @@ pub fn verdict(report: &Report) -> String {
     if report.sums > 0 {
         held += &format!(" and {}", counted(report.sums, "sum", "sums"));
     }
-    match report.partial {
-        true => format!("intact as far as it was read: {held} hold"),
-        false => {
-            let all = counted(report.accounted, "byte", "bytes");
-            match report.torn_bytes {
-                0 => format!("intact: all {all} accounted for, {held} hold"),
-                torn => {
-                    let torn = counted(torn, "byte", "bytes");
-                    format!("intact up to a torn end of {torn}: {all} accounted for, {held} hold")
-                }
-            }
+    let all = counted(report.accounted, "byte", "bytes");
+    match (report.partial, report.torn_bytes) {
+        (true, _) => format!("intact as far as it was read: {held} hold"),
+        (false, 0) => format!("intact: all {all} accounted for, {held} hold"),
+        (false, torn) => {
+            let torn = counted(torn, "byte", "bytes");
+            format!("intact up to a torn end of {torn}: {all} accounted for, {held} hold")
         }
     }
 }
@@ -186,8 +169,13 @@ impl<W: Write> Sink for Text<W> {
                 }
                 writeln!(self.to, "  {what:<33} {:>15}  {against}", count(*found))
             }
-            Event::Damage(damage) => self.damage(damage),
-            Event::End(report) => self.end(report),
+            Event::Damage(damage) => {
+                let FileDamage { offset, what, detail, newer, .. } = damage;
+                self.set_off()?;
+                let verdict = if *newer { "newer" } else { "damaged" };
+                writeln!(self.to, "! {verdict} at {offset}: {what}: {detail}{}", damage.concerns())
+            }
+            Event::End(report) => writeln!(self.to, "\n{}", verdict(report)),
         }
     }
 }

@@ -30,18 +30,12 @@ pub(crate) fn read_log(
     closed: Option<u64>,
     take: &mut dyn FnMut(LogItem<'_>) -> Result<()>,
 ) -> Result<()> {
-    let mut failed = None;
+    let mut taken = Ok(());
     let walked = walk_log(file, closed, &mut |item| {
-        take(item).map_err(|error| {
-            failed = Some(error);
-            Stop::Sink(io::Error::other("the repair failed"))
-        })
+        taken = take(item);
+        taken.is_ok().then_some(()).ok_or_else(|| Stop::Sink(io::Error::other("the repair failed")))
     });
-    match (walked, failed) {
-        (_, Some(error)) => Err(error),
-        (Err(stop), None) => Err(stop.error(path)),
-        (Ok(()), None) => Ok(()),
-    }
+    taken.and(walked.map_err(|stop| stop.error(path)))
 }
 
 fn walk_log(

@@ -1,9 +1,8 @@
-//! Reads what is left of damaged files, for [`repair`](crate::Options::repair): a table as a sorted stream of
-//! entries, a log as its records, a manifest as its state.
+//! Reads a damaged table as a sorted stream of entries.
 //!
 //! A table is read from front to back by the blocks' own lengths; index and footer are not needed. Behind
 //! damage the stream goes on at the next intact block, found as the walk of the inspector finds it
-//! ([`next_intact`](super::search::next_intact)). Each entry tells whether something was passed over in front
+//! ([`next_intact`](crate::inspect::table::next_intact)). Each entry tells whether something was passed over in front
 //! of it: its own key and all keys between it and the entry before may have lost entries.
 //!
 //! Memory: a block, and a value when it is asked for.
@@ -42,11 +41,10 @@ impl TableFacts {
     /// Reads both ends of a table, and all of it if the properties are not where the footer says. `meta` is
     /// what the manifest says of it.
     pub(crate) fn read(file: &Arc<dyn ReadFile>, path: &Path, meta: Option<&TableMeta>) -> Result<Self> {
-        let stated = meta.map(|meta| Stated::of(meta, 0));
         let read = || -> Result<(Head, Ends), Stop> {
             let mut window = Window::of_first(&**file, meta.map_or(u64::MAX, |meta| meta.len))?;
             let head = Head::read_any(&mut window)?;
-            let ends = Ends::read(&mut window, &head, stated.as_ref())?;
+            let ends = Ends::read(&mut window, &head, meta.map(|meta| Stated::of(meta, 0)))?;
             Ok((head, ends))
         };
         let (head, ends) = read().map_err(|stop| stop.error(path))?;

@@ -16,27 +16,23 @@ use crate::inspect::output::{
 /// A block as it stands in the file, and its payload.
 pub(super) struct Opened {
     pub(in crate::inspect) offset: u64,
-    pub(in crate::inspect) sealed: Vec<u8>,
+    pub(super) sealed: Vec<u8>,
     pub(in crate::inspect) kind: BlockKind,
-    pub(in crate::inspect) payload: bytes::Bytes,
+    pub(super) payload: bytes::Bytes,
 }
 
 impl Opened {
     /// Verifies and decompresses a block.
-    pub(in crate::inspect) fn open(
-        file_id: &FileId,
-        offset: u64,
-        sealed: &[u8],
-    ) -> Result<Self, DecodeError> {
+    pub(super) fn open(file_id: &FileId, offset: u64, sealed: &[u8]) -> Result<Self, DecodeError> {
         let (kind, payload) = crate::block::unseal(file_id, offset, sealed.to_vec())?;
         Ok(Self { offset, sealed: sealed.to_vec(), kind, payload })
     }
 
-    pub(in crate::inspect) fn len(&self) -> u64 {
+    pub(super) fn len(&self) -> u64 {
         self.sealed.len() as u64
     }
 
-    pub(in crate::inspect) fn handle(&self) -> BlockHandle {
+    pub(super) fn handle(&self) -> BlockHandle {
         BlockHandle { offset: self.offset, len: self.len() }
     }
 
@@ -45,7 +41,7 @@ impl Opened {
     }
 
     /// Where its payload stands.
-    pub(in crate::inspect) fn place(&self) -> Payload {
+    pub(super) fn place(&self) -> Payload {
         match self.is_compressed() {
             true => Payload::Made(self.offset),
             false => Payload::Plain(self.offset + ENVELOPE_BYTES as u64),
@@ -66,7 +62,7 @@ impl Opened {
 }
 
 /// Walks the entries of an intact data or index block; gives what is wrong with them.
-pub(in crate::inspect) fn walk(
+pub(super) fn walk(
     kind: BlockKind,
     payload: &[u8],
     visit: &mut dyn FnMut(&WalkedEntry<'_>) -> Result,
@@ -180,7 +176,7 @@ fn describe_entry(
 }
 
 /// An entry of a data block as such.
-pub(in crate::inspect) fn entry<'a>(block: u64, found: &WalkedEntry<'a>, wanted: Entries) -> Entry<'a> {
+pub(super) fn entry<'a>(block: u64, found: &WalkedEntry<'a>, wanted: Entries) -> Entry<'a> {
     let inline = found.chunks.is_none() && !found.is_delete();
     Entry {
         offset: block,

@@ -13,7 +13,7 @@ use crate::inspect::output::{Fault, Keys};
 
 /// The chunk blocks that were met and not referred to yet.
 #[derive(Default)]
-pub(in crate::inspect) struct Chunks {
+pub(super) struct Chunks {
     met: VecDeque<Met>,
     /// The chunks of the next value do not stand before this.
     next: u64,
@@ -43,7 +43,7 @@ impl Chunks {
 
     /// Takes the chunks of the value of `user`, to which the data block at `block` refers; adds what is wrong
     /// to `wrong`.
-    pub(in crate::inspect) fn follow(
+    pub(super) fn follow(
         &mut self,
         value: ChunkRef,
         (user, block): (&[u8], u64),

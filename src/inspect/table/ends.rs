@@ -16,14 +16,14 @@ use crate::table_meta::{FilterRef, TableMeta};
 /// What the store knows of a table, whatever the file says.
 pub(in crate::inspect) struct Stated {
     pub(in crate::inspect) file_id: FileId,
-    pub(in crate::inspect) len: u64,
+    pub(super) len: u64,
     /// No key of it is outside of these.
     pub(in crate::inspect) bounds: Keys,
     /// What its filters hash keys with.
-    pub(in crate::inspect) seed: u64,
+    pub(super) seed: u64,
     /// Offsets of the filters in the file that are in use. Another that the properties name was replaced by
     /// one in a file beside the table: nobody reads it.
-    pub(in crate::inspect) filters: Vec<u64>,
+    pub(super) filters: Vec<u64>,
 }
 
 impl Stated {
@@ -39,11 +39,6 @@ impl Stated {
             filters: own.map(|filter| filter.offset).collect(),
         }
     }
-
-    /// Whether somebody reads the filter at this offset of the file.
-    pub(super) fn uses(&self, filter: &FilterRef) -> bool {
-        self.filters.contains(&filter.offset)
-    }
 }
 
 /// What the ends of a table say.
@@ -57,6 +52,7 @@ pub(in crate::inspect) struct Ends {
     /// Whether that id is not the one that an intact file header states.
     other_id: bool,
     pub(in crate::inspect) properties: Result<Properties, DecodeError>,
+    pub(super) stated: Option<Stated>,
 }
 
 impl Ends {
@@ -64,7 +60,7 @@ impl Ends {
     pub(in crate::inspect) fn read(
         window: &mut Window<'_>,
         head: &Head,
-        stated: Option<&Stated>,
+        stated: Option<Stated>,
     ) -> Result<Self> {
         let len = window.len();
         let offset = len.saturating_sub(FOOTER_BYTES as u64).max(HEADER_BYTES as u64);
@@ -80,20 +76,20 @@ impl Ends {
             footer = Ok(found);
             other_id = head.decoded.is_ok();
         }
-        if let (Err(_), Err(_), Some(stated)) = (&footer, &head.decoded, stated) {
+        if let (Err(_), Err(_), Some(stated)) = (&footer, &head.decoded, &stated) {
             file_id = stated.file_id;
         }
         let has_magic = footer_bytes.len() == FOOTER_BYTES && footer_bytes.ends_with(b"\x89SVTBL\r\n");
-        let is_whole = stated.is_some_and(|stated| stated.len == len);
+        let is_whole = stated.as_ref().is_some_and(|stated| stated.len == len);
         let blocks_end = if has_magic || is_whole || footer.is_ok() { offset } else { len };
         let properties = match &footer {
             Ok((footer, _)) => read_properties(window, &file_id, footer.properties)?,
             Err(error) => Err(error.clone()),
         };
-        Ok(Self { file_id, blocks_end, footer, footer_bytes, other_id, properties })
+        Ok(Self { file_id, blocks_end, footer, footer_bytes, other_id, properties, stated })
     }
 
-    pub(in crate::inspect) fn facts(&self, out: &mut Out<'_>) -> Result {
+    pub(super) fn facts(&self, out: &mut Out<'_>) -> Result {
         let p = match (&self.footer, &self.properties) {
             (_, Ok(properties)) => properties,
             (Ok(_), Err(error)) => return out.fact("properties", "damaged", error.to_string()),
@@ -121,14 +117,19 @@ impl Ends {
     }
 
     /// The filters that the properties name, in the order of the file.
-    pub(in crate::inspect) fn filters(&self) -> Vec<FilterRef> {
+    pub(super) fn filters(&self) -> Vec<FilterRef> {
         let mut filters = self.properties.as_ref().map_or(Vec::new(), |own| own.filters.clone());
         filters.sort_by_key(|filter| filter.offset);
         filters
     }
 
+    /// Whether somebody reads this filter, which the properties name.
+    pub(super) fn uses(&self, filter: &FilterRef) -> bool {
+        self.stated.as_ref().is_none_or(|stated| stated.filters.contains(&filter.offset))
+    }
+
     /// What must be true of a filter of this table that the properties name so.
-    pub(in crate::inspect) fn known<'a>(&self, name: Option<&'a FilterRef>, seed: Option<u64>) -> Known<'a> {
+    pub(super) fn known<'a>(&self, name: Option<&'a FilterRef>, seed: Option<u64>) -> Known<'a> {
         match (&self.properties, name) {
             (Ok(properties), Some(filter)) => {
                 Known::Named { filter, owner: self.file_id, keys: properties.keys, seed }

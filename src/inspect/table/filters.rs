@@ -1,9 +1,9 @@
-//! The filters of a table, held against each of its keys.
+//! The filters of a table, held against each of its keys, or described by themselves.
 //!
 //! They stand behind the keys in the file, and so are read before the walk. One that cannot be used is left
 //! out: the walk reports why when it meets it.
 
-use super::ends::{Ends, Stated};
+use super::ends::Ends;
 use crate::codec::DecodeError;
 use crate::filter::header::{DOMAIN_WHOLE_KEY, HEADER_BYTES};
 use crate::filter::{AlignedBytes, Expect, Filter, Header};
@@ -11,6 +11,7 @@ use crate::hash::key_hash;
 use crate::inspect::file::{Head, Window};
 use crate::inspect::filter_block::{self, ALIGN, intact_len, is_aligned};
 use crate::inspect::output::{Keys, Out, Result};
+use crate::table_meta::FilterRef;
 
 /// A filter in memory, and what it denied.
 pub(crate) struct Held {
@@ -31,7 +32,7 @@ impl Held {
     }
 
     /// Probes it for a key of the data block at `block`.
-    pub(in crate::inspect) fn probe(&mut self, user: &[u8], block: u64) {
+    pub(super) fn probe(&mut self, user: &[u8], block: u64) {
         if self.filter.may_contain(key_hash(self.filter.header().seed, user)) {
             return;
         }
@@ -58,12 +59,7 @@ impl Held {
 }
 
 /// The filters that a table names and that can be used: in the table itself.
-pub(in crate::inspect) fn open_filters(
-    out: &Out<'_>,
-    window: &Window<'_>,
-    ends: &Ends,
-    stated: Option<&Stated>,
-) -> Result<Vec<Held>> {
+pub(in crate::inspect) fn open_filters(out: &Out<'_>, window: &Window<'_>, ends: &Ends) -> Result<Vec<Held>> {
     let Ok(properties) = &ends.properties else { return Ok(Vec::new()) };
     let mut filters = ends.filters();
     filters.dedup_by_key(|filter| filter.offset);
@@ -71,15 +67,14 @@ pub(in crate::inspect) fn open_filters(
     for named in filters {
         let end = named.offset.checked_add(named.len);
         let fits = end.is_some_and(|end| end <= ends.blocks_end) && named.len <= out.filter_bytes_max;
-        let is_used = stated.is_none_or(|stated| stated.uses(&named));
-        if !is_used || named.domain != DOMAIN_WHOLE_KEY || !is_aligned(named.offset) || !fits {
+        if !ends.uses(&named) || named.domain != DOMAIN_WHOLE_KEY || !is_aligned(named.offset) || !fits {
             continue;
         }
         let first = window.apart(named.offset, (HEADER_BYTES as u64).min(named.len))?;
         let Ok(header) = Header::decode(&first) else { continue };
-        let expected =
-            Expect::table(ends.file_id, stated.map_or(header.seed, |stated| stated.seed), properties.keys)
-                .header_checksum(named.header_checksum);
+        let seed = ends.stated.as_ref().map_or(header.seed, |stated| stated.seed);
+        let expected = Expect::table(ends.file_id, seed, properties.keys);
+        let expected = expected.header_checksum(named.header_checksum);
         let bytes = AlignedBytes::copy_of(&window.apart(named.offset, named.len)?);
         held.extend(Filter::open(bytes, expected).ok().map(|filter| Held::new(filter, named.offset)));
     }
@@ -113,27 +108,23 @@ pub(in crate::inspect) fn describe_filters(
     let ends = Ends::read(window, head, None)?;
     let end = ends.blocks_end;
     ends.describe_other_id(out)?;
-    let mut named = ends.filters();
-    let mut places: Vec<u64> = named.iter().map(|filter| filter.offset).collect();
+    let named = ends.filters().into_iter().map(|filter| (filter.offset, Some(filter)));
+    let mut places: Vec<(u64, Option<FilterRef>)> = named.collect();
     if let Err(error) = &ends.properties {
         out.refused(0, error)?;
         for at in (ALIGN..end).step_by(ALIGN as usize) {
-            if intact_len(window, at, &ends.file_id)?.is_some() {
-                places.push(at);
-            }
+            places.extend(intact_len(window, at, &ends.file_id)?.map(|_| (at, None)));
         }
     }
     if places.is_empty() {
         out.fact("filter", "none", "")?;
     }
-    let mut distinct = places.clone();
+    let mut distinct: Vec<u64> = places.iter().map(|(at, _)| *at).collect();
     distinct.dedup();
     distinct.into_iter().try_for_each(|at| filter_block::facts_at(out, window, at))?;
     // From front to back, and nothing twice.
     let mut behind = 0;
-    named.reverse();
-    for (number, &at) in places.iter().enumerate() {
-        let name = named.pop();
+    for (number, (at, name)) in places.into_iter().enumerate() {
         if at < behind {
             out.damage(at, "filter handle", "the filter before it does not end there yet")?;
             continue;

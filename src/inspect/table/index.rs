@@ -30,7 +30,7 @@ const LOST_MAX: usize = 1000;
 pub(super) type Key = (Vec<u8>, Tag);
 
 /// The index, as far as the walk has come.
-pub(in crate::inspect) struct Index {
+pub(super) struct Index {
     file_id: FileId,
     blocks_end: u64,
     root: BlockHandle,
@@ -61,23 +61,18 @@ struct Open {
 
 /// A reference to a data block.
 pub(super) struct Reference {
-    pub(in crate::inspect) handle: BlockHandle,
-    pub(in crate::inspect) separator: Key,
+    pub(super) handle: BlockHandle,
+    pub(super) separator: Key,
     /// The keys that it is for: from the separator before it to its own.
     pub(in crate::inspect) keys: Keys,
     /// The separator before it; none before the first.
-    pub(in crate::inspect) before: Option<Key>,
+    pub(super) before: Option<Key>,
     /// The index block that it stands in.
-    pub(in crate::inspect) from: u64,
+    pub(super) from: u64,
 }
 
 impl Index {
-    pub(in crate::inspect) fn new(
-        footer: &Footer,
-        file_id: FileId,
-        blocks_end: u64,
-        bounds: Option<Keys>,
-    ) -> Self {
+    pub(super) fn new(footer: &Footer, file_id: FileId, blocks_end: u64, bounds: Option<Keys>) -> Self {
         Self {
             file_id,
             blocks_end,
@@ -147,14 +142,14 @@ impl Index {
     }
 
     /// The first index block behind `offset` that the walk has not met.
-    pub(in crate::inspect) fn next_block(&self, offset: u64) -> Option<u64> {
+    pub(super) fn next_block(&self, offset: u64) -> Option<u64> {
         let entered = self.entered.range(offset + 1..).next().copied();
         let lost = self.lost.get(self.lost.partition_point(|lost| lost.0 <= offset)).map(|lost| lost.0);
         entered.into_iter().chain(lost).min()
     }
 
     /// Whether the last separator is the last user key with tag 0, now that all references were passed.
-    pub(in crate::inspect) fn ends_with(&self, last: Option<&Key>) -> bool {
+    pub(super) fn ends_with(&self, last: Option<&Key>) -> bool {
         let ends = |(user, tag): &Key| last.is_some_and(|(last, _)| last == user) && tag.to_u64() == 0;
         self.before.as_ref().is_some_and(ends)
     }

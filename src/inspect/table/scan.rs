@@ -5,7 +5,7 @@ use super::index::Reference;
 use super::walk::Walk;
 use crate::block::{BlockHandle, BlockKind};
 use crate::codec::DecodeError;
-use crate::inspect::output::{Fault, Keys, Out, Result, counted, short};
+use crate::inspect::output::{Event, Fault, Keys, Out, Result, counted, short};
 use crate::key::{InternalKey, Tag};
 use crate::table::Properties;
 
@@ -13,17 +13,17 @@ use crate::table::Properties;
 #[derive(Default)]
 pub(super) struct Scanned {
     /// What it is, in a line.
-    pub(in crate::inspect) note: String,
+    pub(super) note: String,
     /// What is wrong with its payload, counted from its start, and the keys that this concerns, if they are
     /// known.
-    pub(in crate::inspect) broken: Option<(DecodeError, Option<Keys>)>,
+    pub(super) broken: Option<(DecodeError, Option<Keys>)>,
     /// What is wrong with what it refers to.
     pub(in crate::inspect) wrong: Vec<(Fault, Keys)>,
 }
 
 impl Walk<'_, '_> {
     /// Adds a block to the sums, and checks what it holds.
-    pub(in crate::inspect) fn scan(&mut self, out: &mut Out<'_>, block: &Opened) -> Result<Scanned> {
+    pub(super) fn scan(&mut self, out: &mut Out<'_>, block: &Opened) -> Result<Scanned> {
         self.sums.block(block);
         let broken = match block.kind {
             BlockKind::Data => return self.scan_data(out, block),
@@ -51,7 +51,7 @@ impl Walk<'_, '_> {
             first.get_or_insert_with(|| (found.key.user.to_vec(), found.key.tag));
             entries += 1;
             if let Some(wanted) = wanted {
-                out.entry(block::entry(block.offset, found, wanted))?;
+                out.event(&Event::Entry(block::entry(block.offset, found, wanted)))?;
             }
             if let (Some(value), Some(chunks)) = (found.chunks, &mut self.chunks) {
                 chunks.follow(value, (found.key.user, block.offset), &mut wrong);

@@ -17,13 +17,7 @@ use crate::inspect::output::{Fault, Out, Place, Result, counted};
 
 impl Walk<'_, '_> {
     /// Reports a block that is damaged, `len` bytes long if that is known, and goes on behind it.
-    pub(in crate::inspect) fn damaged(
-        &mut self,
-        out: &mut Out<'_>,
-        at: u64,
-        len: Option<u64>,
-        fault: Fault,
-    ) -> Result {
+    pub(super) fn damaged(&mut self, out: &mut Out<'_>, at: u64, len: Option<u64>, fault: Fault) -> Result {
         self.finish_lines(out)?;
         let can_be_read = !matches!(fault, Fault::Stop(_));
         if let (Some(len), true) = (len, can_be_read) {
@@ -44,13 +38,11 @@ impl Walk<'_, '_> {
             (None, Some((_, keys))) => Some(keys),
             (None, None) => (!self.may_be_chunk(at)).then(|| out.keys.clone()),
         };
-        let waiting = match keys {
-            Some(keys) => {
-                out.fault(fault, keys)?;
-                None
-            }
-            None => Some(fault),
-        };
+        let mut waiting = None;
+        match keys {
+            Some(keys) => out.fault(fault, keys)?,
+            None => waiting = Some(fault),
+        }
         match can_be_read {
             true => self.resume(out, at, len)?,
             false => self.position = self.next_start(at),
@@ -105,7 +97,7 @@ impl Walk<'_, '_> {
     }
 
     /// Goes to the next place from `from` on where an intact block or a filter begins, or to `limit`.
-    pub(in crate::inspect) fn search(&mut self, out: &mut Out<'_>, from: u64, limit: u64) -> Result {
+    pub(super) fn search(&mut self, out: &mut Out<'_>, from: u64, limit: u64) -> Result {
         let file = (&self.ends.file_id, self.ends.blocks_end);
         let at = next_intact(self.window, file, &mut self.budget, from, limit)?;
         self.position = at;

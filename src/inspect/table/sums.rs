@@ -25,7 +25,7 @@ pub(super) struct Sums {
     value_bytes: u64,
     seqnos: Option<(u64, u64)>,
     first_key: Vec<u8>,
-    pub(in crate::inspect) last: Option<Key>,
+    pub(super) last: Option<Key>,
     disorder: Option<DecodeError>,
 }
 
@@ -39,7 +39,7 @@ struct Blocks {
 
 impl Sums {
     /// Adds an intact block.
-    pub(in crate::inspect) fn block(&mut self, block: &Opened) {
+    pub(super) fn block(&mut self, block: &Opened) {
         let blocks = match block.kind {
             BlockKind::Data => &mut self.data,
             BlockKind::ValueChunk => &mut self.chunks,
@@ -54,7 +54,7 @@ impl Sums {
     }
 
     /// Adds an entry of a data block; gives whether its user key is another than that of the entry before.
-    pub(in crate::inspect) fn entry(&mut self, found: &WalkedEntry<'_>) -> bool {
+    pub(super) fn entry(&mut self, found: &WalkedEntry<'_>) -> bool {
         let (user, tag) = (found.key.user, found.key.tag);
         let ordered = self.last.as_ref().is_none_or(|(last, of)| InternalKey::new(last, *of) < found.key);
         if !ordered {
@@ -87,7 +87,7 @@ impl Sums {
 
     /// Compares the sums with what the table says of itself: the properties, the footer, which stands at
     /// `end`.
-    pub(in crate::inspect) fn compare(
+    pub(super) fn compare(
         &self,
         out: &mut Out<'_>,
         properties: &Properties,

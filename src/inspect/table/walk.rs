@@ -19,7 +19,7 @@
 
 use super::block::{self, Opened};
 use super::chunks::Chunks;
-use super::ends::{Ends, Stated};
+use super::ends::Ends;
 use super::filters::{self, Held};
 use super::index::{Index, Key, Reference};
 use super::sums::Sums;
@@ -47,8 +47,8 @@ pub(in crate::inspect) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, h
     head.facts(out)?;
     ends.facts(out)?;
     filters::facts(out, window, &ends)?;
-    let held = if out.probes_filters { filters::open_filters(out, window, &ends, None)? } else { Vec::new() };
-    walk(out, window, head, (&ends, None), held).map(drop)
+    let held = if out.probes_filters { filters::open_filters(out, window, &ends)? } else { Vec::new() };
+    walk(out, window, head, &ends, held).map(drop)
 }
 
 /// Walks a table whose ends have been read, and holds its keys against `held`, which it gives back.
@@ -56,18 +56,18 @@ pub(in crate::inspect) fn walk(
     out: &mut Out<'_>,
     window: &mut Window<'_>,
     head: &Head,
-    (ends, stated): (&Ends, Option<&Stated>),
+    ends: &Ends,
     held: Vec<Held>,
 ) -> Result<Vec<Held>> {
     let whole = out.view.is_whole();
-    let bounds = ends.bounds().or_else(|| stated.map(|stated| stated.bounds.clone()));
+    let bounds = ends.bounds().or_else(|| ends.stated.as_ref().map(|stated| stated.bounds.clone()));
     out.concerning(bounds, |out| {
         out.showing(whole, |out| head.describe(out))?;
         ends.describe_other_id(out)?;
         if let Ok((footer, _)) = &ends.footer {
             out.sums_at = footer.properties.offset;
         }
-        let mut walk = Walk::new(out, window, (ends, stated), held);
+        let mut walk = Walk::new(out, window, ends, held);
         let before = out.report.damage_count;
         walk.run(out, whole)?;
         out.showing(whole, |out| ends.describe_footer(out))?;
@@ -78,26 +78,25 @@ pub(in crate::inspect) fn walk(
 
 /// The walk over the blocks of a table.
 pub(super) struct Walk<'w, 'f> {
-    pub(in crate::inspect) window: &'w mut Window<'f>,
-    pub(in crate::inspect) ends: &'w Ends,
-    pub(in crate::inspect) position: u64,
+    pub(super) window: &'w mut Window<'f>,
+    pub(super) ends: &'w Ends,
+    pub(super) position: u64,
     /// Of the next block or filter.
-    pub(in crate::inspect) number: u64,
+    pub(super) number: u64,
     /// The lines of the kind of block that the walk is in.
     lines: Option<(BlockKind, Lines)>,
     /// What is left of [`WASTED_BYTES_MAX`].
-    pub(in crate::inspect) budget: u64,
-    pub(in crate::inspect) sums: Sums,
+    pub(super) budget: u64,
+    pub(super) sums: Sums,
     /// What goes beside the walk; nothing if it cannot, or once something was passed over.
-    pub(in crate::inspect) index: Option<Index>,
-    pub(in crate::inspect) chunks: Option<Chunks>,
-    pub(in crate::inspect) held: Vec<Held>,
+    pub(super) index: Option<Index>,
+    pub(super) chunks: Option<Chunks>,
+    pub(super) held: Vec<Held>,
     /// Intact blocks that nothing had referred to when they were met, in the order of the file; `None` for one
     /// that something out of order refers to.
     unreferenced: Vec<(u64, Option<BlockKind>)>,
     /// The filters that the properties name, in the order of the file, as far as the walk has not come.
     filters: std::iter::Peekable<std::vec::IntoIter<FilterRef>>,
-    stated: Option<&'w Stated>,
     /// What the filters hash keys with.
     seed: Option<u64>,
     /// Whether a block or filter was met that is not data.
@@ -106,12 +105,7 @@ pub(super) struct Walk<'w, 'f> {
 }
 
 impl<'w, 'f> Walk<'w, 'f> {
-    fn new(
-        out: &Out<'_>,
-        window: &'w mut Window<'f>,
-        (ends, stated): (&'w Ends, Option<&'w Stated>),
-        held: Vec<Held>,
-    ) -> Self {
+    fn new(out: &Out<'_>, window: &'w mut Window<'f>, ends: &'w Ends, held: Vec<Held>) -> Self {
         let footer = ends.footer.as_ref().ok();
         let index =
             footer.map(|(footer, _)| Index::new(footer, ends.file_id, ends.blocks_end, out.keys.clone()));
@@ -128,8 +122,7 @@ impl<'w, 'f> Walk<'w, 'f> {
             held,
             unreferenced: Vec::new(),
             filters: ends.filters().into_iter().peekable(),
-            stated,
-            seed: stated.map(|stated| stated.seed),
+            seed: ends.stated.as_ref().map(|stated| stated.seed),
             behind_data: false,
             met_properties: false,
         }
@@ -185,8 +178,8 @@ impl<'w, 'f> Walk<'w, 'f> {
         if !filter_block::is_aligned(at) {
             out.damage(at, "filter handle", "the offset is no multiple of 4096")?;
         }
-        if let (Some(named), Some(stated)) = (&name, self.stated)
-            && !stated.uses(named)
+        if let Some(named) = &name
+            && !self.ends.uses(named)
             && (1..=end - at).contains(&named.len)
         {
             self.position = at + named.len;
@@ -446,7 +439,7 @@ fn lost_reference(next: &Reference, unreferenced: &mut [(u64, Option<BlockKind>)
 }
 
 /// `data` for a data block.
-pub(in crate::inspect) fn name(kind: BlockKind) -> &'static str {
+pub(super) fn name(kind: BlockKind) -> &'static str {
     kind.name().trim_end_matches(" block")
 }
 

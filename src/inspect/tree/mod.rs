@@ -4,8 +4,8 @@
 //! Read from `CURRENT`, the manifest, and the first bytes of filters; no table is opened, no log replayed,
 //! nothing locked. Where the manifest is damaged the shape is that of the edits that can be read, and the
 //! damage is reported; if they make no keyspace, the tables in the directory describe themselves.
-//!
-//! Imports `output`, `file`, `filter_block`, `table` and `salvage`.
+
+// Imports `output`, `file`, `filter_block`, `table` and `salvage`.
 
 mod read;
 mod shape;

@@ -19,18 +19,15 @@ use crate::table_meta::{FilterRef, TableMeta};
 
 /// Reads what tables and filters look like.
 pub(super) struct Shapes<'a> {
-    pub(in crate::inspect) fs: &'a dyn Fs,
-    pub(in crate::inspect) dir: &'a Path,
+    pub(super) fs: &'a dyn Fs,
+    pub(super) dir: &'a Path,
     /// What is not as it should be.
-    pub(in crate::inspect) damage: Vec<(PathBuf, FileDamage)>,
+    pub(super) damage: Vec<(PathBuf, FileDamage)>,
 }
 
 impl Shapes<'_> {
     /// The runs that tables make up, in the order in which a lookup asks them.
-    pub(in crate::inspect) fn runs<'t>(
-        &mut self,
-        tables: impl Iterator<Item = &'t TablePlace>,
-    ) -> Vec<RunShape> {
+    pub(super) fn runs<'t>(&mut self, tables: impl Iterator<Item = &'t TablePlace>) -> Vec<RunShape> {
         // Within a level the newest run comes first.
         let rank = |place: &TablePlace| (place.level, Reverse(place.run));
         let mut tables: Vec<_> = tables.map(|place| (rank(place), self.table(&place.meta))).collect();
