@@ -36,6 +36,7 @@ use super::projected_tree::settled;
 use crate::filter::allocation::{Allocation, Share, Total, allocate};
 use crate::filter::cost::TableUse;
 use crate::filter::{FilterAllocation, FilterPlan, FilterPolicy, Kind};
+use crate::key::common_prefix;
 use crate::version::{TableHandle, Version};
 
 /// A table, or the future output of a compaction, at its place in a tree.
@@ -289,7 +290,7 @@ impl Span<'_> {
     /// The share of its keys that lie below `key`, which is between its bounds: by the first eight bytes after
     /// those that both bounds begin with.
     fn below(&self, key: &[u8]) -> f64 {
-        let common = self.smallest.iter().zip(self.largest).take_while(|(a, b)| a == b).count();
+        let common = common_prefix(self.smallest, self.largest);
         let number = |key: &[u8]| -> f64 {
             let digits = key.iter().skip(common).copied().chain(std::iter::repeat(0)).take(8);
             digits.fold(0.0, |number, byte| number * 256.0 + f64::from(byte))
