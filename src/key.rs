@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use byteorder::{BigEndian, ByteOrder};
+use byteorder::{BigEndian, ByteOrder, LittleEndian};
 
 use crate::limits::SEQNO_MAX;
 
@@ -125,6 +125,25 @@ pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(after)
 }
 
+/// Length of the longest common prefix.
+#[inline]
+pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let mut same = 0;
+    while let (Some(x), Some(y)) = (word(a, same), word(b, same)) {
+        if x != y {
+            return same + (x ^ y).trailing_zeros() as usize / 8;
+        }
+        same += 8;
+    }
+    let rest = a[same..].iter().zip(&b[same..]);
+    same + rest.take_while(|(x, y)| x == y).count()
+}
+
+#[inline]
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk::<8>().map(|word| LittleEndian::read_u64(word))
+}
+
 /// The order of two user keys. Mostly their first bytes decide.
 #[inline]
 pub(crate) fn compare_keys(a: &[u8], b: &[u8]) -> Ordering {
@@ -166,6 +185,32 @@ mod tests {
             let mut copy = vec![0; key.len()];
             copy_key(&key, &mut copy);
             assert_eq!(copy, key);
+        }
+    }
+
+    #[test]
+    fn common_prefixes_of_all_lengths_are_found() {
+        for len in 0..40 {
+            for same in 0..=len {
+                for bit in [0, 7] {
+                    let a = vec![0x55; len];
+                    let mut b = vec![0x55; len + len % 3];
+                    b[same..].iter_mut().for_each(|byte| *byte ^= 1 << bit);
+                    assert_eq!(common_prefix(&a, &b), same);
+                    assert_eq!(common_prefix(&b, &a), same);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_common_prefix_is_found_in_and_behind_whole_words() {
+        let long = [7u8; 40];
+        for len in 0..40 {
+            let mut other = long;
+            other[len] = 8;
+            assert_eq!(common_prefix(&long, &other), len);
+            assert_eq!(common_prefix(&long[..len], &long), len);
         }
     }
 

@@ -14,9 +14,9 @@
 //! block has a hash index if that is cheap too: a byte for an entry where entries are 64 bytes long in the mean.
 
 use crate::codec::put_u32;
-use crate::key::InternalKey;
+use crate::key::{InternalKey, common_prefix};
 
-use super::entry::{EncodedHead, HEAD_BYTES_MAX, common_prefix, encode};
+use super::entry::{EncodedHead, HEAD_BYTES_MAX, encode};
 use super::trailer::{RESTART_INTERVAL_MAX, hash_byte, last_number};
 
 /// Entries between restarts in an index block, which is searched often.

@@ -268,25 +268,6 @@ pub(super) fn encode(out: &mut Vec<u8>, head: &EncodedHead, suffix: &[u8], value
     out.extend_from_slice(value);
 }
 
-/// Length of the longest common prefix.
-#[inline]
-pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    let mut same = 0;
-    while let (Some(x), Some(y)) = (word(a, same), word(b, same)) {
-        if x != y {
-            return same + (x ^ y).trailing_zeros() as usize / 8;
-        }
-        same += 8;
-    }
-    let rest = a[same..].iter().zip(&b[same..]);
-    same + rest.take_while(|(x, y)| x == y).count()
-}
-
-#[inline]
-fn word(bytes: &[u8], at: usize) -> Option<u64> {
-    bytes.get(at..)?.first_chunk::<8>().map(|word| LittleEndian::read_u64(word))
-}
-
 /// Whether `a` comes after `b`. Mostly the first bytes decide, because what is common is shared.
 #[inline(always)]
 pub(super) fn is_greater(a: &[u8], b: &[u8]) -> bool {
@@ -391,21 +372,6 @@ mod tests {
     }
 
     #[test]
-    fn common_prefixes_of_all_lengths_are_found() {
-        for len in 0..40 {
-            for same in 0..=len {
-                for bit in [0, 7] {
-                    let a = vec![0x55; len];
-                    let mut b = vec![0x55; len + len % 3];
-                    b[same..].iter_mut().for_each(|byte| *byte ^= 1 << bit);
-                    assert_eq!(common_prefix(&a, &b), same);
-                    assert_eq!(common_prefix(&b, &a), same);
-                }
-            }
-        }
-    }
-
-    #[test]
     fn impossible_entries_are_refused() {
         let encoded = |numbers: [u64; 4]| {
             let mut out = Vec::new();
@@ -427,16 +393,5 @@ mod tests {
         }
         assert!(decode(&[], 0).is_err());
         assert!(decode(&[0, 0, 1, 0], 9).is_err());
-    }
-
-    #[test]
-    fn the_common_prefix_is_found_in_and_behind_whole_words() {
-        let long = [7u8; 40];
-        for len in 0..40 {
-            let mut other = long;
-            other[len] = 8;
-            assert_eq!(common_prefix(&long, &other), len);
-            assert_eq!(common_prefix(&long[..len], &long), len);
-        }
     }
 }

@@ -16,14 +16,13 @@
 
 use bytes::Bytes;
 
-use super::entry::common_prefix;
 use super::handle::BlockHandle;
 use super::iter::BlockIter;
 use super::trailer::{RESTART_INTERVAL_MAX, Trailer};
 use super::value::BlockValues;
 use super::walk::{WalkedEntry, walk_entries};
 use crate::codec::DecodeError;
-use crate::key::key_prefix;
+use crate::key::{common_prefix, key_prefix};
 use crate::limits::KEY_BYTES_MAX;
 
 /// The separators and handles of an index block.

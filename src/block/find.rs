@@ -23,11 +23,11 @@ use std::ops::Range;
 use byteorder::{BigEndian, ByteOrder};
 
 use super::chunk_ref::ChunkRef;
-use super::entry::{RawEntry, common_prefix, decode_after, decode_good, why_not};
+use super::entry::{RawEntry, decode_after, decode_good, why_not};
 use super::trailer::{Trailer, hash_byte};
 use super::value::{BlockValues, follow_value};
 use crate::codec::DecodeError;
-use crate::key::{InternalKey, Tag};
+use crate::key::{InternalKey, Tag, common_prefix};
 
 const CACHE_LINE_BYTES: usize = 64;
 

@@ -9,9 +9,7 @@
 //! separator is the last internal key itself. Either way a key that is looked up can only lie in the block of
 //! the first separator that is not before it: a lookup never reads a second data block.
 
-use crate::key::{EntryKind, InternalKey, Tag};
-
-use super::entry::common_prefix;
+use crate::key::{EntryKind, InternalKey, Tag, common_prefix};
 
 /// The tag that sorts behind all others of the same user key.
 fn last_tag() -> Tag {

@@ -19,107 +19,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
-use crate::filter::{AlignedBytes, Filter, Header};
-use crate::memory::Lease;
-use crate::table::{FilterPages, Table, TableContext, Verdict};
+use crate::table::{Table, TableContext, Verdict};
 use crate::table_meta::TableMeta;
 
 use super::filter_load;
+use super::filter_state::{FilterState, ReadFilter};
 
 /// After this many rebuilt filters of a table in a row were unusable, the background stops rebuilding it.
 pub(crate) const REBUILDS_MAX: u32 = 4;
-
-/// The result of reading the filter of a table.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one per open table, and a lookup is to follow no pointer to it"
-)]
-pub(crate) enum FilterState {
-    /// The table has no filter.
-    None,
-    /// As many column groups as there was room for are in memory, and they passed every check.
-    Loaded(Filter<AlignedBytes>),
-    /// There was memory only for its head. A probe reads the pages that it needs.
-    Paged(Box<FilterPages>),
-    /// There was not even memory for the head. The header was verified.
-    Unloaded(Box<Header>),
-    /// It cannot be used, for this reason.
-    Unusable(Arc<Error>),
-}
-
-impl FilterState {
-    /// The header of a filter that could be read.
-    pub(crate) fn header(&self) -> Option<&Header> {
-        match self {
-            Self::Loaded(filter) => Some(filter.header()),
-            Self::Paged(pages) => Some(pages.header()),
-            Self::Unloaded(header) => Some(header),
-            Self::None | Self::Unusable(_) => None,
-        }
-    }
-
-    /// How many of its column groups are in memory.
-    pub(crate) fn column_groups(&self) -> usize {
-        if let Self::Loaded(filter) = self { filter.column_groups() } else { 0 }
-    }
-
-    /// The memory that it takes, in bytes.
-    pub(crate) fn memory_bytes(&self) -> u64 {
-        match self {
-            Self::Loaded(filter) => filter.as_bytes().len() as u64,
-            Self::Paged(pages) => pages.memory_bytes(),
-            Self::None | Self::Unloaded(_) | Self::Unusable(_) => 0,
-        }
-    }
-
-    /// The predicted false-positive rate, if it can be probed.
-    pub(crate) fn predicted_rate(&self) -> Option<f64> {
-        match self {
-            Self::Loaded(filter) => Some(filter.predicted_rate()),
-            Self::Paged(pages) => Some(pages.predicted_rate()),
-            Self::None | Self::Unloaded(_) | Self::Unusable(_) => None,
-        }
-    }
-
-    /// Whether all or most of it is only on disk, because there is no memory for it.
-    pub(crate) fn is_on_disk(&self) -> bool {
-        matches!(self, Self::Paged(_) | Self::Unloaded(_))
-    }
-
-    /// Probes a filter in memory for the key with this hash. A filter that could not be built answers "maybe"
-    /// for every key.
-    #[inline]
-    pub(crate) fn probe(&self, hash: u64) -> Verdict {
-        match self {
-            Self::Loaded(filter) if filter.may_contain(hash) => Verdict::Maybe,
-            Self::Loaded(_) => Verdict::Absent,
-            Self::None | Self::Paged(_) | Self::Unloaded(_) | Self::Unusable(_) => Verdict::Unknown,
-        }
-    }
-
-    /// Prefetches the memory that [`FilterState::probe`] reads.
-    #[inline]
-    pub(crate) fn prefetch(&self, hash: u64) {
-        if let Self::Loaded(filter) = self {
-            filter.prefetch(hash);
-        }
-    }
-}
-
-/// A filter that was read, and its lease of memory.
-pub(super) struct ReadFilter {
-    pub(super) state: FilterState,
-    /// For the column groups that are not in memory, if others are.
-    pub(super) rest: Option<Arc<Rest>>,
-    pub(super) _lease: Option<Lease>,
-}
-
-/// The column groups of a filter that are not in memory. They are probed by pages for the keys that pass the
-/// others.
-pub(super) struct Rest {
-    pub(super) pages: FilterPages,
-    pub(super) _lease: Lease,
-}
 
 /// What is learned about a filter while it is in use. All handles of the table with this filter share it.
 struct Health {
@@ -159,7 +66,12 @@ impl TableFilter {
     /// The memory that it takes, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let Some(ReadFilter { state, rest, .. }) = self.read.get() else { return 0 };
-        state.memory_bytes() + rest.as_ref().map_or(0, |rest| rest.pages.memory_bytes())
+        let state = match state {
+            FilterState::Loaded(filter) => filter.as_bytes().len() as u64,
+            FilterState::Paged(pages) => pages.memory_bytes(),
+            FilterState::None | FilterState::Unloaded(_) | FilterState::Unusable(_) => 0,
+        };
+        state + rest.as_ref().map_or(0, |rest| rest.pages.memory_bytes())
     }
 
     /// Not read yet. `is_audited`: whether its answers are compared with the data of the table.
@@ -287,22 +199,5 @@ impl TableFilter {
             }
             _ => Ok(verdict),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::filter::{Expect, Kind};
-
-    #[test]
-    fn a_filter_that_could_not_be_built_is_usable_and_says_maybe() {
-        let header = crate::filter::forge::header(Kind::Ribbon, [3; 16]);
-        let bytes = AlignedBytes::copy_of(&header.encode());
-        let filter = Filter::open(bytes, Expect::table([3; 16], 1, 100)).unwrap();
-        assert!(filter.header().answers_only_maybe());
-        let state = FilterState::Loaded(filter);
-        assert!((0..1000).all(|hash| state.probe(hash) == Verdict::Maybe));
-        (0..1000).for_each(|hash| state.prefetch(hash));
     }
 }

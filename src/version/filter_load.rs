@@ -2,10 +2,10 @@
 //!
 //! A filter comes in column groups ([`Header::column_group_count`]): all of them, or the first ones; with
 //! none of them it is probed by pages ([`FilterPages`](crate::table::FilterPages)), and so are those that are
-//! missing, for keys that pass the others. When a table is opened, as many are read as there is room for. Later `db/residency` decides from the counters how many each table
-//! is to have. A handle with another number of column groups takes the place of the old one, over the same
-//! open table: lookups that are under way keep the filter that they have probed, and its memory comes back
-//! when they are done.
+//! missing, for keys that pass the others. When a table is opened, as many are read as there is room for. Later
+//! `db/residency` decides from the counters how many each table is to have. A handle with another number of column
+//! groups takes the place of the old one, over the same open table: lookups that are under way keep the filter that
+//! they have probed, and its memory comes back when they are done.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::memory::{Lease, LeaseKind};
 use crate::table::{FilterPages, FilterSource, Table, TableContext};
 use crate::table_meta::TableMeta;
 
-use super::filter::{FilterState, ReadFilter, Rest};
+use super::filter_state::{FilterState, ReadFilter, Rest};
 
 /// The first filter that can be used, or why none can: as much of it as there is room for.
 ///
@@ -120,27 +120,36 @@ pub(super) fn read_column_groups(
     column_groups: usize,
 ) -> Option<ReadFilter> {
     let header = current.state.header()?;
+    let source = || match meta.filters.iter().find(|filter| filter.header_checksum == header.checksum) {
+        Some(filter) => table.filter_source(meta, filter),
+        None => Err(table.corrupt_filter("is not one of the table's any more")),
+    };
     let changed = if column_groups == 0 {
-        find_source(table, meta, header).and_then(|source| page(source, header.clone(), ctx))
+        source().and_then(|source| page(source, header.clone(), ctx))
     } else {
-        let (before, after) = (current.state.column_groups(), header.column_groups_len(column_groups));
-        let before = header.column_groups_len(before);
+        let after = header.column_groups_len(column_groups);
+        let before = header.column_groups_len(current.state.column_groups());
         let lease = ctx.memory.try_lease_instead(LeaseKind::Filters, after, before)?;
-        keep_or_read(table, meta, &current.state, header, column_groups).and_then(|filter| {
+        let change = || {
+            let old = current.state.loaded();
+            let filter = match old {
+                Some(old) if column_groups <= old.column_groups() => old.keep_groups(column_groups),
+                _ => {
+                    let known = old.map_or(&[][..], Filter::as_bytes);
+                    source()?.read_column_groups(header, known, column_groups)?
+                }
+            };
             let rest = match &current.rest {
                 _ if column_groups == header.column_group_count() => None,
                 Some(rest) => Some(Arc::clone(rest)),
-                None => {
-                    let known = loaded_bytes(&current.state).unwrap_or(filter.as_bytes());
-                    let source = if_readable(find_source(table, meta, header).map(Some))?;
-                    match source {
-                        Some(source) => rest(source, header, known, ctx, before)?,
-                        None => None,
-                    }
-                }
+                None => match if_readable(source().map(Some))? {
+                    Some(source) => rest(source, header, old.unwrap_or(&filter).as_bytes(), ctx, before)?,
+                    None => None,
+                },
             };
             Ok(loaded(filter, rest, lease))
-        })
+        };
+        change()
     };
     match changed {
         Ok(changed) => Some(changed),
@@ -150,36 +159,5 @@ pub(super) fn read_column_groups(
             ctx.io.note_unusable_filter(meta.number, &error);
             Some(without_memory(FilterState::Unusable(Arc::new(error))))
         }
-    }
-}
-
-/// What is in memory of a filter.
-fn loaded_bytes(state: &FilterState) -> Option<&[u8]> {
-    if let FilterState::Loaded(filter) = state { Some(filter.as_bytes()) } else { None }
-}
-
-fn keep_or_read(
-    table: &Table,
-    meta: &TableMeta,
-    current: &FilterState,
-    header: &Header,
-    column_groups: usize,
-) -> Result<Filter<AlignedBytes>> {
-    match current {
-        FilterState::Loaded(filter) if column_groups <= filter.column_groups() => {
-            Ok(filter.keep_groups(column_groups))
-        }
-        _ => {
-            let known = loaded_bytes(current).unwrap_or_default();
-            find_source(table, meta, header)?.read_column_groups(header, known, column_groups)
-        }
-    }
-}
-
-/// Where the filter with this header lies.
-fn find_source<'a>(table: &'a Table, meta: &'a TableMeta, header: &Header) -> Result<FilterSource<'a>> {
-    match meta.filters.iter().find(|filter| filter.header_checksum == header.checksum) {
-        Some(filter) => table.filter_source(meta, filter),
-        None => Err(table.corrupt_filter("is not one of the table's any more")),
     }
 }

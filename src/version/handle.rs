@@ -1,21 +1,20 @@
 //! A table of the tree: known from its metadata, opened when first needed.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use super::filter::{FilterState, TableFilter};
-use super::filter_load::is_lack_of_files;
-use super::lookup::Lookup;
-use super::open_tables::{OpenTables, Opened};
+use super::filter::TableFilter;
+use super::filter_state::FilterState;
+use super::open_tables::Queue;
 use crate::batch::KeyspaceId;
-use crate::counters::{FilterCounters, RecentRate, Stripe};
+use crate::counters::{FilterCounters, RecentRate};
 use crate::error::{Error, Result};
 use crate::filename::FileName;
-use crate::limits::SEQNO_MAX;
 use crate::obsolete_files::{ObsoleteFiles, SharedFile};
 use crate::sync::lock;
-use crate::table::{Table, TableContext, TableIo, Verdict};
+use crate::table::{Table, TableContext};
 use crate::table_meta::{FilterRef, TableMeta};
 
 /// The weight of the prior rate of a new table, in lookups, so that its first lookups do not change the rate
@@ -33,11 +32,11 @@ pub(crate) struct TableHandle {
     absent_before: u64,
     /// The recent rate of lookups of absent keys; set by the first call of [`TableHandle::absent_rate`].
     absent_rate: Mutex<Option<RecentRate>>,
-    shared: SharedByTables,
+    pub(super) shared: SharedByTables,
     /// This handle, for the list of open tables.
     me: Weak<Self>,
     table: OnceLock<Arc<Table>>,
-    /// Whether it was used since [`TableHandle::take_used`].
+    /// Whether it was used since [`OpenTables::used_least`] last met it.
     used: AtomicBool,
     opening: Mutex<()>,
     file: Arc<SharedFile>,
@@ -54,6 +53,50 @@ pub(crate) struct SharedByTables {
     pub(crate) obsolete_files: Arc<ObsoleteFiles>,
     pub(crate) open_tables: Arc<OpenTables>,
     pub(crate) keyspace: KeyspaceId,
+}
+
+/// The open tables of a store.
+pub(crate) type OpenTables = Queue<TableHandle>;
+
+impl OpenTables {
+    /// Tables used least that together take at least `bytes`, if there are enough that `may_close`.
+    pub(crate) fn used_least(
+        &self,
+        bytes: u64,
+        mut may_close: impl FnMut(&TableHandle) -> bool,
+    ) -> Vec<Arc<TableHandle>> {
+        self.take(bytes, |table| {
+            let was_used = table.used.swap(false, Ordering::Relaxed);
+            (!was_used && may_close(table)).then(|| Table::bytes_of(&table.meta))
+        })
+    }
+
+    /// The keyspaces of the open tables, in order of creation.
+    pub(crate) fn keyspaces(&self) -> Vec<KeyspaceId> {
+        let mut keyspaces: Vec<_> = self.all().iter().map(|table| table.keyspace()).collect();
+        keyspaces.sort_unstable();
+        keyspaces.dedup();
+        keyspaces
+    }
+}
+
+/// A table that was opened.
+pub(crate) enum Opened<'a> {
+    /// It stays open with its handle.
+    Kept(&'a Arc<Table>),
+    /// There was no room: it is closed when this is dropped.
+    Brief(Arc<Table>),
+}
+
+impl Deref for Opened<'_> {
+    type Target = Arc<Table>;
+
+    fn deref(&self) -> &Arc<Table> {
+        match self {
+            Self::Kept(table) => table,
+            Self::Brief(table) => table,
+        }
+    }
 }
 
 impl TableHandle {
@@ -153,17 +196,12 @@ impl TableHandle {
 
     #[cold]
     fn open_for_filter(&self) -> Result<Option<&FilterState>> {
-        if !self.shared.context.memory.has_room_for_table(self.open_bytes()) {
+        if !self.shared.context.memory.has_room_for_table(Table::bytes_of(&self.meta)) {
             self.ask_for_room();
             return Ok(None);
         }
         self.open()?;
         Ok(self.filter.state())
-    }
-
-    /// What the table takes of the memory budget while it is open.
-    pub(super) fn open_bytes(&self) -> u64 {
-        Table::bytes_of(&self.meta)
     }
 
     /// Notes that an open table is used, at the price of a load. The lookup that opens it does not count: a
@@ -173,11 +211,6 @@ impl TableHandle {
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
-    }
-
-    /// Whether it was used since the last call.
-    pub(super) fn take_used(&self) -> bool {
-        self.used.swap(false, Ordering::Relaxed)
     }
 
     /// Asks the background to close other tables.
@@ -192,7 +225,7 @@ impl TableHandle {
         self.shared.keyspace
     }
 
-    fn wake_background(&self) {
+    pub(super) fn wake_background(&self) {
         self.file.obsolete_files().wake_for_unusable(self.keyspace());
     }
 
@@ -292,110 +325,6 @@ impl TableHandle {
         }
         let mut filters = self.meta.whole_key_filters();
         filters.try_for_each(|filter| table.filter_source(&self.meta, filter)?.read().map(drop))
-    }
-
-    /// Counts so many "absent" of the filter, unless they are not to be believed or may have to be audited: then
-    /// nothing is counted, and the answer is `false`. The state of the filter is read after it was probed.
-    #[inline]
-    pub(super) fn counts_as_absent(&self, stripe: Stripe, answers: u64) -> bool {
-        let counts = self.filter.is_believed();
-        if counts {
-            self.counters.negatives_about(stripe, answers);
-        }
-        counts
-    }
-
-    /// Counts an "absent" of the filter and returns whether it is right. One in
-    /// [`audit_one_in`](crate::table::FilterTrust) is compared with the table's data, which may take a read.
-    pub(super) fn audit_absent(&self, lookup: &Lookup<'_>) -> Result<bool> {
-        if self.counts_as_absent(lookup.stripe, 1) {
-            return Ok(true);
-        }
-        if self.filter.is_defective() {
-            return Ok(false);
-        }
-        let one_in = self.shared.context.trust.audit_one_in;
-        if self.counters.negative().is_multiple_of(one_in) {
-            self.read_and_compare(lookup.user_key)
-        } else {
-            Ok(true)
-        }
-    }
-
-    /// Whether the table has no entry of this key, with any sequence number. If it has one, the filter was
-    /// wrong and is not used any more.
-    #[cold]
-    fn read_and_compare(&self, user_key: &[u8]) -> Result<bool> {
-        let (table, io) = (self.open()?, &self.shared.context.io);
-        TableIo::count(&io.audited);
-        if table.get(user_key, SEQNO_MAX)?.is_none() {
-            return Ok(true);
-        }
-        if self.stop_using_filter(table.corrupt_filter("it denies a key that the table holds")) {
-            TableIo::count(&io.audit_failures);
-        }
-        Ok(false)
-    }
-
-    /// Probes by pages what is not in memory of a filter, and reads the pages that this takes. A filter of which a
-    /// page is damaged is not used any more, nor is one that is not in memory and cannot be read. That too many files
-    /// are open says nothing about the filter.
-    ///
-    /// If some column groups are in memory, the others are probed only as long as most keys that pass these turn
-    /// out to be absent: to a lookup of a present key a page is one more read.
-    ///
-    /// # Errors
-    ///
-    /// With `strict_filters`, that too many files are open.
-    #[cold]
-    pub(super) fn read_filter_pages(&self, hash: u64, verdict: Verdict) -> Result<Verdict> {
-        let has_passed = verdict == Verdict::Maybe;
-        if has_passed {
-            let counts = self.counters.counts();
-            if self.counters.denials_by_page() + counts.false_positives < counts.true_positives {
-                return Ok(verdict);
-            }
-        }
-        let probed = self.filter.read_pages(&self.shared.context, hash, verdict);
-        if has_passed && matches!(probed, Ok(Verdict::Absent)) {
-            self.counters.denied_by_page();
-        }
-        probed.or_else(|error| {
-            // What is in memory was verified.
-            if has_passed && matches!(error, Error::Io { .. }) {
-                return Ok(verdict);
-            }
-            if !is_lack_of_files(&error) {
-                self.stop_using_filter(error);
-            } else if self.shared.context.trust.strict {
-                return Err(error);
-            }
-            Ok(Verdict::Unknown)
-        })
-    }
-
-    /// Probes the filter for the key with this hash. Does no I/O.
-    pub(super) fn probe(&self, hash: u64) -> Verdict {
-        self.filter.probe(&self.shared.context, hash)
-    }
-
-    /// Stops using the filter and asks the background to rebuild it. `false` if it was out of use already.
-    fn stop_using_filter(&self, error: Error) -> bool {
-        let is_new = self.filter.set_defective(error.clone());
-        if is_new {
-            self.shared.context.io.note_unusable_filter(self.meta.number, &error);
-        }
-        self.wake_background();
-        is_new
-    }
-
-    /// With `strict_filters`, returns the error of an unusable filter.
-    #[inline]
-    pub(super) fn check_filter(&self) -> Result<()> {
-        if !self.shared.context.trust.strict {
-            return Ok(());
-        }
-        self.filter.error().map_or(Ok(()), |error| Err((**error).clone()))
     }
 
     /// Stores that a compaction could not read the table, so that no other tries.

@@ -5,25 +5,15 @@
 //! are probed here, in a few instructions. Everything else is left to [`TableHandle::read`]: filters that are
 //! not read yet, paged, unusable or audited.
 
-use super::filter::FilterState;
 use super::handle::TableHandle;
 use super::run::Run;
+use super::table_lookup::Lookup;
 use super::version::Version;
 use crate::counters::Stripe;
 use crate::error::Result;
 use crate::iter::EntryValue;
 use crate::key::{SeqNo, Tag, key_prefix};
 use crate::table::Verdict;
-
-/// A point lookup. The key is hashed once for all tables.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Lookup<'a> {
-    pub(crate) user_key: &'a [u8],
-    pub(crate) seqno: SeqNo,
-    pub(crate) hash: u64,
-    /// Where the calling thread counts.
-    pub(crate) stripe: Stripe,
-}
 
 /// In how many runs a lookup finds its tables before it probes the first filter.
 const WAVE: usize = 8;
@@ -99,7 +89,7 @@ impl Version {
     /// Whether a table may hold the key, as far as memory knows: a table not opened yet may.
     pub(crate) fn may_contain(&self, user_key: &[u8], hash: u64) -> bool {
         let mut candidates = self.newest_first().iter().filter_map(|run| run.table_for(user_key));
-        candidates.any(|handle| handle.probe(hash) != Verdict::Absent)
+        candidates.any(|handle| handle.filter.probe(&handle.shared.context, hash) != Verdict::Absent)
     }
 }
 
@@ -150,58 +140,6 @@ fn first_prefetched<'a>(
         }
     }
     None
-}
-
-impl TableHandle {
-    /// Prefetches the memory that probing the filter reads, if it is in memory.
-    #[inline]
-    pub(super) fn prefetch_filter(&self, hash: u64) {
-        if let Some(filter) = self.filter.state() {
-            filter.prefetch(hash);
-        }
-    }
-
-    /// Probes a filter that is in memory. `None` if it says "absent" and is to be believed, which is counted.
-    /// Does no I/O.
-    #[inline(always)]
-    pub(super) fn unless_absent(&self, hash: u64, stripe: Stripe) -> Option<Verdict> {
-        let Some(FilterState::Loaded(filter)) = self.filter.state() else { return Some(Verdict::Unknown) };
-        self.note_use();
-        if filter.may_contain(hash) {
-            Some(Verdict::Maybe)
-        } else if self.counts_as_absent(stripe, 1) {
-            None
-        } else {
-            Some(Verdict::Absent)
-        }
-    }
-
-    /// The newest entry of the key in this table that the lookup can see. The verdict is that of
-    /// [`TableHandle::unless_absent`].
-    #[inline(never)]
-    pub(super) fn read(
-        &self,
-        lookup: &Lookup<'_>,
-        mut verdict: Verdict,
-    ) -> Result<Option<(Tag, EntryValue)>> {
-        if verdict == Verdict::Unknown {
-            verdict = self.open_filter()?.map_or(Verdict::Unknown, |filter| filter.probe(lookup.hash));
-        }
-        if verdict != Verdict::Absent && self.filter.has_pages() {
-            verdict = self.read_filter_pages(lookup.hash, verdict)?;
-        }
-        if verdict == Verdict::Absent && self.audit_absent(lookup)? {
-            return Ok(None);
-        }
-        self.check_filter()?;
-        let found = self.open()?.get(lookup.user_key, lookup.seqno)?;
-        match verdict {
-            Verdict::Maybe => self.counters.positive(found.is_some()),
-            _ if found.is_none() => self.counters.unfiltered_miss(),
-            _ => {}
-        }
-        Ok(found)
-    }
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 
 use byteorder::{ByteOrder, LittleEndian};
 
-use super::filter::FilterState;
+use super::filter_state::FilterState;
 use super::handle::TableHandle;
-use super::lookup::Lookup;
 use super::run::Run;
+use super::table_lookup::Lookup;
 use super::version::Version;
 use crate::counters::Stripe;
 use crate::error::Result;
@@ -45,10 +45,6 @@ pub(crate) struct Set(u64);
 impl Set {
     pub(crate) fn below(len: usize) -> Self {
         Self(u64::MAX.checked_shr((TOGETHER - len) as u32).unwrap_or(0))
-    }
-
-    fn of(number: usize) -> Self {
-        Self(1 << number)
     }
 
     /// The numbers whose answer is yes.
@@ -90,8 +86,12 @@ impl Set {
         self.0 >> number & 1 == 1
     }
 
+    fn add(&mut self, number: usize) {
+        self.0 |= 1 << number;
+    }
+
     pub(crate) fn remove(&mut self, number: usize) {
-        *self = self.without(Self::of(number));
+        self.0 &= !(1 << number);
     }
 }
 
@@ -193,7 +193,7 @@ impl Version {
         let mut groups = [Set::default(); GROUPED_TABLES_MAX];
         for number in wanted {
             if let Some(place) = run.place_of(lookups.user_keys[number]) {
-                groups[place] = groups[place].with(Set::of(number));
+                groups[place].add(number);
             }
         }
         let groups = || run.tables.iter().zip(groups);
@@ -215,16 +215,15 @@ impl Version {
                 run.tables[place].prefetch_filter(lookups.hashes[number]);
             }
             places[number] = place;
-            in_range = in_range.with(Set::of(number));
+            in_range.add(number);
         }
         for number in in_range {
-            let set = match run.tables[places[number]].unless_absent(lookups.hashes[number], lookups.stripe) {
+            match run.tables[places[number]].unless_absent(lookups.hashes[number], lookups.stripe) {
                 None => continue,
-                Some(Verdict::Maybe) => &mut left.maybe,
-                Some(Verdict::Unknown) => &mut left.unknown,
-                Some(Verdict::Absent) => &mut left.absent,
-            };
-            *set = set.with(Set::of(number));
+                Some(Verdict::Maybe) => left.maybe.add(number),
+                Some(Verdict::Unknown) => left.unknown.add(number),
+                Some(Verdict::Absent) => left.absent.add(number),
+            }
         }
         left
     }
@@ -256,8 +255,9 @@ impl TableHandle {
             let mut hashes = [0; TOGETHER];
             hashes.iter_mut().zip(group).for_each(|(hash, number)| *hash = lookups.hashes[number]);
             filter.may_contain_many(&hashes[..group.len()], &mut answers);
-            let maybe = group.zip(answers).filter(|&(_, answer)| answer);
-            maybe.fold(Set::default(), |maybe, (number, _)| maybe.with(Set::of(number)))
+            let mut maybe = Set::default();
+            group.zip(answers).filter(|&(_, answer)| answer).for_each(|(number, _)| maybe.add(number));
+            maybe
         };
         let (maybe, absent) = (group.and(maybe), group.without(maybe));
         if self.counts_as_absent(lookups.stripe, absent.len() as u64) {

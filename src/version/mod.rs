@@ -8,11 +8,13 @@
 //! | file | what is in it |
 //! |---|---|
 //! | `handle` | a table of the tree: opened when first needed, with its counters and files |
-//! | `open_tables` | which tables are open, and which are closed to make room for others |
-//! | `filter` | the filter of a table: what of it is in memory, and whether it can be used |
+//! | `open_tables` | the queue of open tables, from which some are closed to make room for others |
+//! | `filter_state` | what of a filter is in memory |
+//! | `filter` | the filter of a table: its state, and whether it can be used |
 //! | `filter_load` | loading a filter: as much as there is room for, or a given number of column groups |
 //! | `run` | tables that do not overlap, and the search for the one of a key |
 //! | `version` | all runs of a tree |
+//! | `table_lookup` | a point lookup in one table |
 //! | `lookup` | a point lookup in all of them |
 //! | `lookup_many` | lookups of many keys together |
 //!
@@ -22,22 +24,23 @@
 
 mod filter;
 mod filter_load;
+mod filter_state;
 mod handle;
 mod lookup;
 mod lookup_many;
 mod open_tables;
 mod run;
+mod table_lookup;
 #[expect(clippy::module_inception, reason = "the folder is about versions, and this file has the type")]
 mod version;
 
-pub(crate) use filter::FilterState;
 #[cfg(any(test, fuzzing))]
 pub(crate) use filter_load::read_filter;
-pub(crate) use handle::{SharedByTables, TableHandle};
-pub(crate) use lookup::Lookup;
+pub(crate) use filter_state::FilterState;
+pub(crate) use handle::{OpenTables, SharedByTables, TableHandle};
 pub(crate) use lookup_many::{Lookups, Set, TOGETHER};
-pub(crate) use open_tables::OpenTables;
 pub(crate) use run::Run;
+pub(crate) use table_lookup::Lookup;
 pub(crate) use version::Version;
 
 #[cfg(test)]

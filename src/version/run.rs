@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::handle::TableHandle;
-use crate::key::key_prefix;
+use crate::key::{common_prefix, key_prefix};
 
 /// Tables that are sorted by key and do not overlap; no user key lies in two of them. A clone is the same
 /// list: O(1).
@@ -28,18 +28,14 @@ struct Fence {
     largest: u64,
 }
 
-/// The prefix that all keys from `smallest` to `largest` share.
-fn common_prefix<'a>(smallest: &'a [u8], largest: &[u8]) -> &'a [u8] {
-    let len = smallest.iter().zip(largest).take_while(|(one, other)| one == other).count();
-    &smallest[..len]
-}
-
 impl Run {
     /// A run of these tables, in any order.
     pub(super) fn new(id: u64, mut tables: Vec<Arc<TableHandle>>) -> Self {
         tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
         let prefix = match (tables.first(), tables.last()) {
-            (Some(first), Some(last)) => common_prefix(&first.meta.smallest, &last.meta.largest),
+            (Some(first), Some(last)) => {
+                &first.meta.smallest[..common_prefix(&first.meta.smallest, &last.meta.largest)]
+            }
             _ => &[],
         };
         let part = |key: &[u8]| key_prefix(key.strip_prefix(prefix).unwrap_or_default());

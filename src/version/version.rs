@@ -1,6 +1,6 @@
 //! All tables of a tree.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::handle::TableHandle;
@@ -76,27 +76,33 @@ impl Version {
 
     /// The version without the tables of these numbers and with new ones, each in a run of a level. Runs that
     /// stay as they are are shared.
-    pub(crate) fn apply(&self, removed: &HashSet<u64>, added: Vec<(usize, u64, Arc<TableHandle>)>) -> Self {
-        let mut new: BTreeMap<(usize, u64), Vec<Arc<TableHandle>>> = BTreeMap::new();
-        for (level, id, table) in added {
-            new.entry((level, id)).or_default().push(table);
-        }
+    pub(crate) fn apply(
+        &self,
+        removed: &HashSet<u64>,
+        mut added: Vec<(usize, u64, Arc<TableHandle>)>,
+    ) -> Self {
+        let place = |&(level, id, _): &(usize, u64, Arc<TableHandle>)| (level, id);
+        added.sort_by_key(place);
         let is_kept = |table: &&Arc<TableHandle>| !removed.contains(&table.meta.number);
         let mut levels: [Vec<Run>; LEVELS] = Default::default();
         for (level, run) in self.all_runs() {
-            let more = new.remove(&(level, run.id));
-            if more.is_none() && run.tables.iter().all(|table| is_kept(&table)) {
+            let start = added.partition_point(|table| place(table) < (level, run.id));
+            let more = added[start..].iter().take_while(|table| place(table) == (level, run.id));
+            if more.clone().next().is_none() && run.tables.iter().all(|table| is_kept(&table)) {
                 levels[level].push(run.clone());
                 continue;
             }
-            let kept = run.tables.iter().filter(is_kept).cloned();
-            let tables: Vec<_> = kept.chain(more.unwrap_or_default()).collect();
+            let kept = run.tables.iter().filter(is_kept);
+            let tables: Vec<_> = kept.chain(more.map(|(.., table)| table)).cloned().collect();
             if !tables.is_empty() {
                 levels[level].push(Run::new(run.id, tables));
             }
         }
-        for ((level, id), tables) in new {
-            levels[level].push(Run::new(id, tables));
+        for run in added.chunk_by(|one, next| place(one) == place(next)) {
+            let (level, id) = place(&run[0]);
+            if self.runs(level).iter().all(|old| old.id != id) {
+                levels[level].push(Run::new(id, run.iter().map(|(.., table)| Arc::clone(table)).collect()));
+            }
         }
         for runs in &mut levels {
             runs.sort_by_key(|run| std::cmp::Reverse(run.id));
