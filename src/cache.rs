@@ -95,13 +95,6 @@ struct Counted<P: AsRef<[u8]>> {
     alive: Arc<AtomicU64>,
 }
 
-impl<P: AsRef<[u8]>> Counted<P> {
-    fn new(payload: P, alive: &Arc<AtomicU64>) -> Self {
-        alive.fetch_add(payload.as_ref().len() as u64, Ordering::Relaxed);
-        Self { payload, alive: Arc::clone(alive) }
-    }
-}
-
 impl<P: AsRef<[u8]>> AsRef<[u8]> for Counted<P> {
     fn as_ref(&self) -> &[u8] {
         self.payload.as_ref()
@@ -169,7 +162,8 @@ impl BlockCache {
     }
 
     fn insert<P: AsRef<[u8]> + Send + 'static>(&self, key: BlockKey, payload: P) -> Bytes {
-        let payload = Bytes::from_owner(Counted::new(payload, &self.alive));
+        self.alive.fetch_add(payload.as_ref().len() as u64, Ordering::Relaxed);
+        let payload = Bytes::from_owner(Counted { payload, alive: Arc::clone(&self.alive) });
         self.blocks.insert(key, payload.clone());
         payload
     }
