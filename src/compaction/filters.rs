@@ -36,7 +36,6 @@ use super::projected_tree::{KeysByPlace, Placed, settled};
 use super::shape::Shape;
 use crate::filter::allocation::{Allocation, Share, Total, allocate};
 use crate::filter::{FilterAllocation, FilterPlan, FilterPolicy, Kind};
-use crate::key::common_prefix;
 use crate::version::{TableHandle, Version};
 
 /// The filters that a tree gets.
@@ -217,76 +216,6 @@ pub(super) fn relative_probe_rate(share: f64, lookups: u64, absent: u64) -> f64 
     (asked / share).clamp(1.0 / RELATIVE_RATE_MAX, RELATIVE_RATE_MAX)
 }
 
-<<<<<<< HEAD
-=======
-/// How the keys of a tree are distributed, as far as the bounds of its tables show. The keys of a table are
-/// taken to be spread evenly between its bounds.
-pub(crate) struct KeysByPlace<'a> {
-    runs: Vec<Vec<Span<'a>>>,
-    keys: f64,
-}
-
-/// The bounds of a table.
-struct Span<'a> {
-    smallest: &'a [u8],
-    largest: &'a [u8],
-    keys: f64,
-    /// Keys of the tables before it in its run.
-    before: f64,
-}
-
-impl Span<'_> {
-    /// The share of its keys that lie below `key`, which is between its bounds: by the first eight bytes after
-    /// those that both bounds begin with.
-    fn below(&self, key: &[u8]) -> f64 {
-        let common = common_prefix(self.smallest, self.largest);
-        let number = |key: &[u8]| -> f64 {
-            let digits = key.iter().skip(common).copied().chain(std::iter::repeat(0)).take(8);
-            digits.fold(0.0, |number, byte| number * 256.0 + f64::from(byte))
-        };
-        let [smallest, largest, key] = [self.smallest, self.largest, key].map(number);
-        if largest > smallest { ((key - smallest) / (largest - smallest)).clamp(0.0, 1.0) } else { 0.5 }
-    }
-}
-
-impl<'a> KeysByPlace<'a> {
-    /// Of these runs, the tables of each in the order of their keys.
-    pub(crate) fn new(runs: &[Vec<Placed<'a>>]) -> Self {
-        let mut all = 0.0;
-        let mut spans = |run: &Vec<Placed<'a>>| {
-            let mut sum = 0.0;
-            let span = |table: &Placed<'a>| {
-                let (before, keys) = (sum, table.keys as f64);
-                sum += keys;
-                Span { smallest: table.smallest, largest: table.largest, keys, before }
-            };
-            let run: Vec<_> = run.iter().map(span).collect();
-            all += sum;
-            run
-        };
-        Self { runs: runs.iter().map(&mut spans).collect(), keys: all }
-    }
-
-    /// The share of all keys within the bounds of this table: over 0, up to 1. O(r log t) for r runs.
-    pub(crate) fn share(&self, table: &Placed<'_>) -> f64 {
-        let keys = |before: fn(&[u8], &[u8]) -> bool, key: &[u8]| -> f64 {
-            let of_run = |run: &Vec<Span<'_>>| {
-                let next = run.partition_point(|span| before(span.largest, key));
-                match run.get(next) {
-                    Some(span) if span.smallest < key => span.before + span.keys * span.below(key),
-                    Some(span) => span.before,
-                    None => run.last().map_or(0.0, |span| span.before + span.keys),
-                }
-            };
-            self.runs.iter().map(of_run).sum()
-        };
-        let within = keys(|largest, key| largest <= key, table.largest)
-            - keys(|largest, key| largest < key, table.smallest);
-        (within / self.keys.max(1.0)).clamp(f64::MIN_POSITIVE, 1.0)
-    }
-}
-
->>>>>>> h-tables
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,7 +18,8 @@
 //! Until the waiting tables are merged, usually for minutes, filters take more memory than planned. If that
 //! lasts, column groups of ribbon filters are dropped (`db/residency`).
 //!
-//! A pure function, O(t log t) for t tables. `filters` calls it.
+//! A pure function, O(t log t) for t tables, of each table at its place ([`Placed`]) and of how the keys are
+//! distributed over the places ([`KeysByPlace`]). `filters` calls it.
 
 use super::shape::Shape;
 use crate::filter::Kind;
@@ -28,11 +29,11 @@ use crate::manifest::edit::LEVELS;
 /// A table, or the future output of a compaction, at its place in a tree.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Placed<'a> {
-    pub(crate) level: usize,
+    pub(super) level: usize,
     /// Distinct user keys.
     pub(super) keys: u64,
     /// Length of its file.
-    pub(crate) bytes: u64,
+    pub(super) bytes: u64,
     pub(super) smallest: &'a [u8],
     pub(super) largest: &'a [u8],
     /// Lookups of absent keys that reach it, over those that its share of the keys lets expect.
@@ -41,14 +42,14 @@ pub(super) struct Placed<'a> {
     /// it replaces.
     pub(super) probes_per_key: f64,
     /// The kind of its filter; for an output, that of the tables that it replaces.
-    pub(crate) kind: Option<Kind>,
+    pub(super) kind: Option<Kind>,
     /// Whether it is the output that will be written.
     pub(super) is_output: bool,
 }
 
 impl<'a> Placed<'a> {
     /// A table of which nothing is known but its place.
-    pub(crate) fn new(level: usize, keys: u64, bytes: u64, smallest: &'a [u8], largest: &'a [u8]) -> Self {
+    pub(super) fn new(level: usize, keys: u64, bytes: u64, smallest: &'a [u8], largest: &'a [u8]) -> Self {
         Self {
             level,
             keys,
@@ -188,7 +189,7 @@ impl Span<'_> {
 
 impl<'a> KeysByPlace<'a> {
     /// Of these runs, the tables of each in the order of their keys.
-    pub(crate) fn new(runs: &[Vec<Placed<'a>>]) -> Self {
+    pub(super) fn new(runs: &[Vec<Placed<'a>>]) -> Self {
         let mut all = 0.0;
         let mut spans = |run: &Vec<Placed<'a>>| {
             let mut sum = 0.0;

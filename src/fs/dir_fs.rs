@@ -118,9 +118,11 @@ impl LockGuard for DirLock {
     }
 
     fn is_in_place(&self) -> io::Result<bool> {
+        use io::ErrorKind::{NotADirectory, NotFound};
         match std::fs::metadata(&self.found_at) {
             Ok(found) if (found.dev(), found.ino()) != self.entry.1 => return Ok(false),
-            Err(error) if is_gone(&error) => return Ok(false),
+            // Nothing is found there.
+            Err(error) if matches!(error.kind(), NotFound | NotADirectory) => return Ok(false),
             Err(error) => return Err(error),
             Ok(_) => {}
         }
@@ -131,11 +133,6 @@ impl LockGuard for DirLock {
             Err(error) => Err(error.into()),
         }
     }
-}
-
-/// Whether nothing is found under a path.
-fn is_gone(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 impl Drop for DirLock {

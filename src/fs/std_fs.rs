@@ -63,8 +63,11 @@ impl Fs for StdFs {
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
-        let file = private(OpenOptions::new().write(true).create_new(true)).open(path)?;
-        Ok(Arc::new(StdFile(file)))
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        Ok(Arc::new(StdFile(options.open(path)?)))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
@@ -130,17 +133,6 @@ fn make_dir(dir: &Path) -> io::Result<()> {
 #[cfg(not(unix))]
 fn make_dir(dir: &Path) -> io::Result<()> {
     fs::create_dir(dir)
-}
-
-#[cfg(unix)]
-fn private(options: &mut OpenOptions) -> &mut OpenOptions {
-    use std::os::unix::fs::OpenOptionsExt;
-    options.mode(0o600)
-}
-
-#[cfg(not(unix))]
-fn private(options: &mut OpenOptions) -> &mut OpenOptions {
-    options
 }
 
 /// A lock that lives as long as its file is open; the system releases it when the process dies. Where a

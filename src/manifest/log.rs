@@ -70,61 +70,46 @@ pub(crate) fn read_prefix(
     if let Some(len) = len {
         reader.end_at(len);
     }
-    let (mut state, mut marks) = (ManifestState::default(), Vec::new());
-    let mut last = ReadEdit::default();
+    let mut manifest = ReadManifest::empty(path.clone());
     let mut damage = loop {
-        match read_edit(&mut reader, &path, &mut state, &mut marks) {
-            Ok(Some(edit)) => last = edit,
-            Ok(None) => break None,
+        match manifest.read_edit(&mut reader) {
+            Ok(true) => {}
+            Ok(false) => break None,
             Err(error) => break Some(error),
         }
     };
-    if marks.is_empty() {
+    if manifest.marks.is_empty() {
         let missing = || Error::corruption(&path, reader.position(), "manifest", "its first edit is missing");
         damage.get_or_insert_with(missing);
     }
-    let ending = reader.ending().unwrap_or(Ending::Complete);
-    let len = reader.position();
-    let ends_with_closed_log = last.ends_logs && marks.len() > 1;
-    let let_go = last.let_go;
-    Ok((ReadManifest { path, state, marks, ending, len, ends_with_closed_log, let_go }, damage))
-}
-
-/// What an edit was about.
-#[derive(Default)]
-struct ReadEdit {
-    /// It says how logs ended and nothing else.
-    ends_logs: bool,
-    let_go: Vec<FileName>,
-}
-
-/// Applies the next edit; `None` if there is none.
-fn read_edit(
-    reader: &mut FramedReader<'_>,
-    path: &Path,
-    state: &mut ManifestState,
-    marks: &mut Vec<EditMark>,
-) -> Result<Option<ReadEdit>> {
-    let Some(record) = reader.next_record()? else { return Ok(None) };
-    let offset = record.offset;
-    let (items, mark) =
-        EditItems::open(record.bytes, marks.last().copied()).map_err(|error| record.error(error, path))?;
-    let mut edit = ReadEdit { ends_logs: true, let_go: Vec::new() };
-    for item in items {
-        let item = item.map_err(|error| record.error(error, path))?;
-        edit.ends_logs &= matches!(
-            item,
-            EditItem::NextFile(_) | EditItem::LogEnded { end: LogEnd { is_cut: false, .. }, .. }
-        );
-        edit.let_go.extend(state.let_go_by(&item));
-        state.apply_item(&item).map_err(|detail| Error::corruption(path, offset, "edit", detail))?;
-    }
-    state.mark = mark;
-    marks.push(mark);
-    Ok(Some(edit))
+    manifest.ending = reader.ending().unwrap_or(Ending::Complete);
+    manifest.len = reader.position();
+    Ok((manifest, damage))
 }
 
 impl ReadManifest {
+    /// Applies the next edit; `false` if there is none.
+    fn read_edit(&mut self, reader: &mut FramedReader<'_>) -> Result<bool> {
+        let Some(record) = reader.next_record()? else { return Ok(false) };
+        let wrong = |error| record.error(error, &self.path);
+        let (items, mark) = EditItems::open(record.bytes, self.marks.last().copied()).map_err(wrong)?;
+        let (mut ends_logs, mut let_go) = (true, Vec::new());
+        for item in items {
+            let item = item.map_err(wrong)?;
+            ends_logs &= matches!(
+                item,
+                EditItem::NextFile(_) | EditItem::LogEnded { end: LogEnd { is_cut: false, .. }, .. }
+            );
+            let_go.extend(self.state.let_go_by(&item));
+            let applied = self.state.apply_item(&item);
+            applied.map_err(|detail| Error::corruption(&self.path, record.offset, "edit", detail))?;
+        }
+        self.state.mark = mark;
+        self.marks.push(mark);
+        (self.ends_with_closed_log, self.let_go) = (ends_logs && self.marks.len() > 1, let_go);
+        Ok(true)
+    }
+
     /// One that says nothing, in the place of one that is not there.
     pub(crate) fn empty(path: PathBuf) -> Self {
         let (state, marks, ending) = (ManifestState::default(), Vec::new(), Ending::Complete);

@@ -28,7 +28,7 @@ use crate::key::{EntryKind, InternalKey, SeqNo, Tag, compare_keys};
 use crate::limits::SEQNO_MAX;
 
 /// Visible entries, descending.
-pub(crate) struct Backward<S> {
+pub(super) struct Backward<S> {
     source: S,
     seqno: SeqNo,
     range: KeyRange,

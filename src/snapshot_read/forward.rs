@@ -25,7 +25,7 @@ use crate::iter::InternalIterator;
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag, compare_keys};
 
 /// Visible entries, ascending.
-pub(crate) struct Forward<S> {
+pub(super) struct Forward<S> {
     source: S,
     seqno: SeqNo,
     range: KeyRange,

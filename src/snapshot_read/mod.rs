@@ -20,10 +20,10 @@ mod range;
 mod tests;
 mod visible;
 
-pub(crate) use backward::Backward;
+use backward::Backward;
 pub use bounds::KeyBounds;
 pub(crate) use cursor::{Cursor, Movement, Place};
-pub(crate) use forward::Forward;
+use forward::Forward;
 pub(crate) use key_range::{KeyRange, successor};
 pub(crate) use range::Range;
 pub(crate) use visible::{Entry, Visible};

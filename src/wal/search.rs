@@ -16,7 +16,7 @@ const BUDGET_BYTES: usize = 16 * PAGE_BYTES;
 ///
 /// Tries every multiple of 8. `synced` is checked first: in bytes that are no header it is seldom possible,
 /// so few checksums are computed. In bytes that were made to look like headers there are many; even then a
-/// page costs no more than some thousand multiplications, see `sums`.
+/// page costs no more than some ten thousand multiplications, see `log_checksums`.
 #[derive(Debug)]
 pub(crate) struct Search<'a> {
     file_id: &'a FileId,
