@@ -27,32 +27,32 @@ use crate::table::TableContext;
 use crate::wal::EditMark;
 
 /// An open store: its state in groups. What touches one group is a function of that group.
-pub(crate) struct Engine {
-    pub(crate) id: OpenId,
-    pub(crate) options: Options,
-    pub(crate) report: OpenReport,
-    pub(crate) files: StoreFiles,
+pub(in crate::db) struct Engine {
+    pub(in crate::db) id: OpenId,
+    pub(in crate::db) options: Options,
+    pub(in crate::db) report: OpenReport,
+    pub(in crate::db) files: StoreFiles,
     /// What all tables share: memory, open files, counts of reads.
-    pub(crate) context: Arc<TableContext>,
-    pub(crate) keyspaces: Keyspaces,
-    pub(crate) sequence: Sequence,
-    pub(crate) commit: CommitQueue,
+    pub(in crate::db) context: Arc<TableContext>,
+    pub(in crate::db) keyspaces: Keyspaces,
+    pub(in crate::db) sequence: Sequence,
+    pub(in crate::db) commit: CommitQueue,
     /// `None` if read-only.
-    pub(crate) log: Option<Log>,
-    pub(crate) next_log: NextLog,
-    pub(crate) manifest: Manifest,
-    pub(crate) background: Background,
-    pub(crate) retry: Retry,
-    pub(crate) reserve: Reserve,
+    pub(in crate::db) log: Option<Log>,
+    pub(in crate::db) next_log: NextLog,
+    pub(in crate::db) manifest: Manifest,
+    pub(in crate::db) background: Background,
+    pub(in crate::db) retry: Retry,
+    pub(in crate::db) reserve: Reserve,
     pub(in crate::db) completions: Completions,
-    pub(crate) counters: Counters,
+    pub(in crate::db) counters: Counters,
     pub(in crate::db) lifecycle: Lifecycle,
 }
 
 /// Sequence numbers: what readers see now, and what snapshots see.
-pub(crate) struct Sequence {
+pub(in crate::db) struct Sequence {
     visible: AtomicU64,
-    pub(crate) snapshots: SnapshotList,
+    pub(in crate::db) snapshots: SnapshotList,
 }
 
 impl Sequence {
@@ -62,23 +62,23 @@ impl Sequence {
 
     /// The newest sequence number that readers see.
     #[inline]
-    pub(crate) fn visible(&self) -> SeqNo {
+    pub(in crate::db) fn visible(&self) -> SeqNo {
         self.visible.load(Ordering::Acquire)
     }
 
     /// Makes everything up to `seqno` visible. Only the commit leader calls this.
-    pub(crate) fn publish(&self, seqno: SeqNo) {
+    pub(in crate::db) fn publish(&self, seqno: SeqNo) {
         self.visible.store(seqno, Ordering::Release);
     }
 
     /// Registers a snapshot of what is visible now.
-    pub(crate) fn register_snapshot(&self) -> SeqNo {
+    pub(in crate::db) fn register_snapshot(&self) -> SeqNo {
         self.snapshots.register(&self.visible)
     }
 }
 
 /// The manifest of an open store.
-pub(crate) struct Manifest {
+pub(in crate::db) struct Manifest {
     /// `None` if read-only.
     log: Mutex<Option<ManifestLog>>,
     /// Count and hash of the durable edits, to be read without the manifest's lock.
@@ -91,57 +91,57 @@ impl Manifest {
         Self { log: Mutex::new(log), mark: Mutex::new(mark) }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Option<ManifestLog>> {
+    pub(in crate::db) fn lock(&self) -> MutexGuard<'_, Option<ManifestLog>> {
         lock(&self.log)
     }
 
     /// Count and hash of the durable edits, which promises in the log contain.
-    pub(crate) fn mark(&self) -> EditMark {
+    pub(in crate::db) fn mark(&self) -> EditMark {
         *lock(&self.mark)
     }
 
-    pub(crate) fn set_mark(&self, mark: EditMark) {
+    pub(in crate::db) fn set_mark(&self, mark: EditMark) {
         *lock(&self.mark) = mark;
     }
 }
 
 /// Sums over the life of a handle.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) batches: AtomicU64,
-    pub(crate) groups: AtomicU64,
-    pub(crate) entries: AtomicU64,
-    pub(crate) flushes: AtomicU64,
-    pub(crate) compactions: AtomicU64,
-    pub(crate) trivial_moves: AtomicU64,
-    pub(crate) flushed_bytes: AtomicU64,
-    pub(crate) compacted_bytes: AtomicU64,
-    pub(crate) rebuilt_filters: AtomicU64,
-    pub(crate) rebuilt_filter_bytes: AtomicU64,
-    pub(crate) failed_rebuilds: AtomicU64,
-    pub(crate) logged_bytes: AtomicU64,
-    pub(crate) transactions: AtomicU64,
-    pub(crate) conflicts: AtomicU64,
-    pub(crate) residency_changes: AtomicU64,
-    pub(crate) delays: AtomicU64,
-    pub(crate) delay_nanos: AtomicU64,
-    pub(crate) longest_delay_nanos: AtomicU64,
+pub(in crate::db) struct Counters {
+    pub(in crate::db) batches: AtomicU64,
+    pub(in crate::db) groups: AtomicU64,
+    pub(in crate::db) entries: AtomicU64,
+    pub(in crate::db) flushes: AtomicU64,
+    pub(in crate::db) compactions: AtomicU64,
+    pub(in crate::db) trivial_moves: AtomicU64,
+    pub(in crate::db) flushed_bytes: AtomicU64,
+    pub(in crate::db) compacted_bytes: AtomicU64,
+    pub(in crate::db) rebuilt_filters: AtomicU64,
+    pub(in crate::db) rebuilt_filter_bytes: AtomicU64,
+    pub(in crate::db) failed_rebuilds: AtomicU64,
+    pub(in crate::db) logged_bytes: AtomicU64,
+    pub(in crate::db) transactions: AtomicU64,
+    pub(in crate::db) conflicts: AtomicU64,
+    pub(in crate::db) residency_changes: AtomicU64,
+    pub(in crate::db) delays: AtomicU64,
+    pub(in crate::db) delay_nanos: AtomicU64,
+    pub(in crate::db) longest_delay_nanos: AtomicU64,
 }
 
 /// What [`Engine::new`] needs; everything else starts empty.
-pub(crate) struct EngineParts {
-    pub(crate) options: Options,
-    pub(crate) report: OpenReport,
-    pub(crate) files: StoreFiles,
-    pub(crate) context: Arc<TableContext>,
-    pub(crate) keyspaces: Keyspaces,
-    pub(crate) visible: SeqNo,
-    pub(crate) reserve: Reserve,
+pub(in crate::db) struct EngineParts {
+    pub(in crate::db) options: Options,
+    pub(in crate::db) report: OpenReport,
+    pub(in crate::db) files: StoreFiles,
+    pub(in crate::db) context: Arc<TableContext>,
+    pub(in crate::db) keyspaces: Keyspaces,
+    pub(in crate::db) visible: SeqNo,
+    pub(in crate::db) reserve: Reserve,
 }
 
 impl Engine {
     /// A store without log and manifest: one that is read-only, or that is still being opened.
-    pub(crate) fn new(parts: EngineParts) -> Self {
+    pub(in crate::db) fn new(parts: EngineParts) -> Self {
         let lifecycle = Lifecycle::new();
         Self {
             id: OpenId::new(),
@@ -165,20 +165,20 @@ impl Engine {
     }
 
     /// Makes a store writable.
-    pub(crate) fn set_writable(&mut self, log: Log, manifest: ManifestLog) {
+    pub(in crate::db) fn set_writable(&mut self, log: Log, manifest: ManifestLog) {
         self.lifecycle.set_writable();
         self.log = Some(log);
         self.manifest = Manifest::new(Some(manifest));
     }
 
     /// The log. Writers have checked that the store is not read-only.
-    pub(crate) fn log(&self) -> &Log {
+    pub(in crate::db) fn log(&self) -> &Log {
         self.log.as_ref().expect("writers check that the store is writable")
     }
 
     /// Removes the files that nothing needs any more. `true` if any was removed: then work that failed is
     /// tried again, since there may be room for it now.
-    pub(crate) fn remove_obsolete_files(&self) -> bool {
+    pub(in crate::db) fn remove_obsolete_files(&self) -> bool {
         if !self.retry.is_due(Work::Remove) {
             return false;
         }
@@ -196,26 +196,26 @@ impl Engine {
 
     /// Disables writing if removing a file has found that the lock is lost. Other failures of a removal do no
     /// harm.
-    pub(crate) fn notice_lost_lock(&self) {
+    pub(in crate::db) fn notice_lost_lock(&self) {
         if self.files.has_lost_lock() {
             self.fail(Error::LockLost { dir: self.files.dir.clone() });
         }
     }
 
     /// Puts work off that has failed, to be tried again.
-    pub(crate) fn put_off(&self, work: Work, error: Error) {
+    pub(in crate::db) fn put_off(&self, work: Work, error: Error) {
         tracing::warn!(dir = %self.files.dir.display(), ?work, %error, "work failed and is tried again");
         self.retry.put_off(work, error);
         self.background.notify();
     }
 
     /// Disables writing if this failure ends it, and returns the error to report.
-    pub(crate) fn fail_if_final(&self, error: Error) -> Error {
+    pub(in crate::db) fn fail_if_final(&self, error: Error) -> Error {
         if ends_writing(&error, &self.files.dir) { self.fail(error) } else { error }
     }
 
     /// Disables writing if this is the first failure, and returns the error to report.
-    pub(crate) fn fail(&self, error: Error) -> Error {
+    pub(in crate::db) fn fail(&self, error: Error) -> Error {
         let is_refusal = matches!(error, Error::KeyspaceDropped { .. } | Error::Closed | Error::ReadOnly);
         // A forked process takes no lock, because a thread that it does not have may have held the lock.
         if is_refusal || matches!(error, Error::Forked { .. }) {
@@ -237,13 +237,13 @@ impl Engine {
 
     /// Refuses writes in a forked process, and to a store that takes none.
     #[inline]
-    pub(crate) fn check_writable(&self) -> Result<()> {
+    pub(in crate::db) fn check_writable(&self) -> Result<()> {
         self.files.check_not_forked()?;
         self.lifecycle.check_writable()
     }
 
     #[inline]
-    pub(crate) fn check_readable(&self, tree: &Tree) -> Result<()> {
+    pub(in crate::db) fn check_readable(&self, tree: &Tree) -> Result<()> {
         self.files.check_not_forked()?;
         self.lifecycle.check_open()?;
         tree.check_alive()

@@ -3,7 +3,7 @@
 mod build;
 mod check;
 mod commit;
-pub(crate) mod engine;
+pub(in crate::db) mod engine;
 mod generation;
 mod handles;
 mod jobs;

@@ -164,9 +164,10 @@ mod tests {
             db.flush().unwrap();
         }
         db.open_tables().unwrap();
-        let version = Arc::clone(&db.engine().keyspaces.default_tree().view().version);
+        let (seed, versions) = db.versions();
+        let version = &versions[0];
         assert_eq!(version.newest_first().len(), runs as usize);
-        let (seed, stripe) = (db.engine().keyspaces.hash_seed, Stripe::of_thread());
+        let stripe = Stripe::of_thread();
         let mut found = Vec::new();
         for number in 0..300 * runs {
             let user_key = key(number);

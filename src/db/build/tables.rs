@@ -56,7 +56,7 @@ pub(in crate::db) struct MergeWork<'a> {
 impl Engine {
     /// Writes the oldest immutable memtable of a tree into tables, and syncs them. The caller syncs the
     /// directory and publishes them. `version` has everything that is older.
-    pub(crate) fn write_memtable(
+    pub(in crate::db) fn write_memtable(
         &self,
         tree: &Arc<Tree>,
         version: &Version,
@@ -171,7 +171,7 @@ impl Engine {
     }
 
     /// What the handles of the tables of a keyspace share.
-    pub(in crate::db) fn shared_by_tables(&self, keyspace: KeyspaceId) -> SharedByTables {
+    fn shared_by_tables(&self, keyspace: KeyspaceId) -> SharedByTables {
         SharedByTables {
             context: Arc::clone(&self.context),
             obsolete_files: Arc::clone(&self.files.obsolete),

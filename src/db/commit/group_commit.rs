@@ -88,7 +88,7 @@ impl Engine {
     }
 
     /// Makes the memtables of these trees immutable. Does not wait until they are flushed.
-    pub(crate) fn seal(&self, trees: Vec<Arc<Tree>>) -> Result<()> {
+    pub(in crate::db) fn seal(&self, trees: Vec<Arc<Tree>>) -> Result<()> {
         self.await_resume()?;
         self.submit(Wanted::Seal(trees)).map(drop)
     }
@@ -105,7 +105,7 @@ impl Engine {
     }
 
     /// Ends the active log. Nothing can be written afterwards.
-    pub(crate) fn close_log(&self) -> Result<()> {
+    pub(in crate::db) fn close_log(&self) -> Result<()> {
         self.submit(Wanted::Close).map(drop)
     }
 

@@ -24,12 +24,12 @@ impl Engine {
     }
 
     /// Makes every write durable that returned before this call.
-    pub(crate) fn sync(&self) -> Result<()> {
+    pub(in crate::db) fn sync(&self) -> Result<()> {
         self.check_writable()?;
         self.wait_durable(self.log().end())
     }
 
-    pub(crate) fn wait_durable(&self, position: LogPosition) -> Result<()> {
+    pub(in crate::db) fn wait_durable(&self, position: LogPosition) -> Result<()> {
         self.begin_writing()?;
         let synced = self.log().wait_durable(position, || self.manifest.mark());
         let Synced { up_to, unpromised } = synced.map_err(|error| self.fail(error))?;

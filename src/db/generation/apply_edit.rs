@@ -23,11 +23,11 @@ use crate::key::SeqNo;
 use crate::manifest::edit::{EditItem, LogEnd};
 use crate::manifest::log::ManifestLog;
 
-pub(crate) fn log_created(number: u64, file_id: FileId, predecessor: u64) -> EditItem {
+pub(super) fn log_created(number: u64, file_id: FileId, predecessor: u64) -> EditItem {
     EditItem::LogCreated { number, file_id, predecessor }
 }
 
-pub(crate) fn log_closed(number: u64, len: u64, last_seqno: SeqNo) -> EditItem {
+pub(super) fn log_closed(number: u64, len: u64, last_seqno: SeqNo) -> EditItem {
     EditItem::LogEnded { number, end: LogEnd { len, last_seqno, is_cut: false } }
 }
 
@@ -41,7 +41,7 @@ impl Engine {
     /// Failures that end writing have disabled it.
     ///
     /// Returns the number below which no log is needed, according to the durable manifest.
-    pub(crate) fn publish(&self, items: Vec<EditItem>, change: Change) -> Result<u64> {
+    pub(in crate::db) fn publish(&self, items: Vec<EditItem>, change: Change) -> Result<u64> {
         catch("a change of the manifest", || self.publish_edit(items, change))
             .unwrap_or_else(|panic| Err(self.fail(panic)))
     }
@@ -135,7 +135,7 @@ impl Engine {
     }
 
     /// The oldest log that is still needed once these memtables are in tables.
-    pub(crate) fn log_floor(&self, flushed: &[&Arc<LoggedMemtable>]) -> u64 {
+    pub(in crate::db) fn log_floor(&self, flushed: &[&Arc<LoggedMemtable>]) -> u64 {
         // Read first: a memtable that gets its first entry after this gets it from this log or a later one.
         let active = self.log().active();
         let flushed: Vec<u64> = flushed.iter().filter_map(|memtable| memtable.first_log()).collect();

@@ -75,7 +75,7 @@ impl Engine {
     }
 
     /// Whether the store is to be closed as it was found. Nobody begins after that.
-    pub(in crate::db) fn stays_unchanged(&self) -> bool {
+    pub(super) fn stays_unchanged(&self) -> bool {
         let _one = lock(&self.lifecycle.beginning);
         self.lifecycle.is_unchanged()
     }

@@ -18,7 +18,7 @@ impl Engine {
     }
 
     /// Ends the active log, because another one follows.
-    pub(in crate::db) fn end_active(&self) -> Result<(u64, u64)> {
+    pub(super) fn end_active(&self) -> Result<(u64, u64)> {
         let (number, len) = self.close_active()?;
         self.completions.complete(LogPosition { number, offset: len }, &Ok(()));
         Ok((number, len))

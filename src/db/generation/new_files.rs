@@ -53,7 +53,7 @@ impl Engine {
     /// # Errors
     ///
     /// The old manifest is in force, or it is unknown which.
-    pub(in crate::db) fn move_to_new_files(&self, memory: Memory) -> Result<Result<()>> {
+    pub(super) fn move_to_new_files(&self, memory: Memory) -> Result<Result<()>> {
         let (state, old_manifest) = {
             let guard = self.manifest.lock();
             let manifest = guard.as_ref().ok_or(Error::Closed)?;

@@ -25,7 +25,7 @@ impl Engine {
 
     /// Refuses puts from now on, in a store that is to have a reserve, if this failure was that of a full
     /// disk.
-    pub(in crate::db) fn notice_full_disk(&self, cause: &Error) {
+    pub(super) fn notice_full_disk(&self, cause: &Error) {
         let has_reserve = self.reserve.bytes() > 0 || self.reserve.wanted() > 0;
         if is_out_of_space(cause) && has_reserve {
             self.reserve.set_spent(cause);

@@ -6,9 +6,9 @@ pub(in crate::db) mod read_calls;
 pub(in crate::db) mod read_view;
 #[cfg(test)]
 pub(in crate::db) mod reads_tell;
-pub(in crate::db) mod sizes;
+mod sizes;
 pub(in crate::db) mod snapshot;
 pub(in crate::db) mod stats;
 pub(in crate::db) mod store;
 mod write_calls;
-pub(in crate::db) mod write_view;
+mod write_view;

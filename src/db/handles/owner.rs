@@ -10,7 +10,7 @@ impl Engine {
     ///
     /// Does nothing in a process that was forked from the one that opened the store: the threads do not exist
     /// there, a lock may be held for ever, and the files belong to the other process.
-    pub(crate) fn close(&self) -> Result<()> {
+    pub(in crate::db) fn close(&self) -> Result<()> {
         self.files.check_process()?;
         if !self.lifecycle.set_closed() {
             return Ok(());
@@ -35,17 +35,17 @@ impl Engine {
 }
 
 /// What the handles share. Dropping the last one closes the store.
-pub(crate) struct Owner {
+pub(in crate::db) struct Owner {
     engine: Arc<Engine>,
 }
 
 impl Owner {
-    pub(crate) fn new(engine: Arc<Engine>) -> Arc<Self> {
+    pub(in crate::db) fn new(engine: Arc<Engine>) -> Arc<Self> {
         Arc::new(Self { engine })
     }
 
     #[inline]
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
+    pub(in crate::db) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 }

@@ -41,7 +41,7 @@ impl Drop for Held {
 }
 
 impl Snapshot {
-    pub(crate) fn new(owner: &Arc<Owner>) -> Self {
+    pub(in crate::db) fn new(owner: &Arc<Owner>) -> Self {
         let seqno = owner.engine().sequence.register_snapshot();
         let held = Arc::new(Held { owner: Arc::clone(owner), seqno });
         let tree = owner.engine().keyspaces.default_tree();

@@ -72,7 +72,7 @@ impl Options {
 }
 
 impl Db {
-    pub(crate) fn open_with(dir: &Path, options: Options) -> Result<Self> {
+    fn open_with(dir: &Path, options: Options) -> Result<Self> {
         options.validate()?;
         let engine =
             if options.read_only { open_for_reading(dir, options)? } else { open_for_writing(dir, options)? };
@@ -93,7 +93,7 @@ impl Db {
 }
 
 impl Db {
-    pub(in crate::db) fn from_parts(owner: Arc<Owner>, tree: Arc<Tree>) -> Self {
+    fn from_parts(owner: Arc<Owner>, tree: Arc<Tree>) -> Self {
         Self { default: Keyspace { owner: Arc::clone(&owner), tree }, owner }
     }
 
@@ -115,7 +115,7 @@ impl Db {
         Options::new().open(path)
     }
 
-    pub(crate) fn engine(&self) -> &Engine {
+    pub(in crate::db) fn engine(&self) -> &Engine {
         self.owner.engine()
     }
 
@@ -642,5 +642,16 @@ impl Db {
     /// The first error. The lock is released in any case.
     pub fn close(self) -> Result<()> {
         self.engine().close()
+    }
+}
+
+#[cfg(test)]
+impl Db {
+    /// The seed of the key hash, and the tables of each keyspace, for tests of lower layers.
+    pub(crate) fn versions(&self) -> (u64, Vec<std::sync::Arc<crate::version::Version>>) {
+        let keyspaces = &self.engine().keyspaces;
+        let version =
+            |tree: &std::sync::Arc<crate::db::state::keyspace::tree::Tree>| tree.view().version.clone();
+        (keyspaces.hash_seed, keyspaces.all().iter().map(version).collect())
     }
 }

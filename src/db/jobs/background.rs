@@ -88,7 +88,7 @@ impl Engine {
     }
 
     /// Resumes writing if that is due, or else does a background job. Not for the commit leader.
-    pub(crate) fn resume_or_step(&self, jobs: Jobs) -> Result<bool> {
+    pub(in crate::db) fn resume_or_step(&self, jobs: Jobs) -> Result<bool> {
         if self.lifecycle.is_suspended() && self.retry.is_due(Work::Resume) {
             self.check_writable()?;
             let _committing = self.background.begin_commit();
@@ -117,7 +117,7 @@ impl Engine {
     ///
     /// The error of the job, or its panic (a file system or a subscriber of events is the caller's code). The
     /// job is put off, or writing is disabled.
-    pub(crate) fn step(&self, jobs: Jobs) -> Result<bool> {
+    pub(in crate::db) fn step(&self, jobs: Jobs) -> Result<bool> {
         if self.log.is_none() {
             return Ok(false);
         }
@@ -352,7 +352,7 @@ impl Engine {
     }
 
     /// Whether there is an idle compaction to do. It need not wait any longer.
-    pub(in crate::db) fn idle_now(&self) -> bool {
+    pub(super) fn idle_now(&self) -> bool {
         if self.retry.is_failing(Work::is_background) {
             return false;
         }
@@ -393,7 +393,7 @@ impl Engine {
     }
 
     /// Whether anything waits to be flushed, to be compacted or to get a new filter.
-    pub(in crate::db) fn has_work(&self) -> bool {
+    pub(super) fn has_work(&self) -> bool {
         self.background.reservations.look(|reserved| {
             self.look_at_marked(reserved);
             !reserved.pending().is_empty() || self.next_refilter(reserved).is_some()

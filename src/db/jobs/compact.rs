@@ -20,7 +20,12 @@ use crate::version::TableHandle;
 
 impl Engine {
     /// Flushes a tree, and compacts the tables of a range into one run, in the calling thread.
-    pub(crate) fn compact_range(&self, tree: &Arc<Tree>, range: KeyRange, progress: &Progress) -> Result<()> {
+    pub(in crate::db) fn compact_range(
+        &self,
+        tree: &Arc<Tree>,
+        range: KeyRange,
+        progress: &Progress,
+    ) -> Result<()> {
         self.flush(std::slice::from_ref(tree))?;
         let (version, shape) = (Arc::clone(&tree.view().version), tree.shape());
         let end_number = self.files.next_number();

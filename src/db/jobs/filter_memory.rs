@@ -149,7 +149,7 @@ fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
 
 /// Whether the filters of a tree whose policy has a total exceed it, or lack column groups. Looks at its
 /// tables.
-pub(in crate::db) fn may_change_groups(tree: &Tree) -> bool {
+pub(super) fn may_change_groups(tree: &Tree) -> bool {
     let (options, view) = (tree.options.load(), tree.view());
     let lacks_groups = |state: &FilterState| {
         state.header().is_some_and(|header| state.column_groups() < header.column_group_count())
@@ -295,7 +295,7 @@ impl Engine {
     /// Reserves the next change of what is in memory of filters. `None` if no change is better, or if the memory
     /// that it needs is still in use. The search holds no lock, so that no other job waits for it; if another
     /// change was begun meanwhile, or a table was reserved, it is made anew.
-    pub(in crate::db) fn reserve_residency(&self) -> Option<Reservation> {
+    pub(super) fn reserve_residency(&self) -> Option<Reservation> {
         let reservations = &self.background.reservations;
         if self.lifecycle.is_suspended() || reservations.is_stopping() {
             return None;
@@ -332,7 +332,7 @@ impl Engine {
 
     /// If a table was opened for which there was no room: closes those used least. Tables that jobs work on
     /// stay open.
-    pub(in crate::db) fn closing_job(&self, reserved: &Reserved<'_>) -> Option<Job> {
+    pub(super) fn closing_job(&self, reserved: &Reserved<'_>) -> Option<Job> {
         if reserved.is_residency() || !self.keyspaces.open_tables.take_needs_room() {
             return None;
         }
@@ -358,7 +358,7 @@ impl Engine {
     }
 
     /// Makes a change. `false` if there was no room for any of it.
-    pub(in crate::db) fn change_residency(&self, changes: &[ResidencyChange]) -> bool {
+    pub(super) fn change_residency(&self, changes: &[ResidencyChange]) -> bool {
         let closed = self.close_tables(changes);
         let changed = changes.iter().filter(|change| match change.residency {
             Residency::ColumnGroups(groups) => self.change_column_groups(&change.tree, change.number, groups),

@@ -28,7 +28,7 @@ use crate::version::{TableHandle, Version};
 
 /// Why a job was not done.
 #[derive(Debug)]
-pub(crate) enum JobError {
+pub(in crate::db) enum JobError {
     /// A table cannot be read, or no filter can be built for it. Nothing was changed, and the store stays
     /// usable.
     Table(Error),
@@ -44,7 +44,7 @@ impl From<Error> for JobError {
 
 impl Engine {
     /// The error of a job, for the caller who waits for it.
-    pub(crate) fn fail_job(&self, error: JobError) -> Error {
+    pub(super) fn fail_job(&self, error: JobError) -> Error {
         match error {
             JobError::Table(error) => error,
             // A job is told to stop also if writing has ended meanwhile: that is why.
@@ -56,7 +56,7 @@ impl Engine {
     /// Writes the oldest immutable memtables of these trees into new runs of level 0, and publishes them with one
     /// edit. Those of dropped keyspaces are left out. If a later one than the first cannot be written, or somebody
     /// waits for one that is written, the job ends there, and the rest is left to other jobs.
-    pub(crate) fn flush_memtables(&self, memtables: &[(Arc<Tree>, Arc<LoggedMemtable>)]) -> Result<()> {
+    pub(super) fn flush_memtables(&self, memtables: &[(Arc<Tree>, Arc<LoggedMemtable>)]) -> Result<()> {
         let mut changes = Vec::with_capacity(memtables.len());
         for (tree, memtable) in memtables.iter().filter(|(tree, _)| tree.is_alive()) {
             match self.write_memtable(tree, &tree.view().version, memtable) {
@@ -95,12 +95,12 @@ impl Engine {
     /// # Errors
     ///
     /// [`JobError::Table`] if an input cannot be read. The input is set aside, and later compactions skip it.
-    pub(crate) fn compact(&self, tree: &Arc<Tree>, task: &Task) -> Result<(), JobError> {
+    pub(in crate::db) fn compact(&self, tree: &Arc<Tree>, task: &Task) -> Result<(), JobError> {
         self.compact_as(tree, task, &task_output(task), None)
     }
 
     /// Carries out a compaction task. The filters are those of `output`, of which the task may be a part.
-    pub(crate) fn compact_as(
+    pub(super) fn compact_as(
         &self,
         tree: &Arc<Tree>,
         task: &Task,
@@ -215,15 +215,12 @@ fn task_lineage(tree: &Tree, task: &Task) -> Result<Lineage> {
 }
 
 /// What a compaction writes.
-pub(in crate::db) fn task_output(task: &Task) -> Output {
+pub(super) fn task_output(task: &Task) -> Output {
     output_of(task.output_level, task.inputs.iter().map(|(_, table)| table))
 }
 
 /// What is written to a level in place of these tables.
-pub(in crate::db) fn output_of<'t>(
-    level: usize,
-    tables: impl Iterator<Item = &'t Arc<TableHandle>>,
-) -> Output {
+pub(super) fn output_of<'t>(level: usize, tables: impl Iterator<Item = &'t Arc<TableHandle>>) -> Output {
     let tables: Vec<_> = tables.collect();
     let metas = || tables.iter().map(|table| &table.meta);
     Output {

@@ -42,7 +42,7 @@ impl Engine {
     /// # Errors
     ///
     /// The error of the first work to fail from now on among that which it waits for.
-    pub(crate) fn wait_until(
+    pub(super) fn wait_until(
         &self,
         waits_for: impl Fn(Work) -> bool,
         mut done: impl FnMut() -> bool,
@@ -69,7 +69,7 @@ impl Engine {
     }
 
     /// Writes everything that is in memory into tables.
-    pub(crate) fn flush(&self, trees: &[Arc<Tree>]) -> Result<()> {
+    pub(in crate::db) fn flush(&self, trees: &[Arc<Tree>]) -> Result<()> {
         self.check_writable()?;
         self.seal(trees.to_vec())?;
         let waiting: Vec<(Arc<Tree>, Vec<Arc<LoggedMemtable>>)> =
@@ -87,7 +87,7 @@ impl Engine {
     }
 
     /// Waits until there is nothing left to flush, to compact or to rebuild.
-    pub(crate) fn settle(&self) -> Result<()> {
+    pub(in crate::db) fn settle(&self) -> Result<()> {
         self.check_writable()?;
         let is_concerned = |work: Work| {
             work.is_background() && !matches!(work, Work::Remove | Work::Reserve | Work::PrepareLog)

@@ -59,7 +59,7 @@ impl Room {
 }
 
 /// A table that needs a new filter, if there is one that is not `busy`.
-pub(crate) fn find_unusable_filter(version: &Version, busy: &Busy) -> Option<Arc<TableHandle>> {
+pub(super) fn find_unusable_filter(version: &Version, busy: &Busy) -> Option<Arc<TableHandle>> {
     let mut tables = version.all_tables().map(|(_, table)| table);
     tables.find(|table| table.filter.needs_rebuild() && !busy.has(table)).cloned()
 }
@@ -73,7 +73,7 @@ impl Engine {
     /// [`JobError::Table`] if no filter can be made, because the table cannot be read or there is no memory.
     /// [`Error::Closed`] if the store is being closed, [`Error::KeyspaceDropped`]; any other error came from
     /// writing.
-    pub(crate) fn refilter_table(&self, tree: &Arc<Tree>, old: &Arc<TableHandle>) -> Result<(), JobError> {
+    pub(super) fn refilter_table(&self, tree: &Arc<Tree>, old: &Arc<TableHandle>) -> Result<(), JobError> {
         let number = old.meta.number;
         let view = tree.view();
         let Some((level, _)) = view.version.find(number) else { return Ok(()) };

@@ -20,7 +20,12 @@ use std::sync::Arc;
 impl Engine {
     /// Sets the filter policy of a keyspace and builds a new filter for each of its tables, one after the
     /// other, in the calling thread.
-    pub(crate) fn refilter(&self, tree: &Arc<Tree>, policy: FilterPolicy, progress: &Progress) -> Result<()> {
+    pub(in crate::db) fn refilter(
+        &self,
+        tree: &Arc<Tree>,
+        policy: FilterPolicy,
+        progress: &Progress,
+    ) -> Result<()> {
         self.check_writable()?;
         self.resume_first()?;
         let bytes = tree

@@ -48,28 +48,28 @@ use crate::wal::{decode_close, decode_promise};
 const NUMBER_GAP_MAX: u64 = 1 << 32;
 
 /// What recovery found in a directory.
-pub(crate) struct Recovered {
-    pub(crate) store_id: FileId,
-    pub(crate) manifest: ReadManifest,
+pub(in crate::db) struct Recovered {
+    pub(in crate::db) store_id: FileId,
+    pub(in crate::db) manifest: ReadManifest,
     /// What `CURRENT` says; `None` if the store is new.
-    pub(crate) current: Option<Current>,
+    pub(in crate::db) current: Option<Current>,
     /// Bytes of the batches in the logs that hold entries which are not in tables.
-    pub(crate) log_bytes: u64,
+    pub(in crate::db) log_bytes: u64,
     /// Those batches, unless they are too many.
-    pub(crate) kept: Option<LogPart>,
+    pub(in crate::db) kept: Option<LogPart>,
     /// The newest log that was used; 0 if there is none.
-    pub(crate) last_log: u64,
+    pub(super) last_log: u64,
     /// How much of it was durable when it was written.
-    pub(crate) durable: u64,
-    pub(crate) last_seqno: SeqNo,
-    pub(crate) report: OpenReport,
+    pub(in crate::db) durable: u64,
+    pub(in crate::db) last_seqno: SeqNo,
+    pub(in crate::db) report: OpenReport,
     /// The largest number of a file of this store.
-    pub(crate) largest_number: u64,
+    pub(super) largest_number: u64,
     /// Files of this store that the manifest does not name. They can be removed.
-    pub(crate) strays: Vec<FileName>,
+    pub(in crate::db) strays: Vec<FileName>,
     /// Numbers of files that are named like files of the store but belong to others. They are kept, and no
     /// new file gets such a number.
-    pub(crate) taken_numbers: BTreeSet<u64>,
+    pub(super) taken_numbers: BTreeSet<u64>,
 }
 
 /// The names in a directory: those that a store uses, and all others.
@@ -80,7 +80,7 @@ pub(in crate::db) struct Listing {
 
 /// Reads the store in `dir`; `None` if there is none. The batches of its logs are kept if they take no more than
 /// `part_bytes`.
-pub(crate) fn recover(fs: &dyn Fs, dir: &Path, part_bytes: usize) -> Result<Option<Recovered>> {
+pub(in crate::db) fn recover(fs: &dyn Fs, dir: &Path, part_bytes: usize) -> Result<Option<Recovered>> {
     let listing = list(fs, dir)?;
     let Some(current) = Current::read(fs, dir)? else {
         check_never_used(fs, dir, &listing)?;
@@ -124,7 +124,7 @@ pub(crate) fn recover(fs: &dyn Fs, dir: &Path, part_bytes: usize) -> Result<Opti
 /// Whether a file with a name that a store uses was written by a store: by this one, if `store_id` is given.
 /// A file that a crash interrupted right after its creation counts too: empty, zeros, or with part of a
 /// header.
-pub(in crate::db) fn is_ours(fs: &dyn Fs, path: &Path, store_id: Option<FileId>) -> bool {
+pub(super) fn is_ours(fs: &dyn Fs, path: &Path, store_id: Option<FileId>) -> bool {
     let mut head = [0; HEADER_BYTES];
     let read = fs.open(path).and_then(|file| {
         let len = file.len()?.min(HEADER_BYTES as u64) as usize;
@@ -301,7 +301,7 @@ impl<'p> Portion<'p> {
 }
 
 /// Called with all batches, in order.
-pub(in crate::db) type Take<'a> = dyn FnMut(Portion<'_>) -> Result<()> + 'a;
+pub(super) type Take<'a> = dyn FnMut(Portion<'_>) -> Result<()> + 'a;
 
 /// Reads logs and checks their records against the manifest.
 pub(in crate::db) struct Replay<'a> {

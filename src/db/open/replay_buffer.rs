@@ -23,13 +23,13 @@ const BATCH_BYTES: usize = 2 * size_of::<BatchPlace>();
 const PART_BYTES_MAX: usize = 256 << 20;
 
 /// How much of the logs a store with this budget has in memory at once.
-pub(in crate::db) fn part_bytes_max(memory_budget: usize) -> usize {
+pub(super) fn part_bytes_max(memory_budget: usize) -> usize {
     (memory_budget / 8).min(PART_BYTES_MAX)
 }
 
 /// Batches of logs, in order.
 #[derive(Debug, Default)]
-pub(crate) struct LogPart {
+pub(in crate::db) struct LogPart {
     bytes: Vec<u8>,
     batches: Vec<BatchPlace>,
     /// Those entries that are to be in memtables.
@@ -64,7 +64,7 @@ struct Entries {
 
 /// An entry in the bytes of a part.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::db) struct EntryPlace {
+struct EntryPlace {
     prefix: u64,
     tag: Tag,
     key: (u32, u32),
@@ -121,7 +121,7 @@ impl LogPart {
     }
 
     /// Takes back the batch that was begun last, of which no entry was added.
-    pub(in crate::db) fn undo(&mut self) {
+    pub(super) fn undo(&mut self) {
         if let Some(batch) = self.batches.pop() {
             self.bytes.truncate(batch.at as usize);
         }
@@ -208,7 +208,7 @@ impl KeyspaceEntries<'_> {
     }
 
     /// Inserts the entries into a memtable, in the order of their keys. Returns whether it takes more memory now.
-    pub(in crate::db) fn insert_into(&self, memtable: &Memtable) -> bool {
+    pub(super) fn insert_into(&self, memtable: &Memtable) -> bool {
         let bytes = &self.part.bytes;
         let mut sorted = self.places.to_vec();
         sorted.sort_unstable_by(|a, b| a.prefix.cmp(&b.prefix).then_with(|| compare(bytes, a, b)));

@@ -57,7 +57,7 @@ const READ_ONLY_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { Memtable::FL
 
 /// How the batches of the old logs stay durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::db) enum Carry {
+pub(super) enum Carry {
     /// In tables or in the new log. The old logs are not needed any more.
     Rewrite,
     /// In the old logs, as far as they are durable there for certain, and in the new log.
@@ -65,17 +65,17 @@ pub(in crate::db) enum Carry {
 }
 
 /// What a replay leaves for the store to go on with.
-pub(in crate::db) struct Replayed {
+pub(super) struct Replayed {
     pub(in crate::db) log_number: u64,
     pub(in crate::db) log: FramedWriter,
     /// Lengths of the logs before it that are kept.
     pub(in crate::db) older: BTreeMap<u64, u64>,
-    pub(in crate::db) manifest_number: u64,
+    pub(super) manifest_number: u64,
 }
 
 impl Engine {
     /// Replays the logs into memory. Nothing is flushed, so memtables are as large as they may be: each is searched.
-    pub(in crate::db) fn replay_for_reading(&self, recovered: &Recovered) -> Result<()> {
+    pub(super) fn replay_for_reading(&self, recovered: &Recovered) -> Result<()> {
         let known = &recovered.manifest.state;
         self.replay(recovered, &|_| true, &mut |portion| {
             let filled = match portion {
@@ -91,7 +91,7 @@ impl Engine {
     }
 
     /// Replays the logs, which stay, into memory. `false` if the memory for memtables is too small for that.
-    pub(in crate::db) fn replay_if_it_fits(&self, recovered: &Recovered) -> Result<bool> {
+    pub(super) fn replay_if_it_fits(&self, recovered: &Recovered) -> Result<bool> {
         let known = &recovered.manifest.state;
         let mut fits = true;
         self.replay(recovered, &|piece| self.has_room_for(piece), &mut |portion| {
@@ -115,7 +115,7 @@ impl Engine {
 
     /// Replays the logs into memory and tables, durable in logs and tables, and describes all of it in the
     /// state of the new manifest.
-    pub(in crate::db) fn replay_to_memtables(
+    pub(super) fn replay_to_memtables(
         &self,
         recovered: &Recovered,
         state: &mut ManifestState,

@@ -2,25 +2,25 @@
 
 /// A bit for each of so many things.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Bits {
+pub(in crate::db) struct Bits {
     words: Vec<u64>,
     len: usize,
 }
 
 impl Bits {
     /// So many bits, none of them set.
-    pub(crate) fn none(len: usize) -> Self {
+    pub(in crate::db) fn none(len: usize) -> Self {
         Self { words: vec![0; len.div_ceil(64)], len }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub(in crate::db) fn len(&self) -> usize {
         self.len
     }
 
     /// # Panics
     ///
     /// If there is no such bit.
-    pub(crate) fn get(&self, at: usize) -> bool {
+    pub(in crate::db) fn get(&self, at: usize) -> bool {
         assert!(at < self.len, "bit {at} of {}", self.len);
         self.words[at / 64] >> (at % 64) & 1 == 1
     }
@@ -28,22 +28,22 @@ impl Bits {
     /// # Panics
     ///
     /// If there is no such bit.
-    pub(crate) fn set(&mut self, at: usize, bit: bool) {
+    pub(in crate::db) fn set(&mut self, at: usize, bit: bool) {
         assert!(at < self.len, "bit {at} of {}", self.len);
         let word = &mut self.words[at / 64];
         *word = *word & !(1 << (at % 64)) | u64::from(bit) << (at % 64);
     }
 
     /// How many are set.
-    pub(crate) fn count(&self) -> usize {
+    pub(in crate::db) fn count(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    pub(crate) fn any(&self) -> bool {
+    pub(in crate::db) fn any(&self) -> bool {
         self.words.iter().any(|&word| word != 0)
     }
 
-    pub(crate) fn all(&self) -> bool {
+    pub(in crate::db) fn all(&self) -> bool {
         self.count() == self.len
     }
 }

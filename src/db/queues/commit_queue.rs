@@ -77,7 +77,7 @@ pub(in crate::db) enum Turn {
 
 /// The writers that wait for a leader.
 #[derive(Default)]
-pub(crate) struct CommitQueue {
+pub(in crate::db) struct CommitQueue {
     queue: Mutex<Queue>,
     /// How many requests wait, to be read without the lock.
     waiting: AtomicUsize,

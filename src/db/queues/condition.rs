@@ -83,9 +83,9 @@ pub(in crate::db) struct KeyCondition {
 }
 
 /// A batch that may be written, and the trees of its keyspaces.
-pub(crate) struct Admitted {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) trees: Vec<Arc<Tree>>,
+pub(in crate::db) struct Admitted {
+    pub(in crate::db) bytes: Vec<u8>,
+    pub(in crate::db) trees: Vec<Arc<Tree>>,
     /// Whether it is written even if nothing can make room for it.
     pub(in crate::db) may_exceed: bool,
     /// What the leader decides before it writes the batch.

@@ -19,9 +19,9 @@ use crate::key::SeqNo;
 
 /// How much a flush is needed: the memtables that wait beyond the first, then the bytes that it frees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct FlushUrgency {
-    pub(crate) beyond_first: usize,
-    pub(crate) bytes: usize,
+pub(in crate::db) struct FlushUrgency {
+    pub(in crate::db) beyond_first: usize,
+    pub(in crate::db) bytes: usize,
 }
 
 /// Each fourth flush is that of the keyspace that has waited longest.
@@ -29,7 +29,7 @@ const OLDEST_ONE_IN: u64 = 4;
 
 /// The keyspaces with work.
 #[derive(Default)]
-pub(crate) struct Pending {
+pub(in crate::db) struct Pending {
     flushes: Queue<FlushUrgency>,
     compactions: Queue<Urgency>,
     /// Keyspaces with tombstones that snapshots hold back, by the number of the snapshot that would not.
@@ -48,7 +48,7 @@ pub(crate) struct Pending {
 
 impl Pending {
     /// Sets what a keyspace has to do, as far as no running job does it.
-    pub(crate) fn set(
+    pub(in crate::db) fn set(
         &mut self,
         keyspace: KeyspaceId,
         flush: Option<FlushUrgency>,
@@ -60,7 +60,7 @@ impl Pending {
     }
 
     /// Sets that compactions in a keyspace become possible when the oldest snapshot has this number.
-    pub(crate) fn set_held_back(&mut self, keyspace: KeyspaceId, until: Option<SeqNo>) {
+    pub(in crate::db) fn set_held_back(&mut self, keyspace: KeyspaceId, until: Option<SeqNo>) {
         if let Some(before) = self.held_back_until.remove(&keyspace) {
             self.held_back.remove(&(before, keyspace));
         }
@@ -71,18 +71,18 @@ impl Pending {
     }
 
     /// The keyspaces that are no longer held back if this is the oldest snapshot.
-    pub(crate) fn released(&self, oldest_snapshot: SeqNo) -> Vec<KeyspaceId> {
+    pub(in crate::db) fn released(&self, oldest_snapshot: SeqNo) -> Vec<KeyspaceId> {
         let held_back = self.held_back.iter();
         held_back.take_while(|(until, _)| *until <= oldest_snapshot).map(|&(_, keyspace)| keyspace).collect()
     }
 
     /// The first number of an oldest snapshot at which a keyspace is no longer held back.
-    pub(crate) fn awaited(&self) -> SeqNo {
+    pub(in crate::db) fn awaited(&self) -> SeqNo {
         self.held_back.first().map_or(SeqNo::MAX, |&(until, _)| until)
     }
 
     /// Sets when level 0 of a keyspace is to be merged if there is nothing else to do then.
-    pub(crate) fn set_idle(&mut self, keyspace: KeyspaceId, at: Option<Instant>) {
+    pub(in crate::db) fn set_idle(&mut self, keyspace: KeyspaceId, at: Option<Instant>) {
         if let Some(before) = self.idle_at.remove(&keyspace) {
             self.idle.remove(&(before, keyspace));
         }
@@ -93,7 +93,7 @@ impl Pending {
     }
 
     /// Takes the keyspace whose idle compaction is next if it is due.
-    pub(crate) fn take_idle(&mut self, now: Instant) -> Option<KeyspaceId> {
+    pub(in crate::db) fn take_idle(&mut self, now: Instant) -> Option<KeyspaceId> {
         self.next_idle().filter(|at| *at <= now)?;
         let &(_, keyspace) = self.idle.first()?;
         self.set_idle(keyspace, None);
@@ -101,17 +101,17 @@ impl Pending {
     }
 
     /// When the next idle compaction is due.
-    pub(crate) fn next_idle(&self) -> Option<Instant> {
+    pub(in crate::db) fn next_idle(&self) -> Option<Instant> {
         self.idle.first().map(|&(at, _)| self.idle_not_before.map_or(at, |not_before| at.max(not_before)))
     }
 
     /// Puts all idle compactions off.
-    pub(crate) fn put_off_idle(&mut self, until: Instant) {
+    pub(in crate::db) fn put_off_idle(&mut self, until: Instant) {
         self.idle_not_before = Some(until);
     }
 
     /// Makes all idle compactions due. Whether some were not.
-    pub(crate) fn make_idle_due(&mut self, now: Instant) -> bool {
+    pub(in crate::db) fn make_idle_due(&mut self, now: Instant) -> bool {
         let were_due = self.idle_not_before.take().is_none_or(|not_before| not_before <= now);
         let later: Vec<KeyspaceId> =
             self.idle.iter().rev().map_while(|&(at, keyspace)| (at > now).then_some(keyspace)).collect();
@@ -120,12 +120,12 @@ impl Pending {
         any || !were_due
     }
 
-    pub(crate) fn is_any_idle(&self) -> bool {
+    pub(in crate::db) fn is_any_idle(&self) -> bool {
         !self.idle.is_empty()
     }
 
     /// Takes the keyspace whose flush is next. It is marked again when its flush has ended.
-    pub(crate) fn take_flush(&mut self) -> Option<KeyspaceId> {
+    pub(in crate::db) fn take_flush(&mut self) -> Option<KeyspaceId> {
         let is_turn_of_oldest = self.chosen % OLDEST_ONE_IN == OLDEST_ONE_IN - 1;
         let next = if is_turn_of_oldest { self.flushes.oldest() } else { self.flushes.first() }?;
         self.chosen += 1;
@@ -134,7 +134,7 @@ impl Pending {
     }
 
     /// Takes the keyspace with the most urgent flush if it frees at most so many bytes and slows no writer.
-    pub(crate) fn take_small_flush(&mut self, bytes_max: usize) -> Option<KeyspaceId> {
+    pub(in crate::db) fn take_small_flush(&mut self, bytes_max: usize) -> Option<KeyspaceId> {
         let next = self.flushes.first()?;
         let (FlushUrgency { beyond_first, bytes }, _) = self.flushes.places[&next];
         (beyond_first == 0 && bytes <= bytes_max).then(|| self.flushes.set(next, None))?;
@@ -142,18 +142,18 @@ impl Pending {
     }
 
     /// Takes the keyspace whose compaction is next. It is marked again when its job has been reserved.
-    pub(crate) fn take_compaction(&mut self) -> Option<KeyspaceId> {
+    pub(in crate::db) fn take_compaction(&mut self) -> Option<KeyspaceId> {
         let next = self.compactions.first()?;
         self.compactions.set(next, None);
         Some(next)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(in crate::db) fn is_empty(&self) -> bool {
         self.flushes.places.is_empty() && self.compactions.places.is_empty()
     }
 
     #[cfg(test)]
-    pub(crate) fn looks(&self) -> u64 {
+    pub(in crate::db) fn looks(&self) -> u64 {
         self.looks
     }
 }

@@ -21,7 +21,7 @@ use crate::sync::lock;
 use crate::version::TableHandle;
 
 /// What a job does.
-pub(crate) enum Job {
+pub(in crate::db) enum Job {
     Upkeep(Upkeep),
     /// Flush the oldest memtables of these trees.
     Flush(Vec<(Arc<Tree>, Arc<LoggedMemtable>)>),
@@ -36,7 +36,7 @@ pub(crate) enum Job {
 
 /// Work for the store as a whole, of which one of a kind is done at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Upkeep {
+pub(in crate::db) enum Upkeep {
     SyncLog,
     /// Preparing the next log.
     NextLog,
@@ -45,22 +45,22 @@ pub(crate) enum Upkeep {
 
 /// What a table is to have in memory. The table is named by its number: its handle would keep the present
 /// filter in memory.
-pub(crate) struct ResidencyChange {
-    pub(crate) tree: Arc<Tree>,
-    pub(crate) number: u64,
-    pub(crate) residency: Residency,
+pub(in crate::db) struct ResidencyChange {
+    pub(in crate::db) tree: Arc<Tree>,
+    pub(in crate::db) number: u64,
+    pub(in crate::db) residency: Residency,
 }
 
 /// What of a table is in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Residency {
+pub(in crate::db) enum Residency {
     /// It is open, with so many column groups of its filter.
     ColumnGroups(usize),
     Closed,
 }
 
 /// What running jobs work on, and what waits for a job.
-pub(crate) struct Reservations {
+pub(in crate::db) struct Reservations {
     marks: Arc<Marks>,
     state: Mutex<State>,
     signal: Mutex<u64>,
@@ -104,7 +104,7 @@ impl Job {
 
 impl Reservations {
     /// Keyspaces are to be marked in `marks` when they may have work.
-    pub(crate) fn new(marks: Arc<Marks>) -> Arc<Self> {
+    pub(in crate::db) fn new(marks: Arc<Marks>) -> Arc<Self> {
         let (state, signal, changed) = Default::default();
         Arc::new(Self { marks, state, signal, changed })
     }
@@ -115,19 +115,19 @@ impl Reservations {
     }
 
     /// The count of changes so far, for [`Reservations::wait_past`].
-    pub(crate) fn epoch(&self) -> u64 {
+    pub(in crate::db) fn epoch(&self) -> u64 {
         *lock(&self.signal)
     }
 
     /// Counts a change and wakes all waiting threads. Called when there may be a new job, or when a thread
     /// that waits may continue.
-    pub(crate) fn notify(&self) {
+    pub(in crate::db) fn notify(&self) {
         *lock(&self.signal) += 1;
         self.changed.notify_all();
     }
 
     /// Waits until there is a change after `epoch`, or until the time is over.
-    pub(crate) fn wait_past(&self, epoch: u64, timeout: Option<Duration>) {
+    pub(in crate::db) fn wait_past(&self, epoch: u64, timeout: Option<Duration>) {
         let signal = lock(&self.signal);
         let same = |signal: &mut u64| *signal == epoch;
         match timeout {
@@ -137,43 +137,43 @@ impl Reservations {
     }
 
     /// From now on nothing can be reserved.
-    pub(crate) fn stop(&self) {
+    pub(in crate::db) fn stop(&self) {
         lock(&self.state).stopping = true;
         self.notify();
     }
 
-    pub(crate) fn is_stopping(&self) -> bool {
+    pub(in crate::db) fn is_stopping(&self) -> bool {
         lock(&self.state).stopping
     }
 
     /// Whether some job is running.
-    pub(crate) fn is_working(&self) -> bool {
+    pub(in crate::db) fn is_working(&self) -> bool {
         !lock(&self.state).running.is_empty()
     }
 
     /// Whether some memtable is being flushed.
-    pub(crate) fn is_flushing(&self) -> bool {
+    pub(in crate::db) fn is_flushing(&self) -> bool {
         !lock(&self.state).flushing.is_empty()
     }
 
     /// How many jobs are running.
-    pub(crate) fn running(&self) -> usize {
+    pub(in crate::db) fn running(&self) -> usize {
         lock(&self.state).running.len()
     }
 
     /// How many jobs have begun so far.
-    pub(crate) fn begun(&self) -> u64 {
+    pub(in crate::db) fn begun(&self) -> u64 {
         lock(&self.state).begun
     }
 
     /// Whether the first `begun` jobs have all ended.
-    pub(crate) fn have_ended(&self, begun: u64) -> bool {
+    pub(in crate::db) fn have_ended(&self, begun: u64) -> bool {
         lock(&self.state).running.first().is_none_or(|&oldest| oldest >= begun)
     }
 
     /// Reserves the job that `next` finds. `next` is called under the lock. A job publishes before it
     /// releases its reservation, so a version that `next` loads fits the reservations that it sees.
-    pub(crate) fn reserve_next(
+    pub(in crate::db) fn reserve_next(
         self: &Arc<Self>,
         next: impl FnOnce(&mut Reserved<'_>) -> Option<Job>,
     ) -> Option<Reservation> {
@@ -196,7 +196,7 @@ impl Reservations {
     }
 
     /// Looks at what is reserved and pending, and reserves nothing.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Reserved<'_>) -> T) -> T {
+    pub(in crate::db) fn look<T>(&self, look: impl FnOnce(&mut Reserved<'_>) -> T) -> T {
         look(&mut Reserved { state: &mut lock(&self.state), marks: &self.marks })
     }
 
@@ -245,66 +245,66 @@ impl Reservations {
 }
 
 /// What is reserved and what is pending, for the search for a job.
-pub(crate) struct Reserved<'s> {
+pub(in crate::db) struct Reserved<'s> {
     state: &'s mut State,
     marks: &'s Marks,
 }
 
 impl Reserved<'_> {
     /// The keyspaces that may have other work than when they were last looked at.
-    pub(crate) fn take_marked(&self) -> BTreeSet<KeyspaceId> {
+    pub(in crate::db) fn take_marked(&self) -> BTreeSet<KeyspaceId> {
         self.marks.take()
     }
 
     /// Sets the number of the oldest snapshot at which somebody is to look again.
-    pub(crate) fn set_awaited(&self, seqno: SeqNo) {
+    pub(in crate::db) fn set_awaited(&self, seqno: SeqNo) {
         self.marks.set_awaited(seqno);
     }
 
     /// The keyspaces with work that no running job does.
-    pub(crate) fn pending(&mut self) -> &mut Pending {
+    pub(in crate::db) fn pending(&mut self) -> &mut Pending {
         &mut self.state.pending
     }
 
     /// Whether no job is running.
-    pub(crate) fn is_idle(&self) -> bool {
+    pub(in crate::db) fn is_idle(&self) -> bool {
         self.state.running.is_empty()
     }
 
-    pub(crate) fn is_upkeep(&self, upkeep: Upkeep) -> bool {
+    pub(in crate::db) fn is_upkeep(&self, upkeep: Upkeep) -> bool {
         self.state.upkeep.contains(&upkeep)
     }
 
     /// Whether a memtable is being flushed.
-    pub(crate) fn is_any_flush(&self) -> bool {
+    pub(in crate::db) fn is_any_flush(&self) -> bool {
         !self.state.flushing.is_empty()
     }
 
-    pub(crate) fn is_flush(&self, tree: &Tree) -> bool {
+    pub(in crate::db) fn is_flush(&self, tree: &Tree) -> bool {
         self.state.flushing.contains(&tree.id)
     }
 
     /// Whether a caller compacts or a new filter is built. Another such job waits.
-    pub(crate) fn is_extra(&self) -> bool {
+    pub(in crate::db) fn is_extra(&self) -> bool {
         self.state.extra
     }
 
-    pub(crate) fn is_residency(&self) -> bool {
+    pub(in crate::db) fn is_residency(&self) -> bool {
         self.state.changing_residency
     }
 
     /// How many changes of what is in memory were begun so far.
-    pub(crate) fn residencies(&self) -> u64 {
+    pub(in crate::db) fn residencies(&self) -> u64 {
         self.state.residencies
     }
 
     /// What running jobs have reserved, of all keyspaces of which they have something.
-    pub(crate) fn all_busy(&self) -> BTreeMap<KeyspaceId, Busy> {
+    pub(in crate::db) fn all_busy(&self) -> BTreeMap<KeyspaceId, Busy> {
         self.state.busy.iter().map(|(&id, busy)| (id, busy.clone())).collect()
     }
 
     /// What running jobs have reserved of a tree.
-    pub(crate) fn busy(&self, tree: &Tree) -> Busy {
+    pub(in crate::db) fn busy(&self, tree: &Tree) -> Busy {
         self.state.busy.get(&tree.id).cloned().unwrap_or_default()
     }
 }
@@ -359,14 +359,14 @@ impl State {
 }
 
 /// A job that this thread has reserved. Dropping it ends the reservation, whether the job is done or not.
-pub(crate) struct Reservation {
+pub(in crate::db) struct Reservation {
     reservations: Arc<Reservations>,
     serial: u64,
     job: Option<Job>,
 }
 
 impl Reservation {
-    pub(crate) fn job(&self) -> &Job {
+    pub(in crate::db) fn job(&self) -> &Job {
         self.job.as_ref().expect("a reservation has its job until it is dropped")
     }
 }

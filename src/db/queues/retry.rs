@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Work that can fail and be tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Work {
+pub(in crate::db) enum Work {
     Flush(KeyspaceId),
     Compact(KeyspaceId),
     Refilter(KeyspaceId),
@@ -52,7 +52,7 @@ pub(crate) enum Work {
 impl Work {
     /// The work that a job does, if it is one that is tried again. Of flushes that are done together it is the
     /// first one, the only one whose error ends the job: none of the others was failing before.
-    pub(crate) fn of(job: &Job) -> Option<Self> {
+    pub(in crate::db) fn of(job: &Job) -> Option<Self> {
         match job {
             Job::Flush(memtables) => memtables.first().map(|(tree, _)| Self::Flush(tree.id)),
             Job::Compact(tree, _) => Some(Self::Compact(tree.id)),
@@ -63,7 +63,7 @@ impl Work {
 
     /// Whether the background tries it again. Beginning a log or replacing a manifest is tried when that is next
     /// needed.
-    pub(crate) fn is_background(self) -> bool {
+    pub(in crate::db) fn is_background(self) -> bool {
         !matches!(self, Self::BeginLog | Self::ReplaceManifest)
     }
 
@@ -103,7 +103,7 @@ impl Failed {
 }
 
 /// The work that failed and has not succeeded since.
-pub(crate) struct Retry {
+pub(in crate::db) struct Retry {
     failed: Mutex<BTreeMap<Work, Failed>>,
     /// Whether there is any, readable without the lock.
     any: Flag,
@@ -123,7 +123,7 @@ impl Retry {
     }
 
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(in crate::db) fn is_empty(&self) -> bool {
         !self.any.is_set()
     }
 
@@ -137,12 +137,12 @@ impl Retry {
     }
 
     /// How many failures there were so far.
-    pub(crate) fn failures(&self) -> u64 {
+    pub(in crate::db) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Acquire)
     }
 
     /// Puts work off that failed.
-    pub(crate) fn put_off(&self, work: Work, error: Error) {
+    pub(in crate::db) fn put_off(&self, work: Work, error: Error) {
         let now = self.now();
         let mut failed = lock(&self.failed);
         let number = self.failures.fetch_add(1, Ordering::AcqRel) + 1;
@@ -155,17 +155,17 @@ impl Retry {
     }
 
     /// To be called when work was done, or is not needed any more.
-    pub(crate) fn done(&self, work: Work) {
+    pub(in crate::db) fn done(&self, work: Work) {
         self.change(|failed| drop(failed.remove(&work)));
     }
 
     /// Forgets the work of a keyspace that does not exist any more.
-    pub(crate) fn forget(&self, keyspace: KeyspaceId) {
+    pub(in crate::db) fn forget(&self, keyspace: KeyspaceId) {
         self.change(|failed| failed.retain(|work, _| work.keyspace() != Some(keyspace)));
     }
 
     /// The keyspaces with work that has become due since the last call.
-    pub(crate) fn take_due(&self) -> Vec<KeyspaceId> {
+    pub(in crate::db) fn take_due(&self) -> Vec<KeyspaceId> {
         let mut due = Vec::new();
         let now = self.now();
         self.change(|failed| {
@@ -181,13 +181,13 @@ impl Retry {
     }
 
     /// Whether work may be tried now.
-    pub(crate) fn is_due(&self, work: Work) -> bool {
+    pub(in crate::db) fn is_due(&self, work: Work) -> bool {
         self.is_empty() || lock(&self.failed).get(&work).is_none_or(|failed| failed.due <= self.now())
     }
 
     /// How long until the background has work that is put off now. While writing is suspended, it only resumes
     /// writing and removes files; when writing has ended, it only removes files.
-    pub(crate) fn next_due(&self, has_ended: bool) -> Option<Duration> {
+    pub(in crate::db) fn next_due(&self, has_ended: bool) -> Option<Duration> {
         if self.is_empty() {
             return None;
         }
@@ -205,14 +205,14 @@ impl Retry {
     }
 
     /// How long until this work is due, if it is put off.
-    pub(crate) fn due_in(&self, work: Work) -> Option<Duration> {
+    pub(in crate::db) fn due_in(&self, work: Work) -> Option<Duration> {
         let failed = lock(&self.failed);
         failed.get(&work).map(|failed| failed.due.saturating_duration_since(self.now()))
     }
 
     /// Makes all work due that a caller may wait for: all but the reserve. What fails again is put off for as
     /// long as it would be otherwise.
-    pub(crate) fn at_once(&self) {
+    pub(in crate::db) fn at_once(&self) {
         self.change(|failed| {
             let awaited = failed.iter_mut().filter(|(work, _)| **work != Work::Reserve);
             awaited.for_each(|(_, failed)| failed.set_due(failed.at));
@@ -221,34 +221,38 @@ impl Retry {
 
     /// Makes all work due, because files were removed. Work that failed just now waits for the shortest
     /// delay, since the files may be what it left, unless a caller waits for it.
-    pub(crate) fn note_room(&self) {
+    pub(in crate::db) fn note_room(&self) {
         self.change(|failed| {
             failed.values_mut().for_each(|failed| failed.set_due(failed.due.min(failed.at + DELAY_MIN)));
         });
     }
 
     /// The error of the work that has been failing for longest.
-    pub(crate) fn error(&self) -> Option<Error> {
+    pub(in crate::db) fn error(&self) -> Option<Error> {
         self.find(|_, _| true)
     }
 
     /// Whether some of this work is failing.
-    pub(crate) fn is_failing(&self, is_concerned: impl Fn(Work) -> bool) -> bool {
+    pub(in crate::db) fn is_failing(&self, is_concerned: impl Fn(Work) -> bool) -> bool {
         !self.is_empty() && lock(&self.failed).keys().any(|work| is_concerned(*work))
     }
 
     /// Whether some of this work found no room on the disk.
-    pub(crate) fn is_short_of_space(&self, is_concerned: impl Fn(Work) -> bool) -> bool {
+    pub(in crate::db) fn is_short_of_space(&self, is_concerned: impl Fn(Work) -> bool) -> bool {
         self.find(|work, failed| is_concerned(work) && is_out_of_space(&failed.error)).is_some()
     }
 
     /// The error of such work that has failed since there were `failures`.
-    pub(crate) fn failed_since(&self, failures: u64, is_concerned: impl Fn(Work) -> bool) -> Option<Error> {
+    pub(in crate::db) fn failed_since(
+        &self,
+        failures: u64,
+        is_concerned: impl Fn(Work) -> bool,
+    ) -> Option<Error> {
         self.find(|work, failed| failed.number > failures && is_concerned(work))
     }
 
     /// The error of such work that has been failing for longer than writers wait.
-    pub(crate) fn out_of_patience(&self, is_concerned: impl Fn(Work) -> bool) -> Option<Error> {
+    pub(in crate::db) fn out_of_patience(&self, is_concerned: impl Fn(Work) -> bool) -> Option<Error> {
         let now = self.now();
         self.find(|work, failed| now.duration_since(failed.since) >= PATIENCE && is_concerned(work))
     }

@@ -48,13 +48,13 @@ const SHORT_BYTES_MAX: usize = 23;
 
 impl Value {
     #[inline]
-    pub(crate) fn new(bytes: Bytes) -> Self {
+    pub(in crate::db) fn new(bytes: Bytes) -> Self {
         Self(Repr::Slice(bytes))
     }
 
     /// A copy of these bytes without an allocation, if there are few.
     #[inline]
-    pub(crate) fn short(bytes: &[u8]) -> Option<Self> {
+    pub(in crate::db) fn short(bytes: &[u8]) -> Option<Self> {
         let mut copy = [0; SHORT_BYTES_MAX];
         copy_key(bytes, copy.get_mut(..bytes.len())?);
         Some(Self(Repr::Short(bytes.len() as u8, copy)))
@@ -62,7 +62,7 @@ impl Value {
 
     /// The whole of a value that a lookup found.
     #[inline]
-    pub(crate) fn read(value: EntryValue) -> Result<Self> {
+    pub(in crate::db) fn read(value: EntryValue) -> Result<Self> {
         match value {
             EntryValue::Inline(bytes) => Ok(Self::new(bytes)),
             EntryValue::Chunked(value) => read_whole(&*value).map(Self::new),

@@ -12,15 +12,15 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 /// The background threads of a store and their jobs.
-pub(crate) struct Background {
-    pub(crate) reservations: Arc<Reservations>,
-    pub(crate) threads: usize,
+pub(in crate::db) struct Background {
+    pub(in crate::db) reservations: Arc<Reservations>,
+    pub(in crate::db) threads: usize,
     /// How many of them are in the commit queue.
-    pub(in crate::db) committing: AtomicUsize,
+    committing: AtomicUsize,
     /// Some column groups of filters are not in memory.
     pub(in crate::db) is_short_of_memory: AtomicBool,
     /// A tree has changed whose filters have a total.
-    pub(in crate::db) residency_due: AtomicBool,
+    residency_due: AtomicBool,
     /// Lookups in keyspaces with open tables, as far as they were counted.
     pub(in crate::db) lookups: AtomicU64,
     pub(in crate::db) handles: Mutex<Vec<JoinHandle<()>>>,
@@ -28,14 +28,14 @@ pub(crate) struct Background {
 
 /// Which jobs a thread takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Jobs {
+pub(in crate::db) enum Jobs {
     All,
     /// Only the jobs that writers may be waiting for.
     Urgent,
 }
 
 impl Background {
-    pub(crate) fn new(threads: usize, marks: &Arc<Marks>) -> Self {
+    pub(in crate::db) fn new(threads: usize, marks: &Arc<Marks>) -> Self {
         Self {
             reservations: Reservations::new(Arc::clone(marks)),
             threads,
@@ -48,11 +48,11 @@ impl Background {
     }
 
     /// To be called when there may be a new job, or when a thread that waits may continue.
-    pub(crate) fn notify(&self) {
+    pub(in crate::db) fn notify(&self) {
         self.reservations.notify();
     }
 
-    pub(crate) fn is_stopping(&self) -> bool {
+    pub(in crate::db) fn is_stopping(&self) -> bool {
         self.reservations.is_stopping()
     }
 
@@ -64,17 +64,17 @@ impl Background {
 
     /// Whether no thread can do a job: there are none, or all are in the commit queue, where they wait for
     /// the leader. Then the leader does the jobs that it waits for.
-    pub(crate) fn has_no_free_thread(&self) -> bool {
+    pub(in crate::db) fn has_no_free_thread(&self) -> bool {
         self.committing.load(Ordering::SeqCst) >= self.threads
     }
 
     /// Sets whether some column groups of filters are not in memory. As long as that is true, a thread
     /// chooses again at intervals which to keep, because the lookups may change.
-    pub(crate) fn set_short_of_memory(&self, is_short: bool) {
+    pub(in crate::db) fn set_short_of_memory(&self, is_short: bool) {
         self.is_short_of_memory.store(is_short, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_short_of_memory(&self) -> bool {
+    pub(in crate::db) fn is_short_of_memory(&self) -> bool {
         self.is_short_of_memory.load(Ordering::Relaxed)
     }
 
@@ -90,13 +90,13 @@ impl Background {
     }
 
     /// Whether a tree has changed whose filters have a total, since this was last asked.
-    pub(crate) fn take_residency_due(&self) -> bool {
+    pub(in crate::db) fn take_residency_due(&self) -> bool {
         self.residency_due.swap(false, Ordering::Relaxed)
     }
 
     /// Starts no new job, and waits for running jobs in the store's threads and in callers' threads. Running
     /// compactions are cancelled; running flushes finish.
-    pub(crate) fn stop(&self) {
+    pub(in crate::db) fn stop(&self) {
         self.reservations.stop();
         let handles = std::mem::take(&mut *lock(&self.handles));
         for handle in handles {

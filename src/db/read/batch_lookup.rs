@@ -33,7 +33,7 @@ const THREADS_MAX: usize = 4;
 
 impl Engine {
     /// The values of several keys, all as of the same moment, converted by `read`.
-    pub(crate) fn multi_get<K: AsRef<[u8]>, T: Send>(
+    pub(in crate::db) fn multi_get<K: AsRef<[u8]>, T: Send>(
         &self,
         tree: &Tree,
         user_keys: &[K],
@@ -50,7 +50,7 @@ impl Engine {
     }
 
     /// Which of several keys are present, all as of the same moment.
-    pub(crate) fn multi_contains<K: AsRef<[u8]>>(
+    pub(in crate::db) fn multi_contains<K: AsRef<[u8]>>(
         &self,
         tree: &Tree,
         user_keys: &[K],

@@ -17,7 +17,7 @@ pub(in crate::db) enum Direction {
 }
 
 impl Direction {
-    pub(in crate::db) fn opposite(self) -> Self {
+    pub(super) fn opposite(self) -> Self {
         match self {
             Self::Up => Self::Down,
             Self::Down => Self::Up,
@@ -27,7 +27,7 @@ impl Direction {
 
 /// The keys from `start` on, up to `end`; `None`: there is no upper bound.
 #[derive(Debug, Clone)]
-pub(in crate::db) struct Window {
+pub(super) struct Window {
     pub(in crate::db) start: Bytes,
     pub(in crate::db) end: Option<Bytes>,
 }
@@ -59,7 +59,7 @@ impl Window {
 }
 
 /// Writes that are laid over the store, and where it is noted what was read.
-pub(in crate::db) struct LaidOver {
+pub(super) struct LaidOver {
     writes: Arc<Writes>,
     tracker: Option<Tracker>,
 }

@@ -19,7 +19,7 @@ impl Engine {
     /// The value of a key at `seqno`, or the newest, converted by `read`. `read` is called while the view is
     /// held, so that the table of a long value is not removed before it is read.
     #[inline(never)]
-    pub(crate) fn get<T>(
+    pub(in crate::db) fn get<T>(
         &self,
         tree: &Tree,
         user_key: &[u8],
@@ -52,7 +52,7 @@ impl Engine {
     }
 
     /// Whether the key may be in the store. Does no I/O.
-    pub(crate) fn may_contain(&self, tree: &Tree, user_key: &[u8]) -> bool {
+    pub(in crate::db) fn may_contain(&self, tree: &Tree, user_key: &[u8]) -> bool {
         let view = tree.view_ref();
         let hash = key_hash(self.keyspaces.hash_seed, user_key);
         match view.get_in_memtables(user_key, hash, self.sequence.visible()) {

@@ -1,6 +1,6 @@
-pub(in crate::db) mod batch_lookup;
+mod batch_lookup;
 pub(in crate::db) mod laid_over;
-pub(in crate::db) mod lookup;
+mod lookup;
 pub(in crate::db) mod merged;
 pub(in crate::db) mod merged_cursor;
 pub(in crate::db) mod own_writes;

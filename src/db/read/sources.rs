@@ -149,7 +149,7 @@ iterate_by_variant!(Source: Memtable, Run);
 iterate_by_variant!(Sources: One, Merge);
 
 /// Tables of one run as the source of a [`RunIter`].
-pub(crate) struct Tables {
+pub(in crate::db) struct Tables {
     tables: Arc<[Arc<TableHandle>]>,
     /// Which of them.
     part: std::ops::Range<usize>,
@@ -158,7 +158,7 @@ pub(crate) struct Tables {
 
 impl Tables {
     /// The inputs of a compaction: what it reads is not cached.
-    pub(crate) fn to_compact(tables: Vec<Arc<TableHandle>>) -> Self {
+    pub(in crate::db) fn to_compact(tables: Vec<Arc<TableHandle>>) -> Self {
         Self { part: 0..tables.len(), tables: tables.into(), fill_cache: false }
     }
 

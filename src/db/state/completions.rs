@@ -32,7 +32,7 @@ pub(in crate::db) struct Entry {
 pub(in crate::db) type Place = (LogPosition, u64);
 
 /// What a commit takes that is not complete, about.
-pub(in crate::db) const COMMIT_BYTES: u64 =
+const COMMIT_BYTES: u64 =
     (size_of::<(Place, Waiting)>() + 2 * size_of::<usize>() + size_of::<Entry>()) as u64;
 
 /// What a callback takes with all that it owns directly, about.
@@ -45,13 +45,13 @@ pub(in crate::db) const END: LogPosition = LogPosition { number: u64::MAX, offse
 
 /// The commits of a store that are not complete, and the callbacks of those that are.
 #[derive(Default)]
-pub(crate) struct Completions {
+pub(in crate::db) struct Completions {
     pub(in crate::db) state: Mutex<State>,
     pub(in crate::db) changed: Condvar,
     /// How many commits are not complete.
     pub(in crate::db) waiting: AtomicUsize,
     /// Memory of the callbacks that have not run.
-    pub(in crate::db) callback_bytes: AtomicU64,
+    callback_bytes: AtomicU64,
 }
 
 #[derive(Default)]
@@ -63,9 +63,9 @@ pub(in crate::db) struct State {
     pub(in crate::db) wanted: Option<LogPosition>,
     pub(in crate::db) ready: BTreeMap<Place, VecDeque<(Callback, Result<()>)>>,
     /// Memory of the callbacks that have not run.
-    pub(in crate::db) callback_bytes: u64,
+    callback_bytes: u64,
     /// The thread that runs callbacks now.
-    pub(in crate::db) deliverer: Option<ThreadId>,
+    deliverer: Option<ThreadId>,
     /// Something runs callbacks: the completion thread, or the calls of a store without threads.
     pub(in crate::db) is_served: bool,
     pub(in crate::db) thread: Option<JoinHandle<()>>,
@@ -113,7 +113,7 @@ impl State {
     }
 
     /// Sets the result of a commit, and makes its callbacks ready.
-    pub(in crate::db) fn complete_one(&mut self, place: Place, waiting: Waiting, result: &Result<()>) {
+    fn complete_one(&mut self, place: Place, waiting: Waiting, result: &Result<()>) {
         let Waiting { entry, callbacks, waker } = waiting;
         let _ = entry.result.set(result.clone());
         let wakes = waker.map(|waker| Box::new(move |_| waker.wake()) as Callback);
@@ -126,7 +126,7 @@ impl State {
     }
 
     /// Takes the callback that is to run next.
-    pub(in crate::db) fn take_ready(&mut self) -> Option<(Callback, Result<()>)> {
+    fn take_ready(&mut self) -> Option<(Callback, Result<()>)> {
         let mut first = self.ready.first_entry()?;
         let callback = first.get_mut().pop_front();
         if first.get().is_empty() {

@@ -16,43 +16,48 @@ use crate::table_meta::FilterRef;
 use crate::wal::FramedWriter;
 
 /// The directory of a store.
-pub(crate) struct StoreFiles {
-    pub(crate) fs: Arc<dyn Fs>,
-    pub(crate) dir: PathBuf,
-    pub(crate) store_id: FileId,
+pub(in crate::db) struct StoreFiles {
+    pub(in crate::db) fs: Arc<dyn Fs>,
+    pub(in crate::db) dir: PathBuf,
+    pub(in crate::db) store_id: FileId,
     /// Files that nothing needs any more.
-    pub(crate) obsolete: Arc<ObsoleteFiles>,
+    pub(in crate::db) obsolete: Arc<ObsoleteFiles>,
     numbers: Numbers,
     /// What `fs` is too.
     locked: Arc<LockedDir>,
 }
 
 /// Numbers for new files.
-pub(crate) struct Numbers {
+pub(in crate::db) struct Numbers {
     next: AtomicU64,
     /// Numbers of files that are named like files of the store but belong to others.
     taken: BTreeSet<u64>,
 }
 
 impl Numbers {
-    pub(crate) fn new(next: u64, taken: BTreeSet<u64>) -> Self {
+    pub(in crate::db) fn new(next: u64, taken: BTreeSet<u64>) -> Self {
         Self { next: AtomicU64::new(next), taken }
     }
 }
 
 impl StoreFiles {
-    pub(crate) fn new(locked: Arc<LockedDir>, dir: PathBuf, store_id: FileId, numbers: Numbers) -> Self {
+    pub(in crate::db) fn new(
+        locked: Arc<LockedDir>,
+        dir: PathBuf,
+        store_id: FileId,
+        numbers: Numbers,
+    ) -> Self {
         let fs = Arc::clone(&locked) as Arc<dyn Fs>;
         Self { fs, dir, store_id, obsolete: Arc::default(), numbers, locked }
     }
 
     /// The number that the next file will get.
-    pub(crate) fn next_number(&self) -> u64 {
+    pub(in crate::db) fn next_number(&self) -> u64 {
         self.numbers.next.load(Ordering::SeqCst)
     }
 
     /// A number for a new file. Numbers are never reused.
-    pub(crate) fn new_number(&self) -> u64 {
+    pub(in crate::db) fn new_number(&self) -> u64 {
         loop {
             let number = self.numbers.next.fetch_add(1, Ordering::SeqCst);
             if !self.numbers.taken.contains(&number) {
@@ -62,12 +67,12 @@ impl StoreFiles {
     }
 
     /// Syncs the directory.
-    pub(crate) fn sync_dir(&self) -> Result<()> {
+    pub(in crate::db) fn sync_dir(&self) -> Result<()> {
         self.fs.sync_dir(&self.dir).map_err(|error| Error::io("sync", &self.dir, error))
     }
 
     /// Creates a log file, and syncs its header and the directory. Removes the file if that fails.
-    pub(crate) fn create_log(&self, number: u64) -> Result<(FramedWriter, FileId)> {
+    pub(in crate::db) fn create_log(&self, number: u64) -> Result<(FramedWriter, FileId)> {
         let file_id = random_id()?;
         let path = FileName::Log(number).path(&self.dir);
         let header = FileHeader::new(FileKind::Log, self.store_id, file_id);
@@ -82,7 +87,7 @@ impl StoreFiles {
 
     /// Writes a filter block to a new file, and syncs the file and the directory. Removes the file if that
     /// fails.
-    pub(crate) fn write_filter(&self, block: &[u8]) -> Result<FilterRef> {
+    pub(in crate::db) fn write_filter(&self, block: &[u8]) -> Result<FilterRef> {
         let number = self.new_number();
         let ids = [self.store_id, random_id()?];
         let written = write_filter_file(&*self.fs, &self.dir, number, ids, block);
@@ -91,7 +96,7 @@ impl StoreFiles {
     }
 
     /// Removes a file that nothing needs any more. If that fails, it is tried again with the obsolete files.
-    pub(crate) fn remove(&self, name: FileName) {
+    pub(in crate::db) fn remove(&self, name: FileName) {
         match self.fs.remove(&name.path(&self.dir)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => self.obsolete.add(name),
             _ => {}
@@ -100,7 +105,7 @@ impl StoreFiles {
 
     /// Removes the files that nothing needs any more. Keeps those that cannot be removed for the next call.
     /// Returns whether any was removed, and the last error.
-    pub(crate) fn remove_obsolete(&self, context: &TableContext) -> (bool, Option<Error>) {
+    pub(in crate::db) fn remove_obsolete(&self, context: &TableContext) -> (bool, Option<Error>) {
         let mut failure = None;
         let any = self.obsolete.clear(|name| {
             context.forget(name);
@@ -118,34 +123,34 @@ impl StoreFiles {
 
     /// Checks that the directory may be changed: this process has locked it, and it is still the same
     /// directory.
-    pub(crate) fn check_locked(&self) -> Result<()> {
+    pub(in crate::db) fn check_locked(&self) -> Result<()> {
         self.locked.check().map_err(|error| Error::io("look at", &self.dir, error))
     }
 
     /// Whether an earlier check found that the directory is not the one that was locked.
-    pub(crate) fn has_lost_lock(&self) -> bool {
+    pub(in crate::db) fn has_lost_lock(&self) -> bool {
         self.locked.has_lost_lock()
     }
 
     /// Whether this process opened the store.
-    pub(crate) fn check_process(&self) -> Result<()> {
+    pub(in crate::db) fn check_process(&self) -> Result<()> {
         self.locked.check_process()
     }
 
     /// The same for the most frequent calls: see [`LockedDir::check_not_forked`].
     #[inline]
-    pub(crate) fn check_not_forked(&self) -> Result<()> {
+    pub(in crate::db) fn check_not_forked(&self) -> Result<()> {
         self.locked.check_not_forked()
     }
 
     /// Releases the lock. Nothing in the directory is changed afterwards.
-    pub(crate) fn unlock(&self) {
+    pub(in crate::db) fn unlock(&self) {
         self.locked.release();
     }
 }
 
 /// Random bytes of the operating system.
-pub(crate) fn random_id() -> Result<FileId> {
+pub(in crate::db) fn random_id() -> Result<FileId> {
     let mut id = [0; 16];
     match getrandom::fill(&mut id) {
         Ok(()) => Ok(id),

@@ -29,7 +29,7 @@ const PATIENCE_MAX: Duration = Duration::from_millis(1);
 const PATIENCE_MIN: Duration = Duration::from_micros(20);
 
 /// Unsynced bytes of the log at which it is synced in the background.
-pub(crate) const LOG_SYNC_BYTES: u64 = 8 << 20;
+pub(in crate::db) const LOG_SYNC_BYTES: u64 = 8 << 20;
 
 /// How many logs before the active one may be kept for keyspaces that are rarely written. The limit keeps
 /// recovery short.
@@ -37,22 +37,22 @@ pub(in crate::db) const OLDER_LOGS_MAX: usize = 16;
 
 /// A place in the sequence of logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LogPosition {
-    pub(crate) number: u64,
-    pub(crate) offset: u64,
+pub(in crate::db) struct LogPosition {
+    pub(in crate::db) number: u64,
+    pub(in crate::db) offset: u64,
 }
 
 /// What [`Log::append`] has done.
-pub(crate) struct Appended {
+pub(in crate::db) struct Appended {
     /// Where the last batch ends.
-    pub(crate) position: LogPosition,
+    pub(in crate::db) position: LogPosition,
     /// Bytes of the log that are not known to be durable.
-    pub(crate) unsynced_before: u64,
-    pub(crate) unsynced: u64,
+    pub(in crate::db) unsynced_before: u64,
+    pub(in crate::db) unsynced: u64,
 }
 
 /// The active log and the lengths of the older ones that are still needed.
-pub(crate) struct Log {
+pub(in crate::db) struct Log {
     state: Mutex<LogState>,
     synced: Condvar,
     /// As many writers wait as the thread that syncs next waits for.
@@ -63,11 +63,11 @@ pub(crate) struct Log {
 }
 
 /// What [`Log::wait_durable`] has found.
-pub(crate) struct Synced {
+pub(in crate::db) struct Synced {
     /// Everything up to here is durable.
-    pub(crate) up_to: LogPosition,
+    pub(in crate::db) up_to: LogPosition,
     /// A log to which the promise could not be appended, and the error: nothing can be appended to it any more.
-    pub(crate) unpromised: Option<(u64, Error)>,
+    pub(in crate::db) unpromised: Option<(u64, Error)>,
 }
 
 struct LogState {
@@ -100,7 +100,7 @@ struct LogState {
 
 impl Log {
     /// `older` are the lengths of the older logs that are still needed.
-    pub(crate) fn new(number: u64, writer: FramedWriter, older: BTreeMap<u64, u64>) -> Self {
+    pub(in crate::db) fn new(number: u64, writer: FramedWriter, older: BTreeMap<u64, u64>) -> Self {
         let batches_end = writer.len();
         Self {
             state: Mutex::new(LogState {
@@ -128,7 +128,12 @@ impl Log {
     }
 
     /// The last log of a store that was closed, which takes nothing. `end` says how it ended.
-    pub(crate) fn ended(number: u64, writer: FramedWriter, end: EditItem, older: BTreeMap<u64, u64>) -> Self {
+    pub(in crate::db) fn ended(
+        number: u64,
+        writer: FramedWriter,
+        end: EditItem,
+        older: BTreeMap<u64, u64>,
+    ) -> Self {
         let log = Self::new(number, writer, older);
         let mut state = log.lock();
         (state.ended, state.end) = (true, Some(end));
@@ -155,18 +160,18 @@ impl Log {
         }
     }
 
-    pub(crate) fn active(&self) -> u64 {
+    pub(in crate::db) fn active(&self) -> u64 {
         self.active.load(Ordering::SeqCst)
     }
 
     /// How many times a log was synced.
-    pub(crate) fn syncs(&self) -> u64 {
+    pub(in crate::db) fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
     }
 
     /// Appends batches as records with one write.
     #[inline]
-    pub(crate) fn append<'b>(&self, batches: impl Iterator<Item = &'b [u8]>) -> Result<Appended> {
+    pub(in crate::db) fn append<'b>(&self, batches: impl Iterator<Item = &'b [u8]>) -> Result<Appended> {
         let mut state = self.lock();
         if let Some(error) = &state.failed {
             return Err(error.clone());
@@ -186,24 +191,24 @@ impl Log {
     }
 
     /// Where the last batch ends.
-    pub(crate) fn end(&self) -> LogPosition {
+    pub(in crate::db) fn end(&self) -> LogPosition {
         let state = self.lock();
         LogPosition { number: state.number, offset: state.batches_end }
     }
 
     /// Bytes of the active log that are not known to be durable.
-    pub(crate) fn unsynced_bytes(&self) -> u64 {
+    pub(in crate::db) fn unsynced_bytes(&self) -> u64 {
         self.lock().unsynced()
     }
 
     /// Length of all logs that are still needed.
-    pub(crate) fn total_bytes(&self) -> u64 {
+    pub(in crate::db) fn total_bytes(&self) -> u64 {
         let state = self.lock();
         state.writer.len() + state.older.values().sum::<u64>()
     }
 
     /// Number of logs before the active one that are still needed.
-    pub(crate) fn older(&self) -> usize {
+    pub(in crate::db) fn older(&self) -> usize {
         self.lock().older.len()
     }
 
@@ -212,7 +217,11 @@ impl Log {
     /// # Errors
     ///
     /// The error of the first failed sync, from every later call: it is unknown what that sync has lost.
-    pub(crate) fn wait_durable(&self, position: LogPosition, mark: impl Fn() -> EditMark) -> Result<Synced> {
+    pub(in crate::db) fn wait_durable(
+        &self,
+        position: LogPosition,
+        mark: impl Fn() -> EditMark,
+    ) -> Result<Synced> {
         self.wait_in_company(position, mark, company_patience)
     }
 
@@ -288,12 +297,12 @@ impl Log {
     }
 
     /// Whether everything up to `position` is durable; the error if a sync has failed.
-    pub(crate) fn is_durable(&self, position: LogPosition) -> Result<bool> {
+    pub(in crate::db) fn is_durable(&self, position: LogPosition) -> Result<bool> {
         self.lock().durable_if(position).map(|up_to| up_to.is_some())
     }
 
     /// Ends the active log: appends a close record and syncs the log. Returns its number and length.
-    pub(crate) fn close_active(&self, last_seqno: SeqNo, mark: EditMark) -> Result<(u64, u64)> {
+    pub(in crate::db) fn close_active(&self, last_seqno: SeqNo, mark: EditMark) -> Result<(u64, u64)> {
         let mut state = self.lock();
         while state.syncing {
             state = self.await_sync(state);
@@ -326,7 +335,7 @@ impl Log {
     /// # Errors
     ///
     /// That of the sync; it is final.
-    pub(crate) fn cut_active(&self, last_seqno: SeqNo) -> Result<Option<EditItem>> {
+    pub(in crate::db) fn cut_active(&self, last_seqno: SeqNo) -> Result<Option<EditItem>> {
         let mut state = self.lock();
         while state.syncing {
             state = self.await_sync(state);
@@ -361,7 +370,7 @@ impl Log {
     /// # Errors
     ///
     /// That of appending the promise. The log is active, but nothing can be appended to it.
-    pub(crate) fn activate(&self, number: u64, writer: FramedWriter, mark: EditMark) -> Result<()> {
+    pub(in crate::db) fn activate(&self, number: u64, writer: FramedWriter, mark: EditMark) -> Result<()> {
         let mut state = self.lock();
         let (old, len) = (state.number, state.batches_end);
         state.older.insert(old, len);
@@ -374,30 +383,30 @@ impl Log {
     }
 
     /// Appends the first promise, which shows that the log is in use.
-    pub(crate) fn begin(&self, mark: EditMark) -> Result<()> {
+    pub(in crate::db) fn begin(&self, mark: EditMark) -> Result<()> {
         self.lock().begin(mark)
     }
 
     /// Drops the older logs below `floor` from the list and returns their numbers.
-    pub(crate) fn take_below(&self, floor: u64) -> Vec<u64> {
+    pub(in crate::db) fn take_below(&self, floor: u64) -> Vec<u64> {
         let mut state = self.lock();
         let kept = state.older.split_off(&floor);
         std::mem::replace(&mut state.older, kept).into_keys().collect()
     }
 
     /// Drops these logs from the list of older ones.
-    pub(crate) fn forget(&self, numbers: &[u64]) {
+    pub(in crate::db) fn forget(&self, numbers: &[u64]) {
         let mut state = self.lock();
         state.older.retain(|number, _| !numbers.contains(number));
     }
 
     /// Nothing is appended as long as the guard is held.
-    pub(crate) fn pause(&self) -> impl Drop + use<'_> {
+    pub(in crate::db) fn pause(&self) -> impl Drop + use<'_> {
         self.lock()
     }
 
     /// Makes every later write and wait fail with this error.
-    pub(crate) fn fail(&self, error: &Error) {
+    pub(in crate::db) fn fail(&self, error: &Error) {
         let mut state = self.lock();
         state.failed.get_or_insert_with(|| error.clone());
         self.wake(&state);

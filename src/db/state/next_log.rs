@@ -9,7 +9,7 @@ use std::sync::MutexGuard;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 /// A log that is created, durable and not in use.
-pub(crate) struct NewLog {
+pub(in crate::db) struct NewLog {
     pub(in crate::db) number: u64,
     pub(in crate::db) file_id: FileId,
     pub(in crate::db) writer: FramedWriter,
@@ -17,7 +17,7 @@ pub(crate) struct NewLog {
 
 /// The log after the active one, and the end of the one before.
 #[derive(Default)]
-pub(crate) struct NextLog {
+pub(in crate::db) struct NextLog {
     /// Created and named. Locked while it is made, used or given up.
     pub(in crate::db) prepared: Mutex<Option<NewLog>>,
     /// Memtables are half full, and no log was begun since.

@@ -29,7 +29,7 @@ pub struct OpenReport {
 
 impl OpenReport {
     /// Writes the report to `tracing`.
-    pub(crate) fn log(&self, dir: &Path) {
+    pub(in crate::db) fn log(&self, dir: &Path) {
         for dropped in &self.dropped {
             let DroppedTail { file, offset, bytes, reason } = dropped;
             tracing::warn!(file = %file.display(), offset, bytes, reason, "dropped the torn end of a file");

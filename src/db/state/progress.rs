@@ -64,16 +64,16 @@ impl Progress {
     }
 
     /// More is to be done than was known.
-    pub(crate) fn expect(&self, bytes: u64) {
+    pub(in crate::db) fn expect(&self, bytes: u64) {
         self.0.total.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn add(&self, bytes: u64) {
+    pub(in crate::db) fn add(&self, bytes: u64) {
         self.0.done.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// The call has ended well: there is nothing more to do.
-    pub(crate) fn end(&self) {
+    pub(in crate::db) fn end(&self) {
         let done = self.0.done.load(Ordering::Relaxed).max(self.bytes());
         self.0.done.store(done, Ordering::Relaxed);
         self.0.total.store(done, Ordering::Relaxed);

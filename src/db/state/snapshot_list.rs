@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 /// The live snapshots: the number of holders of each sequence number.
 #[derive(Default)]
-pub(crate) struct SnapshotList(Mutex<BTreeMap<SeqNo, usize>>);
+pub(in crate::db) struct SnapshotList(Mutex<BTreeMap<SeqNo, usize>>);
 
 impl SnapshotList {
     pub(in crate::db) fn lock(&self) -> MutexGuard<'_, BTreeMap<SeqNo, usize>> {
@@ -37,12 +37,12 @@ impl SnapshotList {
     }
 
     /// The number of the oldest live snapshot; `SeqNo::MAX` if there is none.
-    pub(crate) fn oldest(&self) -> SeqNo {
+    pub(in crate::db) fn oldest(&self) -> SeqNo {
         self.lock().keys().next().copied().unwrap_or(SeqNo::MAX)
     }
 
     /// The sequence numbers of all live snapshots, ascending.
-    pub(crate) fn numbers(&self) -> Vec<SeqNo> {
+    pub(in crate::db) fn numbers(&self) -> Vec<SeqNo> {
         self.lock().keys().copied().collect()
     }
 }

@@ -33,7 +33,7 @@ const CHECKS: &str = "checks of what a transaction has read";
 impl Engine {
     /// Writes a batch if nothing has changed of what was read since the snapshot `read_at`, which is registered.
     /// Returns where a sync makes it durable.
-    pub(in crate::db) fn commit_if_unchanged(
+    pub(super) fn commit_if_unchanged(
         &self,
         batch: WriteBatch,
         mut reads: ReadSet,
@@ -82,6 +82,6 @@ impl Engine {
 }
 
 /// Whether a transaction that was not committed because of this may be if it is run again.
-pub(in crate::db) fn may_succeed_again(error: &Error) -> bool {
+pub(super) fn may_succeed_again(error: &Error) -> bool {
     matches!(error, Error::Conflict { .. } | Error::LimitExceeded { what: CHECKS, .. })
 }

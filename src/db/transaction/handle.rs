@@ -337,7 +337,7 @@ impl Transaction {
     }
 
     /// Commits it, and releases its snapshot. Returns where a sync makes it durable, if it has written anything.
-    pub(in crate::db) fn commit_visible(self) -> Result<Option<LogPosition>> {
+    pub(super) fn commit_visible(self) -> Result<Option<LogPosition>> {
         let engine = self.engine();
         let writes = std::mem::take(&mut *lock(&self.writes));
         if writes.is_empty() {

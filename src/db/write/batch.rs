@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 impl Engine {
     /// Writes a batch.
-    pub(crate) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
+    pub(in crate::db) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
         let position = self.write_visible(batch)?;
         self.make_durable(Some(position), durability)
     }

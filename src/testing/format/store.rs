@@ -197,8 +197,8 @@ fn a_store_of_version_1_opens_reads_and_goes_on() {
 fn the_store_of_version_1_has_a_bit_of_everything() {
     let db = options(&load()).read_only().open(DIR).unwrap();
     let (mut depth, mut chunks, mut tables) = (0, 0, Vec::new());
-    for tree in db.engine().keyspaces.all() {
-        for (level, handle) in tree.view().version.all_tables() {
+    for version in db.versions().1 {
+        for (level, handle) in version.all_tables() {
             let table = handle.open().unwrap();
             let properties = &table.properties;
             depth = depth.max(properties.index_depth);

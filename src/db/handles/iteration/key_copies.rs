@@ -19,7 +19,7 @@ const SHARED_BYTES_MAX: usize = CHUNK_BYTES / 8;
 
 /// Where a scan puts the keys that it yields.
 #[derive(Default)]
-pub(in crate::db) struct KeyCopies {
+pub(super) struct KeyCopies {
     /// The rest of the last chunk.
     room: BytesMut,
     /// The bytes of all chunks.

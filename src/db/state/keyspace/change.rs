@@ -11,7 +11,7 @@ use crate::version::TableHandle;
 use std::collections::HashSet;
 use std::sync::Arc;
 /// What becomes visible with an edit.
-pub(crate) enum Change {
+pub(in crate::db) enum Change {
     /// Nothing: the edit is about logs or options.
     None,
     /// Nothing, and no edit may follow: the store is closed.
@@ -27,7 +27,7 @@ pub(crate) enum Change {
 }
 
 /// What changes in the options of a keyspace.
-pub(crate) enum OptionsChange {
+pub(in crate::db) enum OptionsChange {
     All(KeyspaceOptions),
     /// Only the filter policy. A change of other options at the same moment is kept.
     Filter(FilterPolicy),
@@ -43,22 +43,22 @@ impl OptionsChange {
 }
 
 /// What an edit changes in one keyspace.
-pub(crate) struct TreeChange {
-    pub(crate) tree: Arc<Tree>,
+pub(in crate::db) struct TreeChange {
+    pub(in crate::db) tree: Arc<Tree>,
     /// Tables that leave their place, with their levels.
-    pub(crate) removed: Vec<(usize, Arc<TableHandle>)>,
+    pub(in crate::db) removed: Vec<(usize, Arc<TableHandle>)>,
     /// Tables with the level and run they are put in.
-    pub(crate) added: Vec<(usize, u64, Arc<TableHandle>)>,
+    pub(in crate::db) added: Vec<(usize, u64, Arc<TableHandle>)>,
     /// The memtable whose entries are now in tables (or are gone).
-    pub(crate) flushed: Option<Arc<LoggedMemtable>>,
+    pub(in crate::db) flushed: Option<Arc<LoggedMemtable>>,
 }
 
 /// A new handle of a table, with other filters.
-pub(crate) struct FilterChange {
-    pub(crate) tree: Arc<Tree>,
-    pub(crate) level: usize,
-    pub(crate) old: Arc<TableHandle>,
-    pub(crate) new: Arc<TableHandle>,
+pub(in crate::db) struct FilterChange {
+    pub(in crate::db) tree: Arc<Tree>,
+    pub(in crate::db) level: usize,
+    pub(in crate::db) old: Arc<TableHandle>,
+    pub(in crate::db) new: Arc<TableHandle>,
 }
 
 impl Change {
@@ -110,7 +110,7 @@ impl TreeChange {
         self.new_tables().for_each(|table| table.set_obsolete());
     }
 
-    pub(in crate::db) fn new_tables(&self) -> impl Iterator<Item = Arc<TableHandle>> + use<'_> {
+    pub(in crate::db::state) fn new_tables(&self) -> impl Iterator<Item = Arc<TableHandle>> + use<'_> {
         self.added.iter().map(|(_, _, table)| Arc::clone(table))
     }
 

@@ -13,7 +13,7 @@ use crate::sync::lock;
 
 /// The memtables that have left a view.
 #[derive(Default)]
-pub(crate) struct Departed(Mutex<State>);
+pub(super) struct Departed(Mutex<State>);
 
 /// The most memtables that are kept. A caller whose entries have left in more of them looks again.
 const KEPT_MAX: usize = 4;
@@ -47,14 +47,14 @@ impl State {
 }
 
 /// While it exists, memtables that leave the view with entries above its number are kept, up to a limit.
-pub(crate) struct Keeper<'d> {
+pub(in crate::db) struct Keeper<'d> {
     departed: &'d Departed,
     above: SeqNo,
 }
 
 impl Departed {
     /// To be called before a memtable leaves the view.
-    pub(crate) fn add(&self, memtable: &Arc<Memtable>) {
+    pub(in crate::db) fn add(&self, memtable: &Arc<Memtable>) {
         let mut state = lock(&self.0);
         state.kept.push_back(Arc::clone(memtable));
         let gone = state.forget();
@@ -63,13 +63,13 @@ impl Departed {
     }
 
     /// The memtables that are kept. `None` if another one held entries above this number.
-    pub(crate) fn since(&self, seqno: SeqNo) -> Option<Vec<Arc<Memtable>>> {
+    pub(in crate::db) fn since(&self, seqno: SeqNo) -> Option<Vec<Arc<Memtable>>> {
         let state = lock(&self.0);
         (state.forgotten <= seqno).then(|| state.kept.iter().cloned().collect())
     }
 
     /// Keeps memtables with entries above this number.
-    pub(crate) fn keep(&self, above: SeqNo) -> Keeper<'_> {
+    pub(in crate::db) fn keep(&self, above: SeqNo) -> Keeper<'_> {
         lock(&self.0).keepers.push(above);
         Keeper { departed: self, above }
     }
@@ -89,7 +89,7 @@ impl Departed {
 
 impl Keeper<'_> {
     /// What has entries up to this number only is not needed any more.
-    pub(crate) fn advance(&mut self, above: SeqNo) {
+    pub(in crate::db) fn advance(&mut self, above: SeqNo) {
         self.departed.change(self.above, Some(above));
         self.above = above;
     }

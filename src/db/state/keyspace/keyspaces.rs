@@ -18,18 +18,18 @@ use crate::sync::lock;
 use crate::version::OpenTables;
 
 /// The keyspaces, by id.
-pub(crate) type Trees = BTreeMap<KeyspaceId, Arc<Tree>>;
+pub(in crate::db) type Trees = BTreeMap<KeyspaceId, Arc<Tree>>;
 
 /// The keyspaces of a store.
-pub(crate) struct Keyspaces {
+pub(in crate::db) struct Keyspaces {
     trees: Mutex<NamedTrees>,
     default: Arc<Tree>,
-    pub(crate) memtables: Arc<Memtables>,
-    pub(crate) open_tables: Arc<OpenTables>,
+    pub(in crate::db) memtables: Arc<Memtables>,
+    pub(in crate::db) open_tables: Arc<OpenTables>,
     /// Seed of the key hash: one for the whole store.
-    pub(crate) hash_seed: u64,
+    pub(in crate::db) hash_seed: u64,
     /// Serialises creating and dropping keyspaces; the id that the next one gets.
-    pub(crate) next_id: Mutex<KeyspaceId>,
+    pub(in crate::db) next_id: Mutex<KeyspaceId>,
     /// How often somebody asked for all of them.
     #[cfg(test)]
     scans: std::sync::atomic::AtomicUsize,
@@ -43,7 +43,7 @@ struct NamedTrees {
 
 impl Keyspaces {
     /// All keyspaces of a store, among them the default one.
-    pub(crate) fn new(
+    pub(in crate::db) fn new(
         by_id: Trees,
         memtables: Arc<Memtables>,
         open_tables: Arc<OpenTables>,
@@ -68,30 +68,30 @@ impl Keyspaces {
     }
 
     /// All keyspaces, in order of creation. Takes time in proportion to their number.
-    pub(crate) fn all(&self) -> Vec<Arc<Tree>> {
+    pub(in crate::db) fn all(&self) -> Vec<Arc<Tree>> {
         #[cfg(test)]
         self.scans.fetch_add(1, Ordering::Relaxed);
         self.lock().by_id.values().cloned().collect()
     }
 
     /// Number of keyspaces.
-    pub(crate) fn len(&self) -> usize {
+    pub(in crate::db) fn len(&self) -> usize {
         self.lock().by_id.len()
     }
 
     /// The keyspaces with memtables, in order of creation.
-    pub(crate) fn with_memtables(&self) -> Vec<Arc<Tree>> {
+    pub(in crate::db) fn with_memtables(&self) -> Vec<Arc<Tree>> {
         let ids = self.memtables.keyspaces();
         self.existing(ids)
     }
 
     /// The keyspaces with open tables, in order of creation.
-    pub(crate) fn with_open_tables(&self) -> Vec<Arc<Tree>> {
+    pub(in crate::db) fn with_open_tables(&self) -> Vec<Arc<Tree>> {
         self.existing(self.open_tables.keyspaces())
     }
 
     /// The keyspaces with a memtable whose oldest log is this one.
-    pub(crate) fn with_log(&self, log: u64) -> Vec<Arc<Tree>> {
+    pub(in crate::db) fn with_log(&self, log: u64) -> Vec<Arc<Tree>> {
         let ids = self.memtables.with_log(log);
         self.existing(ids)
     }
@@ -103,35 +103,35 @@ impl Keyspaces {
     }
 
     /// The keyspace that `Db`'s own calls work on.
-    pub(crate) fn default_tree(&self) -> Arc<Tree> {
+    pub(in crate::db) fn default_tree(&self) -> Arc<Tree> {
         Arc::clone(&self.default)
     }
 
-    pub(crate) fn get(&self, id: KeyspaceId) -> Option<Arc<Tree>> {
+    pub(in crate::db) fn get(&self, id: KeyspaceId) -> Option<Arc<Tree>> {
         self.lock().by_id.get(&id).cloned()
     }
 
-    pub(crate) fn find(&self, name: &str) -> Option<Arc<Tree>> {
+    pub(in crate::db) fn find(&self, name: &str) -> Option<Arc<Tree>> {
         let trees = self.lock();
         trees.by_id.get(trees.ids.get(name)?).cloned()
     }
 
     /// Adds a keyspace. The caller holds `next_id`.
-    pub(crate) fn insert(&self, tree: Arc<Tree>) {
+    pub(in crate::db) fn insert(&self, tree: Arc<Tree>) {
         let mut trees = self.lock();
         trees.ids.insert(tree.name.clone(), tree.id);
         trees.by_id.insert(tree.id, tree);
     }
 
     /// Removes a keyspace. The caller holds `next_id`.
-    pub(crate) fn remove(&self, tree: &Tree) {
+    pub(in crate::db) fn remove(&self, tree: &Tree) {
         let mut trees = self.lock();
         trees.ids.remove(&tree.name);
         trees.by_id.remove(&tree.id);
     }
 
     /// The trees of these keyspaces, in this order.
-    pub(crate) fn admit(&self, keyspaces: &[KeyspaceId]) -> Result<Vec<Arc<Tree>>> {
+    pub(in crate::db) fn admit(&self, keyspaces: &[KeyspaceId]) -> Result<Vec<Arc<Tree>>> {
         let trees = self.lock();
         let tree = |id| match trees.by_id.get(id) {
             Some(tree) => Ok(Arc::clone(tree)),
@@ -141,14 +141,17 @@ impl Keyspaces {
     }
 
     /// The tree with the largest active memtable, if any has one.
-    pub(crate) fn largest_filled(&self) -> Option<Arc<Tree>> {
+    pub(in crate::db) fn largest_filled(&self) -> Option<Arc<Tree>> {
         self.memtables.largest().and_then(|id| self.get(id))
     }
 
     /// Those of these trees whose memtable is full. If none is, and all memtables together take too much
     /// memory, the tree with the largest memtable.
     #[inline]
-    pub(crate) fn full_among<'t>(&self, touched: impl Iterator<Item = &'t [Arc<Tree>]>) -> Vec<Arc<Tree>> {
+    pub(in crate::db) fn full_among<'t>(
+        &self,
+        touched: impl Iterator<Item = &'t [Arc<Tree>]>,
+    ) -> Vec<Arc<Tree>> {
         let mut full: Vec<Arc<Tree>> = Vec::new();
         for trees in touched {
             for tree in trees {

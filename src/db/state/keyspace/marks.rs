@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 /// Keyspaces to look at before the next job is chosen. Its lock is held for single operations only.
-pub(crate) struct Marks {
+pub(in crate::db) struct Marks {
     pub(in crate::db) marked: Mutex<BTreeSet<KeyspaceId>>,
     /// The number that the oldest snapshot must have, or one above it, for a compaction to become possible
     /// that snapshots hold back; `SeqNo::MAX` if none is held back.
@@ -22,19 +22,19 @@ impl Default for Marks {
 }
 
 impl Marks {
-    pub(crate) fn add(&self, keyspace: KeyspaceId) {
+    pub(in crate::db) fn add(&self, keyspace: KeyspaceId) {
         lock(&self.marked).insert(keyspace);
     }
 
-    pub(crate) fn take(&self) -> BTreeSet<KeyspaceId> {
+    pub(in crate::db) fn take(&self) -> BTreeSet<KeyspaceId> {
         std::mem::take(&mut lock(&self.marked))
     }
 
-    pub(crate) fn awaited(&self) -> SeqNo {
+    pub(in crate::db) fn awaited(&self) -> SeqNo {
         self.awaited.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn set_awaited(&self, seqno: SeqNo) {
+    pub(in crate::db) fn set_awaited(&self, seqno: SeqNo) {
         self.awaited.store(seqno, Ordering::SeqCst);
     }
 }

@@ -15,12 +15,12 @@ use crate::memory::Memory;
 use crate::sync::lock;
 
 /// The memtables of a store.
-pub(crate) struct Memtables {
-    pub(crate) memory: Arc<Memory>,
+pub(in crate::db) struct Memtables {
+    pub(in crate::db) memory: Arc<Memory>,
     /// Seed of the key hash: one for the whole store.
-    pub(crate) hash_seed: u64,
+    pub(in crate::db) hash_seed: u64,
     /// Keyspaces whose view or options have changed, for the background.
-    pub(crate) marks: Arc<Marks>,
+    pub(in crate::db) marks: Arc<Marks>,
     orders: Mutex<Orders>,
 }
 
@@ -40,12 +40,12 @@ fn rank(bytes: usize) -> Option<u32> {
 }
 
 impl Memtables {
-    pub(crate) fn new(memory: Arc<Memory>, hash_seed: u64) -> Arc<Self> {
+    pub(in crate::db) fn new(memory: Arc<Memory>, hash_seed: u64) -> Arc<Self> {
         Arc::new(Self { memory, hash_seed, marks: Arc::default(), orders: Mutex::default() })
     }
 
     /// Stores that the active memtable of a keyspace has grown or shrunk; 0 bytes: there is none.
-    pub(crate) fn resize(&self, id: KeyspaceId, before: usize, after: usize) {
+    pub(super) fn resize(&self, id: KeyspaceId, before: usize, after: usize) {
         let (before, after) = (rank(before), rank(after));
         if before == after {
             return;
@@ -58,7 +58,7 @@ impl Memtables {
     }
 
     /// Stores the oldest logs that the memtables of a keyspace need, instead of those stored before.
-    pub(crate) fn set_logs(&self, id: KeyspaceId, before: &[u64], after: &[u64]) {
+    pub(super) fn set_logs(&self, id: KeyspaceId, before: &[u64], after: &[u64]) {
         let by_log = &mut lock(&self.orders).by_log;
         for &log in after {
             *by_log.entry((log, id)).or_default() += 1;
@@ -73,12 +73,12 @@ impl Memtables {
     }
 
     /// The keyspace with the largest active memtable; of those that differ by less than an eighth, any.
-    pub(crate) fn largest(&self) -> Option<KeyspaceId> {
+    pub(in crate::db) fn largest(&self) -> Option<KeyspaceId> {
         lock(&self.orders).by_size.last().map(|&(_, id)| id)
     }
 
     /// The oldest log that the memtables need, with a memtable left out for each of these oldest logs.
-    pub(crate) fn oldest_log(&self, without: &[u64]) -> Option<u64> {
+    pub(in crate::db) fn oldest_log(&self, without: &[u64]) -> Option<u64> {
         let mut without = without.to_vec();
         let orders = lock(&self.orders);
         let needs = |(&(log, _), &memtables): (&(u64, KeyspaceId), &usize)| {
@@ -92,13 +92,13 @@ impl Memtables {
     }
 
     /// The keyspaces with a memtable whose oldest log is this one.
-    pub(crate) fn with_log(&self, log: u64) -> Vec<KeyspaceId> {
+    pub(in crate::db) fn with_log(&self, log: u64) -> Vec<KeyspaceId> {
         let orders = lock(&self.orders);
         orders.by_log.range((log, 0)..=(log, KeyspaceId::MAX)).map(|(&(_, id), _)| id).collect()
     }
 
     /// The keyspaces with memtables, in order of creation.
-    pub(crate) fn keyspaces(&self) -> BTreeSet<KeyspaceId> {
+    pub(in crate::db) fn keyspaces(&self) -> BTreeSet<KeyspaceId> {
         lock(&self.orders).by_log.keys().map(|&(_, id)| id).collect()
     }
 }

@@ -12,13 +12,13 @@ pub(in crate::db) const DELAY_MAX: Duration = Duration::from_millis(100);
 pub(in crate::db) const DELAY_MIN: Duration = Duration::from_micros(20);
 
 /// Whether so many memtables that wait to be flushed, runs of level 0, and bytes that compactions owe slow nobody down.
-pub(crate) fn has_no_pressure(immutables: usize, runs: usize, debt: u64) -> bool {
+pub(in crate::db) fn has_no_pressure(immutables: usize, runs: usize, debt: u64) -> bool {
     immutables <= 1 && is_none(runs, debt)
 }
 
 /// The rate of all writers of a keyspace under pressure: when the writes so far have had their time.
 #[derive(Debug, Default)]
-pub(crate) struct Pace(Mutex<Option<Instant>>);
+pub(in crate::db) struct Pace(Mutex<Option<Instant>>);
 
 impl Pace {
     /// Adds a write that takes this time. Returns how long its writer has to wait.

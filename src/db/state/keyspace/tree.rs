@@ -31,48 +31,53 @@ const SKIPPED_MAX: u64 = 1 << 18;
 const SLOW_ENTRIES_MIN: u64 = 512;
 
 /// A memtable and the log that its oldest entry is in.
-pub(crate) struct LoggedMemtable {
-    pub(crate) memtable: Arc<Memtable>,
+pub(in crate::db) struct LoggedMemtable {
+    pub(in crate::db) memtable: Arc<Memtable>,
     /// 0 in a store that is opened for reading.
     first_log: u64,
 }
 
 impl LoggedMemtable {
     /// The oldest log that holds entries of this memtable.
-    pub(crate) fn first_log(&self) -> Option<u64> {
+    pub(in crate::db) fn first_log(&self) -> Option<u64> {
         Some(self.first_log).filter(|&number| number != 0)
     }
 }
 
 /// What readers of a keyspace see. Immutable, except that the active memtable grows.
-pub(crate) struct View {
+pub(in crate::db) struct View {
     /// `None` if everything is in tables or immutable memtables: the next entry makes one.
-    pub(crate) active: Option<Arc<LoggedMemtable>>,
+    pub(in crate::db) active: Option<Arc<LoggedMemtable>>,
     /// Memtables that wait to be flushed, newest first.
-    pub(crate) immutables: Vec<Arc<LoggedMemtable>>,
-    pub(crate) version: Arc<Version>,
+    pub(in crate::db) immutables: Vec<Arc<LoggedMemtable>>,
+    pub(in crate::db) version: Arc<Version>,
 }
 
 impl View {
     /// All memtables, newest first.
-    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<LoggedMemtable>> {
+    pub(in crate::db) fn memtables(&self) -> impl Iterator<Item = &Arc<LoggedMemtable>> {
         self.active.iter().chain(&self.immutables)
     }
 
     /// Whether there are entries above this number.
-    pub(crate) fn has_newer(&self, seqno: SeqNo) -> bool {
+    pub(in crate::db) fn has_newer(&self, seqno: SeqNo) -> bool {
         self.memtables().any(|memtable| memtable.memtable.seqno_max() > Some(seqno))
             || self.version.all_tables().any(|(_, table)| table.meta.seqno_max > seqno)
     }
 
     #[inline]
-    pub(crate) fn has_memtables(&self) -> bool {
+    pub(in crate::db) fn has_memtables(&self) -> bool {
         self.active.is_some() || !self.immutables.is_empty()
     }
 
     /// The newest entry of the key in a memtable that is visible at this number. `hash` is that of the key.
     #[inline(never)]
-    pub(crate) fn get_in_memtables(&self, user_key: &[u8], hash: u64, seqno: SeqNo) -> Option<Entry<'_>> {
+    pub(in crate::db) fn get_in_memtables(
+        &self,
+        user_key: &[u8],
+        hash: u64,
+        seqno: SeqNo,
+    ) -> Option<Entry<'_>> {
         self.memtables().find_map(|memtable| memtable.memtable.get(hash, user_key, seqno))
     }
 
@@ -88,10 +93,10 @@ impl View {
 }
 
 /// One keyspace.
-pub(crate) struct Tree {
-    pub(crate) id: KeyspaceId,
-    pub(crate) name: String,
-    pub(crate) options: ArcSwap<KeyspaceOptions>,
+pub(in crate::db) struct Tree {
+    pub(in crate::db) id: KeyspaceId,
+    pub(in crate::db) name: String,
+    pub(in crate::db) options: ArcSwap<KeyspaceOptions>,
     memtables: Arc<Memtables>,
     view: ArcSwap<View>,
     /// One at a time replaces the view; the oldest logs that its memtables need.
@@ -104,7 +109,7 @@ pub(crate) struct Tree {
     /// all trees.
     counted_bytes: Mutex<(usize, usize)>,
     /// The rate of its writers under pressure.
-    pub(crate) pace: Pace,
+    pub(in crate::db) pace: Pace,
     /// What compactions have to write, in bytes, when the background last looked.
     debt: AtomicU64,
     /// Whether memtables that wait to be flushed, or the runs of level 0, are a reason to slow writers down.
@@ -128,14 +133,14 @@ pub(crate) struct Tree {
 
 /// Counts of the filters of tables that have left the tree.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Retired {
-    pub(crate) counts: FilterCounts,
-    pub(crate) expected_false_positives: f64,
+pub(in crate::db) struct Retired {
+    pub(in crate::db) counts: FilterCounts,
+    pub(in crate::db) expected_false_positives: f64,
 }
 
 impl Tree {
     /// A keyspace with these tables and without memtables.
-    pub(crate) fn new(
+    pub(in crate::db) fn new(
         id: KeyspaceId,
         name: String,
         options: KeyspaceOptions,
@@ -171,18 +176,18 @@ impl Tree {
     }
 
     /// The current view, as an `Arc`.
-    pub(crate) fn view(&self) -> Arc<View> {
+    pub(in crate::db) fn view(&self) -> Arc<View> {
         self.view.load_full()
     }
 
     /// The current view, for the length of a lookup: one atomic load.
     #[inline(always)]
-    pub(crate) fn view_ref(&self) -> arc_swap::Guard<Arc<View>> {
+    pub(in crate::db) fn view_ref(&self) -> arc_swap::Guard<Arc<View>> {
         self.view.load()
     }
 
     /// Replaces the view by what `next` makes of it.
-    pub(crate) fn replace(&self, next: impl FnOnce(&View) -> View) {
+    pub(in crate::db) fn replace(&self, next: impl FnOnce(&View) -> View) {
         let mut logs = lock(&self.replacing);
         let old = self.view.load_full();
         let new = Arc::new(next(&old));
@@ -210,36 +215,36 @@ impl Tree {
     }
 
     /// Has the background look for work in this keyspace before it chooses the next job.
-    pub(crate) fn mark(&self) {
+    pub(in crate::db) fn mark(&self) {
         self.memtables.marks.add(self.id);
     }
 
     /// Whether nothing is a reason to slow writers down.
     #[inline]
-    pub(crate) fn has_no_pressure(&self) -> bool {
+    pub(in crate::db) fn has_no_pressure(&self) -> bool {
         !self.is_behind.load(Ordering::Relaxed) && has_no_pressure(0, 0, self.debt())
     }
 
     /// Replaces the options. One caller at a time.
-    pub(crate) fn set_options(&self, options: KeyspaceOptions) {
+    pub(in crate::db) fn set_options(&self, options: KeyspaceOptions) {
         self.memtable_bytes.store(memtable_bytes(&options, &self.memtables), Ordering::Relaxed);
         self.set_grown();
         self.options.store(Arc::new(options));
     }
 
     /// What compactions have to write, in bytes, when the background last looked.
-    pub(crate) fn debt(&self) -> u64 {
+    pub(in crate::db) fn debt(&self) -> u64 {
         self.debt.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_debt(&self, bytes: u64) {
+    pub(in crate::db) fn set_debt(&self, bytes: u64) {
         self.debt.store(bytes, Ordering::Relaxed);
     }
 
     /// The active memtable, for entries of this log; makes one if there is none. Only the commit leader calls
     /// this.
     #[inline]
-    pub(crate) fn memtable_for(&self, log: u64) -> Arc<LoggedMemtable> {
+    pub(in crate::db) fn memtable_for(&self, log: u64) -> Arc<LoggedMemtable> {
         if let Some(active) = &self.view_ref().active {
             return Arc::clone(active);
         }
@@ -260,7 +265,7 @@ impl Tree {
 
     /// The memtables with entries above this number. `None` if one of them is gone. Only the commit leader calls
     /// this.
-    pub(crate) fn memtables_since(&self, seqno: SeqNo) -> Option<Vec<Arc<Memtable>>> {
+    pub(in crate::db) fn memtables_since(&self, seqno: SeqNo) -> Option<Vec<Arc<Memtable>>> {
         // The view first: a memtable is among the departed before it leaves the view.
         let view = self.view();
         let kept = self.departed.since(seqno)?;
@@ -270,12 +275,12 @@ impl Tree {
 
     /// Keeps the memtables with entries above this number that are flushed from now on for
     /// [`Tree::memtables_since`], up to a limit.
-    pub(crate) fn keep_memtables(&self, above: SeqNo) -> Keeper<'_> {
+    pub(in crate::db) fn keep_memtables(&self, above: SeqNo) -> Keeper<'_> {
         self.departed.keep(above)
     }
 
     /// The most by which inserting an entry lets the active memtable grow, beside the entry itself.
-    pub(crate) fn growth_max(&self) -> usize {
+    pub(in crate::db) fn growth_max(&self) -> usize {
         match &self.view_ref().active {
             Some(active) => active.memtable.growth_max(),
             None => Memtable::first_growth_max(self.memtable_bytes()),
@@ -283,12 +288,12 @@ impl Tree {
     }
 
     /// Whether there is an active memtable with entries.
-    pub(crate) fn is_filled(&self) -> bool {
+    pub(in crate::db) fn is_filled(&self) -> bool {
         self.view_ref().active.as_ref().is_some_and(|active| !active.memtable.is_empty())
     }
 
     /// Replaces handles of tables on these levels by others, and keeps the counts of the old ones.
-    pub(crate) fn replace_handles(&self, old: &[(usize, Arc<TableHandle>)], new: &[Arc<TableHandle>]) {
+    pub(in crate::db) fn replace_handles(&self, old: &[(usize, Arc<TableHandle>)], new: &[Arc<TableHandle>]) {
         self.replace(|view| View {
             active: view.active.clone(),
             immutables: view.immutables.clone(),
@@ -298,7 +303,7 @@ impl Tree {
     }
 
     /// Makes the active memtable immutable. The next entry makes a new one.
-    pub(crate) fn seal(&self) {
+    pub(in crate::db) fn seal(&self) {
         self.skipped_before_seal.store(self.skipped(), Ordering::Relaxed);
         self.replace(|view| View {
             active: None,
@@ -309,22 +314,22 @@ impl Tree {
 
     /// Drops everything that the tree holds. Called after the tree is marked as dropped, so that a reader
     /// that finds it empty also sees the mark.
-    pub(crate) fn clear(&self) {
+    pub(in crate::db) fn clear(&self) {
         self.replace(|_| View { active: None, immutables: Vec::new(), version: Arc::default() });
     }
 
     /// Size at which the memtable is flushed.
-    pub(crate) fn memtable_bytes(&self) -> usize {
+    pub(in crate::db) fn memtable_bytes(&self) -> usize {
         self.memtable_bytes.load(Ordering::Relaxed)
     }
 
     /// The shape that compaction keeps the tree in.
-    pub(crate) fn shape(&self) -> Shape {
+    pub(in crate::db) fn shape(&self) -> Shape {
         self.options.load().shape(self.memtables.memory.memtables_max())
     }
 
     /// Memory of the active memtable, in bytes.
-    pub(crate) fn active_bytes(&self) -> usize {
+    pub(in crate::db) fn active_bytes(&self) -> usize {
         self.view_ref().active_bytes()
     }
 
@@ -332,7 +337,7 @@ impl Tree {
     /// one of a dropped tree counts as 0. The commit leader calls this, and whoever replaces the view. The counted sizes,
     /// the sums and the order change together, so the order of the calls does not matter.
     /// Returns the view that was counted.
-    pub(crate) fn count_memtables(&self) -> arc_swap::Guard<Arc<View>> {
+    pub(in crate::db) fn count_memtables(&self) -> arc_swap::Guard<Arc<View>> {
         let mut counted = lock(&self.counted_bytes);
         let view = self.view_ref();
         let active = if self.is_alive() { view.active_bytes() } else { 0 };
@@ -346,20 +351,20 @@ impl Tree {
     }
 
     /// Keeps the counts of a table that leaves the tree, so that sums over a level never decrease.
-    pub(crate) fn retire(&self, level: usize, table: &TableHandle) {
+    pub(super) fn retire(&self, level: usize, table: &TableHandle) {
         let mut retired = lock(&self.retired);
         retired[level].counts.add(table.counters.counts());
         retired[level].expected_false_positives += table.expected_false_positives();
     }
 
     /// The counts of the tables that have left a level.
-    pub(crate) fn retired(&self, level: usize) -> Retired {
+    pub(in crate::db) fn retired(&self, level: usize) -> Retired {
         lock(&self.retired)[level]
     }
 
     /// Counts hidden entries (tombstones, and what newer entries hide) that a scan has skipped. `true` if they
     /// have become a reason for the background to look for work here.
-    pub(crate) fn count_skipped(&self, entries: u64) -> bool {
+    pub(in crate::db) fn count_skipped(&self, entries: u64) -> bool {
         let before = self.skipped.fetch_add(entries, Ordering::Relaxed);
         let is_much = before / SKIPPED_MAX != (before + entries) / SKIPPED_MAX;
         if is_much {
@@ -369,38 +374,38 @@ impl Tree {
     }
 
     /// How many hidden entries scans have skipped since the store was opened.
-    pub(crate) fn skipped(&self) -> u64 {
+    pub(in crate::db) fn skipped(&self) -> u64 {
         self.skipped.load(Ordering::Relaxed)
     }
 
     /// How many of them since tables were last compacted because of them; 0 as long as these are few.
-    pub(crate) fn skipped_since_compaction(&self) -> u64 {
+    pub(in crate::db) fn skipped_since_compaction(&self) -> u64 {
         let since = self.skipped().saturating_sub(self.skipped_before_compaction.load(Ordering::Relaxed));
         if since < SKIPPED_MAX { 0 } else { since }
     }
 
-    pub(crate) fn idle_tried(&self) -> u64 {
+    pub(in crate::db) fn idle_tried(&self) -> u64 {
         self.idle_tried.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_idle_tried(&self, newest: u64) {
+    pub(in crate::db) fn set_idle_tried(&self, newest: u64) {
         self.idle_tried.store(newest, Ordering::Relaxed);
     }
 
     /// To be called when a compaction begins that gets rid of tombstones.
-    pub(crate) fn forget_skipped(&self) {
+    pub(in crate::db) fn forget_skipped(&self) {
         self.skipped_before_compaction.store(self.skipped(), Ordering::Relaxed);
     }
 
     /// Has [`Tree::has_grown_full`] look at the active memtable.
-    pub(crate) fn set_grown(&self) {
+    pub(in crate::db) fn set_grown(&self) {
         self.has_grown.store(true, Ordering::Release);
     }
 
     /// Counts what the active memtable has grown. Returns whether it is to be flushed: it is large, or scans have
     /// skipped so many hidden entries since the last seal that a flush, which drops most of them, costs less.
     #[inline]
-    pub(crate) fn has_grown_full(&self) -> bool {
+    pub(super) fn has_grown_full(&self) -> bool {
         let skipped = self.skipped().saturating_sub(self.skipped_before_seal.load(Ordering::Relaxed));
         let is_slow = skipped >= SKIPPED_MAX;
         (is_slow || self.has_grown.load(Ordering::Relaxed)) && self.is_full(is_slow)
@@ -422,27 +427,27 @@ impl Tree {
 
     /// Counts lookups that no memtable answered.
     #[inline]
-    pub(crate) fn count_lookups(&self, stripe: Stripe, lookups: u64) {
+    pub(in crate::db) fn count_lookups(&self, stripe: Stripe, lookups: u64) {
         self.lookups.add_about(stripe, 0, lookups);
     }
 
     /// How many lookups reached the tables since the store was opened; approximate.
-    pub(crate) fn lookups(&self) -> u64 {
+    pub(in crate::db) fn lookups(&self) -> u64 {
         self.lookups.sum(0)
     }
 
     /// How many there were since this was last called.
-    pub(crate) fn take_new_lookups(&self) -> u64 {
+    pub(in crate::db) fn take_new_lookups(&self) -> u64 {
         let now = self.lookups();
         now.saturating_sub(self.counted_lookups.swap(now, Ordering::Relaxed))
     }
 
-    pub(crate) fn set_dropped(&self) {
+    pub(super) fn set_dropped(&self) {
         self.dropped.store(true, Ordering::Release);
     }
 
     #[inline]
-    pub(crate) fn check_alive(&self) -> Result<()> {
+    pub(in crate::db) fn check_alive(&self) -> Result<()> {
         if self.is_alive() { Ok(()) } else { Err(self.dropped_error()) }
     }
 
@@ -452,7 +457,7 @@ impl Tree {
     }
 
     #[inline]
-    pub(crate) fn is_alive(&self) -> bool {
+    pub(in crate::db) fn is_alive(&self) -> bool {
         !self.dropped.load(Ordering::Acquire)
     }
 }

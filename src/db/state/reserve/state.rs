@@ -29,7 +29,7 @@ const DENIAL: Duration = Duration::from_secs(3600);
 
 /// The reserve of an open store.
 #[derive(Default)]
-pub(crate) struct Reserve {
+pub(in crate::db) struct Reserve {
     set_by_caller: Option<u64>,
     /// Length of the file, 0 if there is none.
     bytes: AtomicU64,
@@ -132,7 +132,7 @@ impl Reserve {
     }
 
     /// The error of the full disk, if the reserve was given up and could not be made again.
-    pub(crate) fn cause(&self) -> Option<Error> {
+    pub(in crate::db) fn cause(&self) -> Option<Error> {
         if self.is_spent() { lock(&self.cause).clone() } else { None }
     }
 
