@@ -256,7 +256,9 @@ mod tests {
         items.retain(|item| {
             !matches!(
                 item,
-                EditItem::KeyspaceDropped(_) | EditItem::TableRemoved { .. } | EditItem::LogEnded { .. }
+                EditItem::KeyspaceDropped(_)
+                    | EditItem::TableRemoved { .. }
+                    | EditItem::LogEnded { end: LogEnd { is_cut: false, .. }, .. }
             )
         });
         let mut state = ManifestState::default();
