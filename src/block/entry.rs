@@ -23,7 +23,7 @@ use crate::limits::KEY_BYTES_MAX;
 pub(crate) struct RawEntry {
     pub(crate) shared: usize,
     pub(crate) tag: Tag,
-    pub(crate) chunked: bool,
+    pub(super) chunked: bool,
     pub(crate) suffix: Range<usize>,
     pub(crate) value: Range<usize>,
 }

@@ -64,7 +64,7 @@ impl BlockKind {
     }
 
     /// Whether it holds entries with keys.
-    pub(crate) fn has_entries(self) -> bool {
+    pub(super) fn has_entries(self) -> bool {
         matches!(self, Self::Data | Self::Index)
     }
 
@@ -106,7 +106,7 @@ impl Compression {
 pub(crate) struct Envelope {
     pub(crate) kind: u8,
     pub(crate) compression: u8,
-    pub(crate) flags: u16,
+    pub(super) flags: u16,
     pub(crate) stored_len: u32,
     pub(crate) raw_len: u32,
     pub(crate) checksum: u64,

@@ -24,7 +24,7 @@ use super::value::{BlockValues, follow_value, is_plain};
 use super::walk::walk_entries;
 
 /// The result of a movement. In a box, so that it fits in a register.
-pub(crate) type Moved = Result<(), Box<DecodeError>>;
+pub(super) type Moved = Result<(), Box<DecodeError>>;
 
 /// A cursor over one block.
 #[derive(Debug)]

@@ -71,7 +71,7 @@ pub(crate) struct TableIo {
     /// Index blocks read from a file, roots included.
     pub(crate) index_block_reads: AtomicU64,
     /// Index blocks found in the cache. The root is not counted: it is always in memory.
-    pub(crate) index_block_cache_hits: AtomicU64,
+    pub(super) index_block_cache_hits: AtomicU64,
     /// Chunks of long values read from a file.
     pub(crate) value_chunk_reads: AtomicU64,
     /// Pages of filters not in memory that were read from a file.

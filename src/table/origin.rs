@@ -52,11 +52,13 @@ impl Origin {
         put_length_prefixed(out, self.name.as_bytes());
         put_varint(out, self.newest);
         for bound in [&self.from, &self.to] {
-            match bound {
-                Bound::Unbounded => out.push(0),
-                Bound::Included(key) => put_bound(out, 1, key),
-                Bound::Excluded(key) => put_bound(out, 2, key),
-            }
+            let (kind, key) = match bound {
+                Bound::Unbounded => (0, None),
+                Bound::Included(key) => (1, Some(key)),
+                Bound::Excluded(key) => (2, Some(key)),
+            };
+            out.push(kind);
+            key.into_iter().for_each(|key| put_length_prefixed(out, key));
         }
         for numbers in [&self.replaced, &self.earlier] {
             put_varint(out, numbers.len() as u64);
@@ -81,11 +83,6 @@ impl Origin {
             earlier: numbers(reader)?,
         })
     }
-}
-
-fn put_bound(out: &mut Vec<u8>, kind: u8, key: &[u8]) {
-    out.push(kind);
-    put_length_prefixed(out, key);
 }
 
 fn bound(reader: &mut Reader<'_>) -> Result<Bound<Bytes>, DecodeError> {

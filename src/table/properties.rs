@@ -222,16 +222,11 @@ impl Properties {
             return wrong("table counts", detail);
         }
         if (own.seqno_min, own.seqno_max) != (meta.seqno_min, meta.seqno_max) {
-            let detail = format!(
-                "expected {}..={}, found {}..={}",
-                meta.seqno_min, meta.seqno_max, own.seqno_min, own.seqno_max
-            );
-            return wrong("sequence range", detail);
+            let range = |meta: &TableMeta| format!("{}..={}", meta.seqno_min, meta.seqno_max);
+            return wrong("sequence range", format!("expected {}, found {}", range(meta), range(&own)));
         }
-        let kept = |key: &Bytes| match meta.trimmed {
-            true => key.slice(..key.len().min(BOUND_BYTES_MAX)),
-            false => key.clone(),
-        };
+        let most = if meta.trimmed { BOUND_BYTES_MAX } else { usize::MAX };
+        let kept = |key: &Bytes| key.slice(..key.len().min(most));
         if kept(&own.smallest) != meta.smallest || kept(&own.largest) != meta.largest {
             return wrong("key bounds", "not those that the manifest names".into());
         }

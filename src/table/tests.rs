@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::filter::FilterConfig;
 use super::iter::TableIter;
 use super::*;
 use crate::block::Compression;
@@ -31,7 +30,7 @@ mod scans;
 
 const STORE: FileId = [7; 16];
 const SEED: u64 = 99;
-const BLOOM: FilterConfig = Some(FilterPlan { kind: Kind::Bloom, bits_per_key: 10.0 });
+const BLOOM: Option<FilterPlan> = Some(FilterPlan { kind: Kind::Bloom, bits_per_key: 10.0 });
 
 /// SplitMix64.
 struct Dice(u64);
@@ -87,7 +86,12 @@ impl Fixture {
         Self { fs, ctx: Arc::new(ctx), path: PathBuf::from("/db/000012.sst") }
     }
 
-    fn writer(&self, block_bytes: usize, compression: Compression, filter: FilterConfig) -> TableWriter {
+    fn writer(
+        &self,
+        block_bytes: usize,
+        compression: Compression,
+        filter: Option<FilterPlan>,
+    ) -> TableWriter {
         let config = TableConfig {
             number: 12,
             store_id: STORE,

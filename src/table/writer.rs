@@ -28,7 +28,7 @@ use crate::block::{
 use crate::checksum::FileId;
 use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, FileKind};
-use crate::filter::FilterBuilder;
+use crate::filter::{FilterBuilder, FilterPlan};
 use crate::fs::{AppendFile, Fs};
 use crate::hash::key_hash;
 use crate::iter::{LentValue, read_whole};
@@ -36,7 +36,7 @@ use crate::key::{EntryKind, InternalKey, Tag};
 use crate::limits::{BLOCK_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX, VALUE_CHUNK_BYTES, VALUE_INLINE_MAX};
 use crate::table_meta::{FILTER_ALIGN, TableMeta};
 
-use super::filter::{FilterConfig, describe, finish_filter, start_filter};
+use super::filter::{describe, finish_filter, start_filter};
 use super::footer::{FOOTER_BYTES, Footer};
 use super::index::{IndexBuilder, WrittenIndex};
 use super::origin::Origin;
@@ -58,7 +58,8 @@ pub(crate) struct TableConfig {
     /// Target length of a data block in bytes, with its envelope and before compression; 256 bytes to 1 MiB.
     pub(crate) block_bytes: usize,
     pub(crate) compression: Compression,
-    pub(crate) filter: FilterConfig,
+    /// Which filter the table gets, if any.
+    pub(crate) filter: Option<FilterPlan>,
     /// Bytes that are buffered before they are appended to the file.
     pub(crate) append_bytes: usize,
 }
@@ -90,11 +91,9 @@ pub(crate) struct TableWriter {
 impl TableWriter {
     /// Creates the file. It must not exist.
     pub(crate) fn create(fs: &dyn Fs, path: &Path, config: TableConfig) -> Result<Self> {
-        if !(256..=1 << 20).contains(&config.block_bytes) {
-            return Err(Error::invalid(format!(
-                "block_bytes of {} is not in 256..=1048576",
-                config.block_bytes
-            )));
+        let block_bytes = config.block_bytes;
+        if !(256..=1 << 20).contains(&block_bytes) {
+            return Err(Error::invalid(format!("block_bytes of {block_bytes} is not in 256..=1048576")));
         }
         let start = |plan| start_filter(plan, config.hash_seed, config.file_id);
         let filter = config.filter.map(start).transpose()?;
@@ -106,7 +105,7 @@ impl TableWriter {
         let properties = Properties {
             seqno_min: u64::MAX,
             compression: Some(config.compression),
-            block_bytes: config.block_bytes as u64,
+            block_bytes: block_bytes as u64,
             ..Properties::default()
         };
         Ok(Self {

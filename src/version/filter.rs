@@ -159,7 +159,7 @@ impl TableFilter {
         self.health.rebuild_failed.store(true, Ordering::Release);
     }
 
-    pub(crate) fn rebuild_failed(&self) -> bool {
+    pub(super) fn rebuild_failed(&self) -> bool {
         self.health.rebuild_failed.load(Ordering::Acquire)
     }
 

@@ -73,7 +73,7 @@ impl FilterState {
 
     /// Prefetches the memory that [`FilterState::probe`] reads.
     #[inline]
-    pub(crate) fn prefetch(&self, hash: u64) {
+    pub(super) fn prefetch(&self, hash: u64) {
         if let Self::Loaded(filter) = self {
             filter.prefetch(hash);
         }

@@ -32,7 +32,7 @@ pub(crate) struct Lookups<'a> {
 
 impl<'a> Lookups<'a> {
     /// The lookup of one of them.
-    pub(crate) fn one(&self, number: usize) -> Lookup<'a> {
+    pub(super) fn one(&self, number: usize) -> Lookup<'a> {
         let (user_key, hash) = (self.user_keys[number], self.hashes[number]);
         Lookup { user_key, hash, seqno: self.seqno, stripe: self.stripe }
     }

@@ -11,7 +11,7 @@ use crate::key::{common_prefix, key_prefix};
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
     /// Orders the runs of a level: the newer one has the larger id.
-    pub(crate) id: u64,
+    pub(super) id: u64,
     pub(crate) tables: Arc<[Arc<TableHandle>]>,
     /// The prefix that all keys of the run share.
     prefix: Arc<[u8]>,
@@ -48,7 +48,7 @@ impl Run {
 
     /// The one table that can hold `user_key`.
     #[inline(always)]
-    pub(crate) fn table_for(&self, user_key: &[u8]) -> Option<&Arc<TableHandle>> {
+    pub(super) fn table_for(&self, user_key: &[u8]) -> Option<&Arc<TableHandle>> {
         self.table_with(user_key, key_prefix(user_key))
     }
 

@@ -13,9 +13,6 @@ use crate::filter::header::DOMAIN_WHOLE_KEY;
 use crate::filter::{FilterBuilder, FilterPlan, Header};
 use crate::table_meta::FilterRef;
 
-/// Which filter a table gets, if any.
-pub(crate) type FilterConfig = Option<FilterPlan>;
-
 /// Starts the filter of the table with this file id.
 pub(in crate::table) fn start_filter(
     plan: FilterPlan,

@@ -14,7 +14,7 @@ mod location;
 mod pages;
 mod source;
 
-pub(crate) use block::{FilterConfig, Verdict};
+pub(crate) use block::Verdict;
 pub(super) use block::{describe, finish_filter, start_filter};
 pub(crate) use file::{FILTER_OFFSET, write_filter_file};
 #[cfg(test)]
