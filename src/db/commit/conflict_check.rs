@@ -38,10 +38,6 @@ use crate::limits::SEQNO_MAX;
 use crate::memtable::Memtable;
 
 impl KeyCondition {
-    pub(in crate::db) fn decision(&self) -> Decision {
-        self.decision
-    }
-
     /// The entries that were written.
     pub(in crate::db) fn into_writes(self) -> Bits {
         self.writes
@@ -282,7 +278,7 @@ mod tests {
             bytes: encoded(tree, writes),
             trees: vec![Arc::clone(tree)],
             condition: None,
-            may_exceed: false,
+            may_exceed: None,
         }
     }
 

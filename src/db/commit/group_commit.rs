@@ -230,7 +230,7 @@ impl Engine {
     fn room_for(&self, group: &[Admitted]) -> Result<(usize, Option<Growth<'_>>)> {
         for fitting in [group.len(), 1] {
             let group = &group[..fitting.min(group.len())];
-            let may_exceed = group.len() <= 1 && group.iter().all(|batch| batch.may_exceed);
+            let may_exceed = group.len() <= 1 && group.iter().all(|batch| batch.may_exceed == Some(true));
             let room = self.make_room(group.iter().map(Admitted::part_max), may_exceed)?;
             if let Room::Enough(growth) = room {
                 return Ok((group.len(), growth));

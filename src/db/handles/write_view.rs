@@ -9,8 +9,8 @@ use crate::db::queues::condition::Rule;
 use crate::db::queues::value::Value;
 use crate::db::state::durability::Durability;
 use crate::db::state::keyspace::tree::Tree;
-use crate::db::write::conditional_loop::KeyWrite;
-use crate::db::write::conditional_loop::Single;
+use crate::db::write::key_writes::KeyWrite;
+use crate::db::write::key_writes::Single;
 use crate::error::Result;
 use std::sync::Arc;
 

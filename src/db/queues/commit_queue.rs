@@ -82,7 +82,7 @@ pub(in crate::db) struct CommitQueue {
     /// How many requests wait, to be read without the lock.
     waiting: AtomicUsize,
     /// Nobody has the right of way any more.
-    way_is_free: Condvar,
+    priority_is_free: Condvar,
 }
 
 #[derive(Default)]
@@ -94,19 +94,19 @@ struct Queue {
 }
 
 /// While it exists, its thread has the right of way, but not longer than [`PATIENCE`].
-pub(in crate::db) struct RightOfWay<'q> {
+pub(in crate::db) struct Priority<'q> {
     queue: &'q CommitQueue,
     thread: ThreadId,
 }
 
-impl Drop for RightOfWay<'_> {
+impl Drop for Priority<'_> {
     fn drop(&mut self) {
         let mut queue = lock(&self.queue.queue);
         // Another thread has it, if this one had it for too long.
         if queue.first.is_some_and(|(first, _)| first == self.thread) {
             queue.first = None;
             drop(queue);
-            self.queue.way_is_free.notify_all();
+            self.queue.priority_is_free.notify_all();
         }
     }
 }
@@ -198,24 +198,24 @@ impl CommitQueue {
             if left.is_zero() {
                 break;
             }
-            queue = wait_for(&self.way_is_free, queue, left);
+            queue = wait_for(&self.priority_is_free, queue, left);
         }
         queue
     }
 
     /// Takes the right of way, after those who had it before. `None`: this thread has it already.
-    pub(in crate::db) fn take_right_of_way(&self) -> Option<RightOfWay<'_>> {
-        self.take_right_of_way_for(PATIENCE)
+    pub(in crate::db) fn take_priority(&self) -> Option<Priority<'_>> {
+        self.take_priority_for(PATIENCE)
     }
 
-    fn take_right_of_way_for(&self, patience: Duration) -> Option<RightOfWay<'_>> {
+    fn take_priority_for(&self, patience: Duration) -> Option<Priority<'_>> {
         let mut queue = self.give_way(lock(&self.queue), PATIENCE);
         let own = std::thread::current().id();
         if queue.first.is_some_and(|(first, _)| first == own) {
             return None;
         }
         queue.first = Some((own, Instant::now() + patience));
-        Some(RightOfWay { queue: self, thread: own })
+        Some(Priority { queue: self, thread: own })
     }
 
     /// Takes the requests that the leader carries out together with its own: those that have waited longest,
@@ -292,9 +292,9 @@ mod tests {
         let queue = CommitQueue::default();
         let pass = || drop(queue.give_way(lock(&queue.queue), LONG));
         pass();
-        let way = queue.take_right_of_way_for(LONG).unwrap();
+        let way = queue.take_priority_for(LONG).unwrap();
         pass();
-        assert!(queue.take_right_of_way().is_none(), "it has it already");
+        assert!(queue.take_priority().is_none(), "it has it already");
         let said = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -306,19 +306,19 @@ mod tests {
             drop(way);
         });
         assert_eq!(*lock(&said), ["the first", "another"]);
-        assert!(queue.take_right_of_way().is_some() && !queue.has_right_of_way());
+        assert!(queue.take_priority().is_some() && !queue.has_right_of_way());
     }
 
     #[test]
     fn a_thread_that_keeps_the_right_of_way_for_too_long_loses_it() {
         let queue = CommitQueue::default();
         let pass = || drop(queue.give_way(lock(&queue.queue), Duration::from_secs(60)));
-        let slow = queue.take_right_of_way_for(Duration::from_millis(20)).unwrap();
+        let slow = queue.take_priority_for(Duration::from_millis(20)).unwrap();
         std::thread::scope(|scope| {
             // From now on nobody waits for it: each of these would wait for a minute with a limit of its own.
             scope.spawn(pass).join().unwrap();
             let others = scope.spawn(|| {
-                let second = queue.take_right_of_way_for(Duration::from_secs(600)).unwrap();
+                let second = queue.take_priority_for(Duration::from_secs(600)).unwrap();
                 let id = std::thread::current().id();
                 drop(slow);
                 assert!(lock(&queue.queue).first.is_some_and(|(first, _)| first == id), "it is the second's");
@@ -333,7 +333,7 @@ mod tests {
     fn a_batch_passes_threads_that_take_the_right_of_way_again_and_again() {
         let queue = CommitQueue::default();
         let has_passed = AtomicBool::new(false);
-        let (begun, mut way) = (Instant::now(), queue.take_right_of_way());
+        let (begun, mut way) = (Instant::now(), queue.take_priority());
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 drop(queue.give_way(lock(&queue.queue), PATIENCE));
@@ -341,7 +341,7 @@ mod tests {
             });
             while !has_passed.load(Ordering::Relaxed) && begun.elapsed() < 60 * PATIENCE {
                 drop(way.take());
-                way = queue.take_right_of_way();
+                way = queue.take_priority();
                 std::thread::sleep(Duration::from_millis(1));
             }
             assert!(has_passed.load(Ordering::Relaxed), "it waits as long as anybody has it");
@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn a_batch_waits_for_the_right_of_way_before_it_enters_the_queue_and_a_seal_does_not() {
         let queue = CommitQueue::default();
-        let (taken_at, way) = (Instant::now(), queue.take_right_of_way().unwrap());
+        let (taken_at, way) = (Instant::now(), queue.take_priority().unwrap());
         let is_free = AtomicBool::new(false);
         let enter = |work| {
             let Turn::Leads(_) = queue.enter(work) else { panic!("nobody else leads") };
@@ -362,7 +362,7 @@ mod tests {
             scope.spawn(|| enter(Wanted::Barrier)).join().unwrap();
             scope.spawn(|| {
                 let batch =
-                    Admitted { bytes: Vec::new(), trees: Vec::new(), condition: None, may_exceed: false };
+                    Admitted { bytes: Vec::new(), trees: Vec::new(), condition: None, may_exceed: None };
                 enter(Wanted::Batch(batch));
                 assert!(is_free.load(Ordering::Relaxed) || taken_at.elapsed() >= PATIENCE);
             });

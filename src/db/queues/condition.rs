@@ -86,8 +86,8 @@ pub(in crate::db) struct KeyCondition {
 pub(in crate::db) struct Admitted {
     pub(in crate::db) bytes: Vec<u8>,
     pub(in crate::db) trees: Vec<Arc<Tree>>,
-    /// Whether it is written even if nothing can make room for it.
-    pub(in crate::db) may_exceed: bool,
+    /// Whether it is written even if nothing can make room for it. `None`: its writer has not been throttled yet.
+    pub(in crate::db) may_exceed: Option<bool>,
     /// What the leader decides before it writes the batch.
     pub(in crate::db) condition: Option<Box<Condition>>,
 }
@@ -116,7 +116,7 @@ impl Admitted {
 
     /// A batch that is written as its condition says.
     pub(in crate::db) fn asking(bytes: Vec<u8>, trees: Vec<Arc<Tree>>, condition: Condition) -> Self {
-        Self { bytes, trees, condition: Some(Box::new(condition)), may_exceed: false }
+        Self { bytes, trees, condition: Some(Box::new(condition)), may_exceed: None }
     }
 
     pub(in crate::db) fn part(&self) -> Part<'_> {
@@ -147,6 +147,20 @@ impl Admitted {
 }
 
 impl Condition {
+    pub(in crate::db) fn of_keys(self) -> KeyCondition {
+        match self {
+            Self::Keys(condition) => condition,
+            Self::Reads(_) => unreachable!("a batch keeps its condition"),
+        }
+    }
+
+    pub(in crate::db) fn of_reads(self) -> ReadCondition {
+        match self {
+            Self::Reads(condition) => condition,
+            Self::Keys(_) => unreachable!("a batch keeps its condition"),
+        }
+    }
+
     pub(in crate::db) fn decision(&self) -> Decision {
         match self {
             Self::Keys(condition) => condition.decision,

@@ -17,18 +17,69 @@ use crate::db::queues::condition::Check;
 use crate::db::queues::condition::Condition;
 use crate::db::queues::condition::ReadCondition;
 use crate::db::queues::read_set::ReadSet;
+use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LogPosition;
 use crate::db::state::switch_points::point;
+use crate::db::write::conditional_loop::Conditional;
+use crate::db::write::conditional_loop::Look;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
+use std::mem;
+use std::sync::Arc;
 
-/// Attempts before flushed memtables are kept, and in all. Each attempt fails only if memtables with newer entries
-/// are flushed while it runs; with those that are kept, more than four of one keyspace.
-const FREE_ATTEMPTS: usize = 2;
-const ATTEMPTS_MAX: usize = 8;
+/// Attempts of a commit. Each fails only if memtables with newer entries are flushed while it runs; with those that are
+/// kept, more than four of one keyspace.
+const ATTEMPTS_MAX: u64 = 8;
 
 /// What exceeds the limit if they were not enough.
 const CHECKS: &str = "checks of what a transaction has read";
+
+/// A commit, while it is decided.
+struct Commit {
+    bytes: Vec<u8>,
+    trees: Vec<Arc<Tree>>,
+    may_exceed: bool,
+    reads: ReadSet,
+    /// Nothing has changed up to this number.
+    unchanged_to: SeqNo,
+    attempts: u64,
+}
+
+impl Conditional for Commit {
+    type Answer = ();
+
+    fn look(&mut self, engine: &Engine, read_at: SeqNo) -> Result<Look<()>> {
+        if self.attempts == ATTEMPTS_MAX {
+            // Memtables are flushed faster than the reads are checked: whether they have changed is unknown.
+            return Err(Error::limit(CHECKS, ATTEMPTS_MAX, ATTEMPTS_MAX + 1));
+        }
+        self.attempts += 1;
+        if read_at > self.unchanged_to
+            && let Some(error) = engine.changed_since(&self.reads, self.unchanged_to)?
+        {
+            return Err(error);
+        }
+        self.unchanged_to = read_at;
+        point();
+        let reads = mem::replace(&mut self.reads, ReadSet::new(0));
+        let condition = Condition::Reads(ReadCondition::new(reads, read_at));
+        let (bytes, trees) = (mem::take(&mut self.bytes), self.trees.clone());
+        let asked = Admitted::asking(bytes, trees, condition);
+        Ok(Look::Ask(Admitted { may_exceed: Some(self.may_exceed), ..asked }))
+    }
+
+    fn decided(&mut self, _: &Engine, condition: Condition, batch: Vec<u8>) -> Result<Option<()>> {
+        let condition = condition.of_reads();
+        match condition.check {
+            Check::Unchanged => Ok(Some(())),
+            Check::Refused { why, .. } => Err(why),
+            Check::Open | Check::LookAgain => {
+                (self.bytes, self.reads) = (batch, condition.reads);
+                Ok(None)
+            }
+        }
+    }
+}
 
 impl Engine {
     /// Writes a batch if nothing has changed of what was read since the snapshot `read_at`, which is registered.
@@ -36,48 +87,18 @@ impl Engine {
     pub(super) fn commit_if_unchanged(
         &self,
         batch: WriteBatch,
-        mut reads: ReadSet,
-        mut read_at: SeqNo,
+        reads: ReadSet,
+        read_at: SeqNo,
     ) -> Result<LogPosition> {
         self.check_writable()?;
-        let (mut bytes, keyspaces, _) = batch.into_parts()?;
-        let mut trees = self.keyspaces.admit(&keyspaces)?;
+        let (bytes, keyspaces, _) = batch.into_parts()?;
+        let trees = self.keyspaces.admit(&keyspaces)?;
         self.await_resume()?;
         let may_exceed = self.throttle((&bytes, &trees))?;
         let read: Vec<_> = reads.parts().map(|part| part.tree.clone()).collect();
-        let mut keepers = Vec::new();
-        for attempt in 0..ATTEMPTS_MAX {
-            if attempt == FREE_ATTEMPTS {
-                keepers.extend(read.iter().map(|tree| tree.keep_memtables(read_at)));
-            }
-            let visible = self.sequence.visible();
-            keepers.iter_mut().for_each(|keeper| keeper.advance(visible));
-            point();
-            if visible > read_at
-                && let Some(error) = self.changed_since(&reads, read_at)?
-            {
-                return Err(error);
-            }
-            read_at = visible;
-            point();
-            self.await_resume()?;
-            let condition = Condition::Reads(ReadCondition::new(reads, read_at));
-            let asking = Admitted { may_exceed, ..Admitted::asking(bytes, trees, condition) };
-            let outcome = self.submit_throttled(asking)?;
-            let decided = outcome.decided.expect("the leader returns a conditional batch");
-            let Some(Condition::Reads(condition)) = decided.condition.map(|condition| *condition) else {
-                unreachable!("it has its condition")
-            };
-            match condition.check {
-                Check::Unchanged => return Ok(outcome.position),
-                Check::Refused { why, .. } => return Err(why),
-                Check::Open | Check::LookAgain => {
-                    (bytes, trees, reads) = (decided.bytes, decided.trees, condition.reads);
-                }
-            }
-        }
-        // Memtables are flushed faster than the reads are checked: nothing is known to have changed, nor not to.
-        Err(Error::limit(CHECKS, ATTEMPTS_MAX as u64, ATTEMPTS_MAX as u64 + 1))
+        let mut commit = Commit { bytes, trees, may_exceed, reads, unchanged_to: read_at, attempts: 0 };
+        let ((), up_to) = self.conditional(&read, read_at, &mut commit)?;
+        Ok(up_to.expect("a commit is decided by the leader"))
     }
 }
 

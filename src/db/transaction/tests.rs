@@ -229,7 +229,7 @@ fn a_conflict_that_the_leader_finds_names_the_first_changed_key_of_the_first_key
         bytes: bytes.clone(),
         trees: db.engine().keyspaces.admit(&ids).unwrap(),
         condition: None,
-        may_exceed: false,
+        may_exceed: None,
     };
     let (mut in_group, mut of_two) = ([plain(), asks(&db, &reads)], [plain(), ask_both()]);
     run(&db, &mut in_group);
@@ -364,7 +364,7 @@ fn the_leader_looks_at_what_came_since_in_memtables_and_in_the_group() {
             bytes,
             trees: db.engine().keyspaces.admit(&ids).unwrap(),
             condition: None,
-            may_exceed: false,
+            may_exceed: None,
         }
     };
     let with_plain = |cases: &mut [Admitted; 5]| {

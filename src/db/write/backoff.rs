@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use crate::db::engine::Engine;
-use crate::db::queues::commit_queue::RightOfWay;
+use crate::db::queues::commit_queue::Priority;
 
 /// Each tenth try of a call has the right of way.
 pub(in crate::db) const ALONE_ONE_IN: u32 = 10;
@@ -26,10 +26,10 @@ impl Tries {
 
     /// To be called when a try was in vain. Returns when the next one may begin: after a pause, or with the right of
     /// way, for as long as the call holds it. The caller no longer holds that of the last try.
-    pub(in crate::db) fn lost<'e>(&mut self, engine: &'e Engine) -> Option<RightOfWay<'e>> {
+    pub(in crate::db) fn lost<'e>(&mut self, engine: &'e Engine) -> Option<Priority<'e>> {
         self.lost += 1;
         let is_alone = self.current().is_multiple_of(ALONE_ONE_IN);
-        let way = if is_alone { engine.commit.take_right_of_way() } else { None };
+        let way = if is_alone { engine.commit.take_priority() } else { None };
         match way {
             None => pause(self.lost),
             // Waits until the writers are done that came before. If they have failed, the next try finds out why.

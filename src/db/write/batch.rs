@@ -78,24 +78,22 @@ impl Engine {
             }
             may_exceed = self.wait_for_relief((&bytes, trees), false)?;
         }
-        let admitted = Admitted { bytes, trees: trees.to_vec(), condition: None, may_exceed };
-        self.submit_throttled(admitted).map(|outcome| outcome.position)
-    }
-
-    /// Writes a conditional batch.
-    pub(in crate::db) fn submit_batch(&self, mut admitted: Admitted) -> Result<Outcome> {
-        admitted.may_exceed = self.throttle(admitted.part_max())?;
-        self.submit_throttled(admitted)
+        let admitted =
+            Admitted { bytes, trees: trees.to_vec(), condition: None, may_exceed: Some(may_exceed) };
+        self.submit_batch(admitted).map(|outcome| outcome.position)
     }
 
     /// Queues a batch, again and again if there was no room for it.
-    pub(in crate::db) fn submit_throttled(&self, mut admitted: Admitted) -> Result<Outcome> {
+    pub(in crate::db) fn submit_batch(&self, mut admitted: Admitted) -> Result<Outcome> {
+        if admitted.may_exceed.is_none() {
+            admitted.may_exceed = Some(self.throttle(admitted.part_max())?);
+        }
         loop {
             match self.submit(Wanted::Batch(admitted))? {
                 Answer::Done(outcome) => return Ok(outcome),
                 Answer::Stalled(batch) => admitted = batch,
             }
-            admitted.may_exceed = self.wait_for_relief(admitted.part_max(), false)?;
+            admitted.may_exceed = Some(self.wait_for_relief(admitted.part_max(), false)?);
         }
     }
 }

@@ -1,545 +1,91 @@
-//! Conditional writes, in the thread of their caller: look, ask the leader, look again.
+//! The loop of every conditional write and of every transaction, in the thread of its caller: look, let the commit
+//! leader decide, look again.
 //!
-//! 1. Read the number of the newest visible write, then look up the keys. In this order: whatever the lookups
-//!    miss is above the number. The leader looks at everything above it ([`decide`](crate::db::commit::conflict_check)).
-//! 2. If nothing is to be written, the answer is ready: it was true when the keys were looked up.
-//! 3. Otherwise the leader decides, at the moment of the write. If it cannot, because a memtable above the
-//!    number has been flushed, begin again; after the second time such memtables are kept
-//!    ([`departed`](crate::db::state::keyspace::flushed_memtables)), so that the leader can.
+//! 1. Read the number of the newest visible write, then look. In this order: an entry that the lookups miss has a
+//!    larger number. The leader examines every entry above the number (`commit/conflict_check`).
+//! 2. If nothing is to be written, the answer is ready: it was true at the lookup.
+//! 3. Otherwise the leader decides, at the moment of the write. If it cannot, because a memtable with newer entries was
+//!    flushed, the call begins again. From its third attempt on such memtables are kept
+//!    ([`flushed_memtables`](crate::db::state::keyspace::flushed_memtables)), so that the leader can decide.
 //!
-//! An error of a lookup is the error of the call. A "no" is as durable as a "yes": with
-//! [`Durability::Synced`] it waits until the log is durable up to its end after the lookups, because what the
-//! "no" rests on is before that end.
+//! An error of a lookup is the error of the call.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
-use super::backoff::Tries;
-use crate::batch::own_batch;
-use crate::batch::{BatchReader, WriteBatch};
 use crate::db::engine::Engine;
-use crate::db::queues::bits::Bits;
-use crate::db::queues::condition::Admitted;
-use crate::db::queues::condition::AskedKey;
-use crate::db::queues::condition::Condition;
-use crate::db::queues::condition::Decision;
-use crate::db::queues::condition::KeyCondition;
-use crate::db::queues::condition::Rule;
-use crate::db::queues::value::Value;
-use crate::db::state::durability::Durability;
+use crate::db::queues::condition::{Admitted, Condition, Decision};
 use crate::db::state::keyspace::flushed_memtables::Keeper;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LogPosition;
 use crate::db::state::switch_points::point;
-use crate::error::{Error, Result};
-use crate::hash::key_hash;
+use crate::error::Result;
 use crate::key::SeqNo;
 
 /// Attempts before flushed memtables are kept.
-const FREE_ATTEMPTS: usize = 2;
+pub(super) const FREE_ATTEMPTS: usize = 2;
 
-/// How often an update runs its closure at most. Each run but the first is for a value that the key got during
-/// the run before.
-const UPDATE_RUNS_MAX: u64 = 10_000;
-
-/// The attempts of a call.
-struct Attempts<'t> {
-    tree: &'t Tree,
-    made: usize,
-    /// The number of the newest write that was visible when the last attempt began.
-    read_at: SeqNo,
-    keeper: Option<Keeper<'t>>,
+/// The result of a lookup.
+pub(in crate::db) enum Look<A> {
+    /// Nothing is to be written.
+    Answer(A),
+    /// The leader is to decide this batch.
+    Ask(Admitted),
 }
 
-/// What the leader has done, or that the caller is to look again.
-enum Asked {
-    /// A sync up to here makes durable what was decided.
-    Decided(KeyCondition, LogPosition),
-    /// With the batch of all entries and their keys.
-    LookAgain(Vec<u8>, Vec<AskedKey>),
-}
+/// A call whose writes depend on what the store holds.
+pub(in crate::db) trait Conditional {
+    type Answer;
 
-/// A write of one key that depends on what the key holds.
-pub(in crate::db) struct KeyWrite<'k> {
-    pub(in crate::db) key: &'k [u8],
-    /// `None`: the key is deleted.
-    pub(in crate::db) value: Option<&'k [u8]>,
-    pub(in crate::db) rule: Rule,
-    /// Whether the caller wants to know the value before, not only whether there was one.
-    pub(in crate::db) is_read: bool,
-}
+    /// Looks up what the call depends on. `read_at` is the newest write that was visible before.
+    fn look(&mut self, engine: &Engine, read_at: SeqNo) -> Result<Look<Self::Answer>>;
 
-/// What became of a write of one key.
-pub(in crate::db) struct Single {
-    pub(in crate::db) is_allowed: bool,
-    /// What the key held when that was decided.
-    pub(in crate::db) before: Option<Value>,
-}
-
-impl<'t> Attempts<'t> {
-    fn new(tree: &'t Tree) -> Self {
-        Self { tree, made: 0, read_at: 0, keeper: None }
-    }
-
-    /// Begins an attempt. Returns the number of the newest visible write.
-    fn next(&mut self, engine: &Engine) -> Result<SeqNo> {
-        engine.check_writable()?;
-        if self.made == FREE_ATTEMPTS {
-            self.keeper = Some(self.tree.keep_memtables(self.read_at));
-        }
-        self.made += 1;
-        let visible = engine.sequence.visible();
-        self.read_at = visible;
-        if let Some(keeper) = &mut self.keeper {
-            keeper.advance(visible);
-        }
-        point();
-        Ok(visible)
-    }
+    /// Takes what the leader has decided, or the batch back if it could not decide. `None`: look again.
+    fn decided(
+        &mut self,
+        engine: &Engine,
+        condition: Condition,
+        batch: Vec<u8>,
+    ) -> Result<Option<Self::Answer>>;
 }
 
 impl Engine {
-    /// Writes those entries of a batch for one tree whose keys, at these places of it, are absent. Returns
-    /// which.
-    pub(in crate::db) fn insert_new(
+    /// Runs a conditional call on these keyspaces, whose entries up to `seen` it knows. Returns the answer, and where a
+    /// sync makes it durable; `None`: everything that was visible at the lookup.
+    pub(in crate::db) fn conditional<C: Conditional>(
         &self,
-        tree: &Arc<Tree>,
-        batch: WriteBatch,
-        places: Vec<Range<usize>>,
-        durability: Durability,
-    ) -> Result<Bits> {
-        let mut attempts = Attempts::new(tree);
-        let mut all = batch.into_parts()?.0;
-        let mut keys: Vec<_> = places.into_iter().map(|place| AskedKey { place, hash: None }).collect();
-        loop {
-            let read_at = attempts.next(self)?;
-            let wanted: Vec<&[u8]> = keys.iter().map(|key| &all[key.place.clone()]).collect();
-            let found = self.multi_get(tree, &wanted, None, |_| Ok(()))?;
-            if found.iter().all(Option::is_some) {
-                self.make_durable(None, durability)?;
-                return Ok(Bits::none(keys.len()));
+        trees: &[Arc<Tree>],
+        seen: SeqNo,
+        call: &mut C,
+    ) -> Result<(C::Answer, Option<LogPosition>)> {
+        let mut keepers: Vec<Keeper<'_>> = Vec::new();
+        let mut read_at = seen;
+        for attempt in 0.. {
+            self.check_writable()?;
+            if attempt == FREE_ATTEMPTS {
+                keepers.extend(trees.iter().map(|tree| tree.keep_memtables(read_at)));
             }
-            set_hashes(&mut keys, &all, self.keyspaces.hash_seed);
-            let writes = found.iter().zip(&keys).map(|(found, key)| found.is_none() && key.hash.is_some());
-            let writes = writes.collect();
-            let asks = Admitted::conditional(tree, all, read_at, Rule::Absent, keys, writes)?;
-            match self.ask(asks)? {
-                Asked::Decided(condition, position) => {
-                    self.make_durable(Some(position), durability)?;
-                    return Ok(condition.into_writes());
-                }
-                Asked::LookAgain(batch, same) => (all, keys) = (batch, same),
-            }
-        }
-    }
-
-    /// Sets a key to a value, or deletes it, if the rule allows that.
-    pub(in crate::db) fn write_if(
-        &self,
-        tree: &Arc<Tree>,
-        write: KeyWrite<'_>,
-        durability: Durability,
-    ) -> Result<Single> {
-        let KeyWrite { key, value, rule, is_read } = write;
-        let mut attempts = Attempts::new(tree);
-        let mut all = single(tree, key, value)?;
-        let hash = key_hash(self.keyspaces.hash_seed, key);
-        loop {
-            let read_at = attempts.next(self)?;
-            let found = self.get(tree, key, None, |value| {
-                if is_read { Value::read(value) } else { Ok(Value::new(Bytes::new())) }
-            })?;
-            let is_allowed = rule.allows(found.as_deref());
-            if !is_allowed || value.is_none() && found.is_none() {
-                self.make_durable(None, durability)?;
-                return Ok(Single { is_allowed, before: found });
-            }
-            match self.ask(one(tree, all, read_at, rule.clone(), hash)?)? {
-                Asked::Decided(condition, position) => {
-                    self.make_durable(Some(position), durability)?;
-                    let is_allowed = condition.decision() == Decision::Write;
-                    return Ok(Single { is_allowed, before: condition.changed_to().unwrap_or(found) });
-                }
-                Asked::LookAgain(batch, _) => all = batch,
-            }
-        }
-    }
-
-    /// Sets a key to what `change` makes of its value; `None` deletes it. Returns the new value.
-    pub(in crate::db) fn update(
-        &self,
-        tree: &Arc<Tree>,
-        key: &[u8],
-        durability: Durability,
-        mut change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
-    ) -> Result<Option<Value>> {
-        let mut attempts = Attempts::new(tree);
-        let hash = key_hash(self.keyspaces.hash_seed, key);
-        let (mut runs, mut last) = (0, None);
-        let (mut tries, mut way) = (Tries::default(), None);
-        loop {
-            let read_at = attempts.next(self)?;
-            let before = self.get(tree, key, None, Value::read)?;
-            let after = match last {
-                Some((same, after)) if same == before => after,
-                _ if runs == UPDATE_RUNS_MAX => {
-                    return Err(Error::limit("runs of the closure of an update", UPDATE_RUNS_MAX, runs + 1));
-                }
-                _ => {
-                    runs += 1;
-                    change(before.as_deref())
-                }
+            read_at = self.sequence.visible();
+            keepers.iter_mut().for_each(|keeper| keeper.advance(read_at));
+            point();
+            let asked = match call.look(self, read_at)? {
+                Look::Answer(answer) => return Ok((answer, None)),
+                Look::Ask(asked) => asked,
             };
-            let batch = single(tree, key, after.as_deref())?;
-            if before.is_none() && after.is_none() {
-                drop(way);
-                self.make_durable(None, durability)?;
-                return Ok(None);
+            self.await_resume()?;
+            let outcome = self.submit_batch(asked)?;
+            let decided = outcome.decided.expect("the leader returns a conditional batch");
+            let condition = *decided.condition.expect("it has its condition");
+            if let Some(answer) = call.decided(self, condition, decided.bytes)? {
+                return Ok((answer, Some(outcome.position)));
             }
-            let rule = before.clone().map_or(Rule::Absent, Rule::Equals);
-            match self.ask(one(tree, batch, read_at, rule, hash)?)? {
-                Asked::Decided(condition, position) if condition.decision() == Decision::Write => {
-                    // Others need not wait for the disk.
-                    drop(way);
-                    self.make_durable(Some(position), durability)?;
-                    return Ok(after.map(|value| Value::new(value.into())));
-                }
-                // Another writer has come between, or a flush.
-                Asked::Decided(..) | Asked::LookAgain(..) => {
-                    drop(way.take());
-                    way = tries.lost(self);
-                }
-            }
-            last = Some((before, after));
         }
-    }
-
-    /// Has the leader decide a batch.
-    fn ask(&self, asks: Admitted) -> Result<Asked> {
-        self.await_resume()?;
-        let outcome = self.submit_batch(asks)?;
-        let decided = outcome.decided.expect("the leader returns a conditional batch");
-        let Some(Condition::Keys(condition)) = decided.condition.map(|condition| *condition) else {
-            unreachable!("it has its condition")
-        };
-        if condition.decision() == Decision::LookAgain {
-            let (all, keys) = condition.into_all(decided.bytes);
-            return Ok(Asked::LookAgain(all, keys));
-        }
-        Ok(Asked::Decided(condition, outcome.position))
+        unreachable!("the attempts do not end")
     }
 }
 
-/// Sets the hash of each key that no earlier key equals.
-fn set_hashes(keys: &mut [AskedKey], batch: &[u8], hash_seed: u64) {
-    // By their hashes, in the next free slot: the first of equal keys, counted from 1.
-    let mask = (2 * keys.len()).next_power_of_two() - 1;
-    let mut slots = vec![0_u32; mask + 1];
-    for at in 0..keys.len() {
-        let key = &batch[keys[at].place.clone()];
-        let hash = key_hash(hash_seed, key);
-        let mut slot = hash as usize & mask;
-        keys[at].hash = loop {
-            match slots[slot].checked_sub(1) {
-                None => {
-                    slots[slot] = at as u32 + 1;
-                    break Some(hash);
-                }
-                Some(earlier) if batch[keys[earlier as usize].place.clone()] == *key => break None,
-                Some(_) => slot = (slot + 1) & mask,
-            }
-        };
-    }
-}
-
-/// A batch that sets a key to a value, or deletes it.
-fn single(tree: &Tree, key: &[u8], value: Option<&[u8]>) -> Result<Vec<u8>> {
-    let len = key.len().saturating_add(value.map_or(0, <[u8]>::len));
-    let mut batch = WriteBatch::with_capacity(len.saturating_add(12));
-    match value {
-        Some(value) => batch.push_put(tree.id, key, value),
-        None => batch.push_delete(tree.id, key),
-    };
-    Ok(batch.into_parts()?.0)
-}
-
-/// A conditional batch of one entry.
-fn one(tree: &Arc<Tree>, batch: Vec<u8>, read_at: SeqNo, rule: Rule, hash: u64) -> Result<Admitted> {
-    let entry = BatchReader::open(&batch).map_err(own_batch)?.next();
-    let place = entry.expect("it has one entry").map_err(own_batch)?.key;
-    let keys = vec![AskedKey { place, hash: Some(hash) }];
-    Admitted::conditional(tree, batch, read_at, rule, keys, Bits::from_iter([true]))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::{Mutex, mpsc};
-
-    use super::super::backoff::ALONE_ONE_IN;
-    use super::*;
-    use crate::db::queues::commit_queue::Turn;
-    use crate::fs::{CrashPolicy, MemFs, Op};
-    use crate::options::Options;
-    use crate::sync::lock;
-
-    fn options(fs: &MemFs) -> Options {
-        Options::new().fs(Arc::new(fs.clone())).background_threads(0)
-    }
-
-    fn is_log(op: &Op<'_>) -> bool {
-        matches!(op, Op::Append(path, _) if path.extension().is_some_and(|end| end == "wal"))
-    }
-
-    #[test]
-    fn of_equal_keys_in_one_call_the_first_counts() {
-        let db = options(&MemFs::new()).open("/db").unwrap();
-        db.put("old", "").unwrap();
-        let keys = ["b", "old", "b", "a", "old", "a", "a"];
-        let new =
-            db.insert_new_many(keys.iter().zip(b"1234567").map(|(key, value)| (key, [*value]))).unwrap();
-        assert_eq!(new.iter().collect::<Vec<_>>(), [true, false, false, true, false, false, false]);
-        let values = db.multi_get(&["a", "b", "old"]).unwrap();
-        assert_eq!(
-            values.iter().flatten().map(|value| &value[..]).collect::<Vec<_>>(),
-            [&b"4"[..], b"1", b""]
-        );
-    }
-
-    /// While the leader is held up in the log, threads wait that all insert the same keys. Then the log takes
-    /// their group, or fails.
-    fn compete(is_failing: bool) -> (crate::db::Db, Vec<Result<bool>>) {
-        let fs = MemFs::new();
-        let db = options(&fs).open("/db").unwrap();
-        let (opens, gate) = mpsc::channel::<()>();
-        let gate = Mutex::new((gate, 0));
-        fs.observe(move |_, op| {
-            if is_log(&op) {
-                let mut gate = lock(&gate);
-                gate.1 += 1;
-                match gate.1 {
-                    1 => drop(gate.0.recv()),
-                    2 if is_failing => return Err(std::io::ErrorKind::StorageFull.into()),
-                    _ => {}
-                }
-            }
-            Ok(())
-        });
-        let answers = std::thread::scope(|scope| {
-            let leader = scope.spawn(|| db.put("other", ""));
-            let threads: Vec<_> = (0..4)
-                .map(|thread| {
-                    while thread == 0 && !db.engine().commit.is_led() {
-                        std::thread::yield_now();
-                    }
-                    let db = &db;
-                    scope.spawn(move || match thread % 2 {
-                        0 => db.insert_if_absent("k", [thread]),
-                        _ => db.insert_new_many([("k", [thread])]).map(|new| new.is_new(0)),
-                    })
-                })
-                .collect();
-            while db.engine().commit.waiting() < 4 {
-                std::thread::yield_now();
-            }
-            drop(opens);
-            leader.join().unwrap().unwrap();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-        });
-        (db, answers)
-    }
-
-    #[test]
-    fn of_those_who_insert_the_same_key_in_one_group_one_is_told_that_it_is_new() {
-        let (db, answers) = compete(false);
-        let new = answers.into_iter().filter(|answer| *answer.as_ref().unwrap()).count();
-        assert_eq!(new, 1);
-        assert!(db.contains("k").unwrap());
-    }
-
-    #[test]
-    fn seen_because_of_an_earlier_request_fails_when_the_group_fails() {
-        let (db, answers) = compete(true);
-        for answer in answers {
-            assert!(matches!(answer, Err(Error::Io { .. })), "{answer:?}: no such key was written");
-        }
-        assert!(!db.contains("k").unwrap());
-        assert!(db.insert_if_absent("k", "").unwrap());
-    }
-
-    #[test]
-    fn a_synced_no_is_on_disk_when_it_is_given() {
-        let fs = MemFs::new();
-        let db = options(&fs).open("/db").unwrap();
-        let no: [fn(&crate::db::Db) -> bool; 6] = [
-            |db| !db.insert_if_absent_with("k", "", Durability::Synced).unwrap(),
-            |db| db.insert_new_many_with([("k", "")], Durability::Synced).unwrap().count() == 0,
-            |db| db.compare_and_set_with("k", None, Some(b""), Durability::Synced).unwrap().is_err(),
-            |db| db.compare_and_set_with("k", Some(b"x"), None, Durability::Synced).unwrap().is_err(),
-            |db| db.remove_with("absent", Durability::Synced).unwrap().is_none(),
-            |db| db.update_with("absent", Durability::Synced, |_| None).unwrap().is_none(),
-        ];
-        for (round, no) in no.into_iter().enumerate() {
-            db.put("k", [round as u8]).unwrap();
-            db.delete("absent").unwrap();
-            db.put("last", [round as u8]).unwrap();
-            assert!(no(&db));
-            let image = options(&fs.crash(CrashPolicy::DropUnsynced)).open("/db").unwrap();
-            let values = image.multi_get(&["k", "last"]).unwrap();
-            assert!(values.iter().all(|value| value.as_deref() == Some(&[round as u8])), "call {round}");
-        }
-    }
-
-    #[test]
-    fn a_synced_no_gets_the_error_of_its_sync() {
-        let fs = MemFs::new();
-        let db = options(&fs).open("/db").unwrap();
-        db.put("k", "").unwrap();
-        fs.observe(|_, op| match op {
-            Op::Sync(_) => Err(std::io::ErrorKind::Other.into()),
-            _ => Ok(()),
-        });
-        assert!(!db.insert_if_absent("k", "").unwrap(), "a buffered one needs no sync");
-        assert!(matches!(db.insert_if_absent_with("k", "", Durability::Synced), Err(Error::Io { .. })));
-    }
-
-    #[test]
-    fn a_call_in_which_everything_was_seen_needs_no_place_in_the_queue() {
-        let fs = MemFs::new();
-        let db = options(&fs).open("/db").unwrap();
-        db.put("k", "").unwrap();
-        let before = db.stats();
-        let Turn::Leads(_) = db.engine().commit.enter(crate::db::queues::commit_queue::Wanted::Barrier)
-        else {
-            panic!("nobody else leads")
-        };
-        assert!(!db.insert_if_absent("k", "").unwrap());
-        assert_eq!(db.insert_new_many([("k", ""), ("k", "")]).unwrap().count(), 0);
-        assert!(db.compare_and_set("k", Some(b"x"), None).unwrap().is_err());
-        assert!(db.remove("absent").unwrap().is_none());
-        db.engine().commit.hand_on();
-        assert_eq!(db.stats().batches, before.batches);
-    }
-
-    #[test]
-    fn an_answer_is_found_even_if_every_memtable_is_flushed_between_look_and_decision() {
-        let db = options(&MemFs::new()).open("/db").unwrap();
-        let mut runs = 0;
-        let added = db.update("k", |value| {
-            runs += 1;
-            // What another thread does meanwhile.
-            if runs <= FREE_ATTEMPTS {
-                db.put("k", [runs as u8]).unwrap();
-            }
-            db.put("other", "").unwrap();
-            db.flush().unwrap();
-            Some([value.unwrap_or_default(), b"+"].concat())
-        });
-        // In the last run only the other key was written, and the memtable of that was kept for the leader.
-        assert_eq!(added.unwrap().as_deref(), Some(&[FREE_ATTEMPTS as u8, b'+'][..]));
-        assert_eq!(runs, FREE_ATTEMPTS + 1);
-    }
-
-    #[test]
-    fn update_keeps_what_its_closure_has_made_of_a_value_that_is_still_there() {
-        let db = options(&MemFs::new()).open("/db").unwrap();
-        db.put("k", "1").unwrap();
-        let mut runs = 0;
-        let added = db.update("k", |value| {
-            runs += 1;
-            db.put("k", "2").unwrap();
-            db.put("k", value.unwrap()).unwrap();
-            db.flush().unwrap();
-            Some([value.unwrap(), b"+"].concat())
-        });
-        assert_eq!((added.unwrap().as_deref(), runs), (Some(&b"1+"[..]), 1));
-    }
-
-    #[test]
-    fn update_ends_with_an_error_if_its_key_always_has_another_value() {
-        let db = options(&MemFs::new()).open("/db").unwrap();
-        let mut runs = 0_u64;
-        let added = db.update("k", |_| {
-            runs += 1;
-            db.put("k", runs.to_le_bytes()).unwrap();
-            Some(Vec::new())
-        });
-        assert!(matches!(added, Err(Error::LimitExceeded { limit: UPDATE_RUNS_MAX, .. })), "{added:?}");
-        assert_eq!(db.get("k").unwrap().unwrap(), UPDATE_RUNS_MAX.to_le_bytes()[..], "nothing was written");
-    }
-
-    #[test]
-    fn an_update_that_others_make_fail_ten_times_has_the_right_of_way_from_then_on() {
-        let db = options(&MemFs::new()).open("/db").unwrap();
-        let (is_over, mut runs, mut held) = (AtomicBool::new(false), 0, Vec::new());
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for n in 0_u64.. {
-                    if is_over.load(Ordering::Relaxed) {
-                        break;
-                    }
-                    db.put("k", n.to_le_bytes()).unwrap();
-                }
-            });
-            let updated = db.update("k", |before| {
-                runs += 1;
-                held.push(db.engine().commit.has_right_of_way());
-                while runs < ALONE_ONE_IN && db.get("k").unwrap().as_deref() == before {
-                    std::thread::yield_now();
-                }
-                Some(b"ours".to_vec())
-            });
-            is_over.store(true, Ordering::Relaxed);
-            updated.unwrap();
-        });
-        // Others wait for a second at most, which is little on a busy machine.
-        let alone = ALONE_ONE_IN as usize - 1;
-        assert!(
-            held.len() > alone && held[..alone + 1].iter().position(|held| *held) == Some(alone),
-            "{held:?}"
-        );
-        assert!(!db.engine().commit.has_right_of_way());
-    }
-
-    #[test]
-    fn a_closure_that_panics_while_memtables_are_kept_for_it_leaves_nothing_behind() {
-        let db = options(&MemFs::new()).background_threads(0).open("/db").unwrap();
-        let tree = db.engine().keyspaces.default_tree();
-        let mut runs = 0;
-        let update = std::panic::AssertUnwindSafe(|| {
-            db.update("k", |_| {
-                runs += 1;
-                db.put("k", [runs as u8]).unwrap();
-                db.flush().unwrap();
-                assert!(runs <= FREE_ATTEMPTS, "a panic in the closure");
-                Some(Vec::new())
-            })
-        });
-        assert!(std::panic::catch_unwind(update).is_err());
-        assert!(runs > FREE_ATTEMPTS && tree.memtables_since(0).is_none(), "no memtable is kept");
-        assert!(!db.engine().commit.is_led() && db.engine().commit.waiting() == 0);
-        assert_eq!(db.update("k", |value| Some(value.unwrap().to_vec())).unwrap().unwrap(), [runs as u8]);
-        db.close().unwrap();
-    }
-
-    #[test]
-    fn update_runs_again_when_its_key_was_written_meanwhile() {
-        let db = options(&MemFs::new()).open("/db").unwrap();
-        let mut seen = Vec::new();
-        let left = db.update("k", |value| {
-            seen.push(value.map(<[u8]>::to_vec));
-            match seen.len() {
-                1 => db.put("k", "1").unwrap(),
-                2 => db.delete("k").unwrap(),
-                3 => db.put("k", "3").unwrap(),
-                _ => {}
-            }
-            (seen.len() < 3).then(|| [value.unwrap_or_default(), b"!"].concat())
-        });
-        // The third run found nothing and wants nothing: that is an answer.
-        assert_eq!(left.unwrap(), None);
-        assert_eq!(seen, [None, Some(b"1".to_vec()), None]);
+impl Condition {
+    /// Whether the leader could not decide.
+    pub(in crate::db) fn is_undecided(&self) -> bool {
+        matches!(self.decision(), Decision::Open | Decision::LookAgain)
     }
 }

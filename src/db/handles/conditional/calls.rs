@@ -9,7 +9,7 @@ use crate::db::handles::store::Db;
 use crate::db::queues::condition::Rule;
 use crate::db::queues::value::Value;
 use crate::db::state::durability::Durability;
-use crate::db::write::conditional_loop::KeyWrite;
+use crate::db::write::key_writes::KeyWrite;
 use crate::error::Result;
 
 macro_rules! conditional_calls {

@@ -1,0 +1,522 @@
+//! Writes of keys that depend on what the keys hold.
+//!
+//! A "no" is as durable as a "yes": with [`Durability::Synced`] it waits until the log is durable up to its end after
+//! the lookups, because the entries that it rests on are before that end.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::{mem, slice};
+
+use bytes::Bytes;
+
+use super::backoff::Tries;
+use super::conditional_loop::{Conditional, Look};
+use crate::batch::{self, BatchReader, WriteBatch, own_batch};
+use crate::db::engine::Engine;
+use crate::db::queues::bits::Bits;
+use crate::db::queues::commit_queue::Priority;
+use crate::db::queues::condition::{Admitted, AskedKey, Condition, Decision, Rule};
+use crate::db::queues::value::Value;
+use crate::db::state::durability::Durability;
+use crate::db::state::keyspace::tree::Tree;
+use crate::error::{Error, Result};
+use crate::hash::key_hash;
+use crate::key::SeqNo;
+
+/// How often an update runs its closure at most. Each run but the first is for a value that the key got during
+/// the run before.
+const UPDATE_RUNS_MAX: u64 = 10_000;
+
+/// A write of one key that depends on what the key holds.
+pub(in crate::db) struct KeyWrite<'k> {
+    pub(in crate::db) key: &'k [u8],
+    /// `None`: the key is deleted.
+    pub(in crate::db) value: Option<&'k [u8]>,
+    pub(in crate::db) rule: Rule,
+    /// Whether the caller needs the value before, not only whether there was one.
+    pub(in crate::db) is_read: bool,
+}
+
+/// The result of a write of one key.
+pub(in crate::db) struct Single {
+    pub(in crate::db) is_allowed: bool,
+    /// The value of the key when that was decided.
+    pub(in crate::db) before: Option<Value>,
+}
+
+/// An insert of the entries whose keys are absent.
+struct InsertNew<'t> {
+    tree: &'t Arc<Tree>,
+    /// The batch with all entries, and their keys.
+    all: Vec<u8>,
+    keys: Vec<AskedKey>,
+}
+
+impl Conditional for InsertNew<'_> {
+    /// The entries that were written.
+    type Answer = Bits;
+
+    fn look(&mut self, engine: &Engine, read_at: SeqNo) -> Result<Look<Bits>> {
+        let (mut keys, all) = (mem::take(&mut self.keys), mem::take(&mut self.all));
+        let wanted: Vec<&[u8]> = keys.iter().map(|key| &all[key.place.clone()]).collect();
+        let found = engine.multi_get(self.tree, &wanted, None, |_| Ok(()))?;
+        if found.iter().all(Option::is_some) {
+            return Ok(Look::Answer(Bits::none(keys.len())));
+        }
+        set_hashes(&mut keys, &all, engine.keyspaces.hash_seed);
+        let writes = found.iter().zip(&keys).map(|(found, key)| found.is_none() && key.hash.is_some());
+        let writes = writes.collect();
+        Ok(Look::Ask(Admitted::conditional(self.tree, all, read_at, Rule::Absent, keys, writes)?))
+    }
+
+    fn decided(&mut self, _: &Engine, condition: Condition, batch: Vec<u8>) -> Result<Option<Bits>> {
+        let is_undecided = condition.is_undecided();
+        let condition = condition.of_keys();
+        if is_undecided {
+            (self.all, self.keys) = condition.into_all(batch);
+            return Ok(None);
+        }
+        Ok(Some(condition.into_writes()))
+    }
+}
+
+/// A [`KeyWrite`], while it is decided.
+struct WriteOne<'t, 'k> {
+    tree: &'t Arc<Tree>,
+    write: KeyWrite<'k>,
+    hash: u64,
+    /// The encoded entry.
+    batch: Vec<u8>,
+    /// The value that the lookup found.
+    found: Option<Value>,
+}
+
+impl Conditional for WriteOne<'_, '_> {
+    type Answer = Single;
+
+    fn look(&mut self, engine: &Engine, read_at: SeqNo) -> Result<Look<Single>> {
+        let KeyWrite { key, value, rule, is_read } = &self.write;
+        let found = engine.get(self.tree, key, None, |value| {
+            if *is_read { Value::read(value) } else { Ok(Value::new(Bytes::new())) }
+        })?;
+        let is_allowed = rule.allows(found.as_deref());
+        if !is_allowed || value.is_none() && found.is_none() {
+            return Ok(Look::Answer(Single { is_allowed, before: found }));
+        }
+        self.found = found;
+        Ok(Look::Ask(one(self.tree, mem::take(&mut self.batch), read_at, rule.clone(), self.hash)?))
+    }
+
+    fn decided(&mut self, _: &Engine, condition: Condition, batch: Vec<u8>) -> Result<Option<Single>> {
+        if condition.is_undecided() {
+            self.batch = condition.of_keys().into_all(batch).0;
+            return Ok(None);
+        }
+        let is_allowed = condition.decision() == Decision::Write;
+        let changed_to = condition.of_keys().changed_to();
+        let before = changed_to.unwrap_or_else(|| self.found.take());
+        Ok(Some(Single { is_allowed, before }))
+    }
+}
+
+/// An update by a closure, while it is decided.
+struct Update<'t, 'k, 'e, C> {
+    tree: &'t Arc<Tree>,
+    key: &'k [u8],
+    hash: u64,
+    change: C,
+    runs: u64,
+    /// The value that the last lookup found, and what the closure made of it.
+    last: Option<(Option<Value>, Option<Vec<u8>>)>,
+    tries: Tries,
+    priority: Option<Priority<'e>>,
+    engine: &'e Engine,
+}
+
+impl<C: FnMut(Option<&[u8]>) -> Option<Vec<u8>>> Conditional for Update<'_, '_, '_, C> {
+    type Answer = Option<Value>;
+
+    fn look(&mut self, engine: &Engine, read_at: SeqNo) -> Result<Look<Self::Answer>> {
+        let before = engine.get(self.tree, self.key, None, Value::read)?;
+        let after = match self.last.take() {
+            Some((same, after)) if same == before => after,
+            _ if self.runs == UPDATE_RUNS_MAX => {
+                let runs = self.runs + 1;
+                return Err(Error::limit("runs of the closure of an update", UPDATE_RUNS_MAX, runs));
+            }
+            _ => {
+                self.runs += 1;
+                (self.change)(before.as_deref())
+            }
+        };
+        let batch = batch::of_one(self.tree.id, self.key, after.as_deref())?;
+        if before.is_none() && after.is_none() {
+            return Ok(Look::Answer(None));
+        }
+        let rule = before.clone().map_or(Rule::Absent, Rule::Equals);
+        let asked = one(self.tree, batch, read_at, rule, self.hash)?;
+        self.last = Some((before, after));
+        Ok(Look::Ask(asked))
+    }
+
+    /// If another writer or a flush came first, the update looks again, after a pause.
+    fn decided(&mut self, _: &Engine, condition: Condition, _: Vec<u8>) -> Result<Option<Self::Answer>> {
+        if condition.decision() == Decision::Write {
+            let after = self.last.take().and_then(|(_, after)| after);
+            return Ok(Some(after.map(|value| Value::new(value.into()))));
+        }
+        self.priority = None;
+        self.priority = self.tries.lost(self.engine);
+        Ok(None)
+    }
+}
+
+impl Engine {
+    /// Writes those entries of a batch for one tree whose keys, at these places of it, are absent. Returns
+    /// which.
+    pub(in crate::db) fn insert_new(
+        &self,
+        tree: &Arc<Tree>,
+        batch: WriteBatch,
+        places: Vec<Range<usize>>,
+        durability: Durability,
+    ) -> Result<Bits> {
+        let keys = places.into_iter().map(|place| AskedKey { place, hash: None }).collect();
+        let mut call = InsertNew { tree, all: batch.into_parts()?.0, keys };
+        let (written, up_to) = self.conditional(slice::from_ref(tree), 0, &mut call)?;
+        self.make_durable(up_to, durability).map(|()| written)
+    }
+
+    /// Sets a key to a value, or deletes it, if the rule allows that.
+    pub(in crate::db) fn write_if(
+        &self,
+        tree: &Arc<Tree>,
+        write: KeyWrite<'_>,
+        durability: Durability,
+    ) -> Result<Single> {
+        let hash = key_hash(self.keyspaces.hash_seed, write.key);
+        let batch = batch::of_one(tree.id, write.key, write.value)?;
+        let mut call = WriteOne { tree, write, hash, batch, found: None };
+        let (single, up_to) = self.conditional(slice::from_ref(tree), 0, &mut call)?;
+        self.make_durable(up_to, durability).map(|()| single)
+    }
+
+    /// Sets a key to what `change` makes of its value; `None` deletes it. Returns the new value.
+    pub(in crate::db) fn update(
+        &self,
+        tree: &Arc<Tree>,
+        key: &[u8],
+        durability: Durability,
+        change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<Option<Value>> {
+        let hash = key_hash(self.keyspaces.hash_seed, key);
+        let (tries, priority) = (Tries::default(), None);
+        let mut call = Update { tree, key, hash, change, runs: 0, last: None, tries, priority, engine: self };
+        let (value, up_to) = self.conditional(slice::from_ref(tree), 0, &mut call)?;
+        // Others need not wait for the disk.
+        drop(call);
+        self.make_durable(up_to, durability).map(|()| value)
+    }
+}
+
+/// Sets the hash of each key that no earlier key equals.
+fn set_hashes(keys: &mut [AskedKey], batch: &[u8], hash_seed: u64) {
+    // By their hashes, in the next free slot: the first of equal keys, counted from 1.
+    let mask = (2 * keys.len()).next_power_of_two() - 1;
+    let mut slots = vec![0_u32; mask + 1];
+    for at in 0..keys.len() {
+        let key = &batch[keys[at].place.clone()];
+        let hash = key_hash(hash_seed, key);
+        let mut slot = hash as usize & mask;
+        keys[at].hash = loop {
+            match slots[slot].checked_sub(1) {
+                None => {
+                    slots[slot] = at as u32 + 1;
+                    break Some(hash);
+                }
+                Some(earlier) if batch[keys[earlier as usize].place.clone()] == *key => break None,
+                Some(_) => slot = (slot + 1) & mask,
+            }
+        };
+    }
+}
+
+/// A conditional batch of one entry.
+fn one(tree: &Arc<Tree>, batch: Vec<u8>, read_at: SeqNo, rule: Rule, hash: u64) -> Result<Admitted> {
+    let entry = BatchReader::open(&batch).map_err(own_batch)?.next();
+    let place = entry.expect("it has one entry").map_err(own_batch)?.key;
+    let keys = vec![AskedKey { place, hash: Some(hash) }];
+    Admitted::conditional(tree, batch, read_at, rule, keys, Bits::from_iter([true]))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::db::write::conditional_loop::FREE_ATTEMPTS;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Mutex, mpsc};
+
+    use super::super::backoff::ALONE_ONE_IN;
+    use super::*;
+    use crate::db::queues::commit_queue::Turn;
+    use crate::fs::{CrashPolicy, MemFs, Op};
+    use crate::options::Options;
+    use crate::sync::lock;
+
+    fn options(fs: &MemFs) -> Options {
+        Options::new().fs(Arc::new(fs.clone())).background_threads(0)
+    }
+
+    fn is_log(op: &Op<'_>) -> bool {
+        matches!(op, Op::Append(path, _) if path.extension().is_some_and(|end| end == "wal"))
+    }
+
+    #[test]
+    fn of_equal_keys_in_one_call_the_first_counts() {
+        let db = options(&MemFs::new()).open("/db").unwrap();
+        db.put("old", "").unwrap();
+        let keys = ["b", "old", "b", "a", "old", "a", "a"];
+        let new =
+            db.insert_new_many(keys.iter().zip(b"1234567").map(|(key, value)| (key, [*value]))).unwrap();
+        assert_eq!(new.iter().collect::<Vec<_>>(), [true, false, false, true, false, false, false]);
+        let values = db.multi_get(&["a", "b", "old"]).unwrap();
+        assert_eq!(
+            values.iter().flatten().map(|value| &value[..]).collect::<Vec<_>>(),
+            [&b"4"[..], b"1", b""]
+        );
+    }
+
+    /// While the leader is held up in the log, threads wait that all insert the same keys. Then the log takes
+    /// their group, or fails.
+    fn compete(is_failing: bool) -> (crate::db::Db, Vec<Result<bool>>) {
+        let fs = MemFs::new();
+        let db = options(&fs).open("/db").unwrap();
+        let (opens, gate) = mpsc::channel::<()>();
+        let gate = Mutex::new((gate, 0));
+        fs.observe(move |_, op| {
+            if is_log(&op) {
+                let mut gate = lock(&gate);
+                gate.1 += 1;
+                match gate.1 {
+                    1 => drop(gate.0.recv()),
+                    2 if is_failing => return Err(std::io::ErrorKind::StorageFull.into()),
+                    _ => {}
+                }
+            }
+            Ok(())
+        });
+        let answers = std::thread::scope(|scope| {
+            let leader = scope.spawn(|| db.put("other", ""));
+            let threads: Vec<_> = (0..4)
+                .map(|thread| {
+                    while thread == 0 && !db.engine().commit.is_led() {
+                        std::thread::yield_now();
+                    }
+                    let db = &db;
+                    scope.spawn(move || match thread % 2 {
+                        0 => db.insert_if_absent("k", [thread]),
+                        _ => db.insert_new_many([("k", [thread])]).map(|new| new.is_new(0)),
+                    })
+                })
+                .collect();
+            while db.engine().commit.waiting() < 4 {
+                std::thread::yield_now();
+            }
+            drop(opens);
+            leader.join().unwrap().unwrap();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        (db, answers)
+    }
+
+    #[test]
+    fn of_those_who_insert_the_same_key_in_one_group_one_is_told_that_it_is_new() {
+        let (db, answers) = compete(false);
+        let new = answers.into_iter().filter(|answer| *answer.as_ref().unwrap()).count();
+        assert_eq!(new, 1);
+        assert!(db.contains("k").unwrap());
+    }
+
+    #[test]
+    fn seen_because_of_an_earlier_request_fails_when_the_group_fails() {
+        let (db, answers) = compete(true);
+        for answer in answers {
+            assert!(matches!(answer, Err(Error::Io { .. })), "{answer:?}: no such key was written");
+        }
+        assert!(!db.contains("k").unwrap());
+        assert!(db.insert_if_absent("k", "").unwrap());
+    }
+
+    #[test]
+    fn a_synced_no_is_on_disk_when_it_is_given() {
+        let fs = MemFs::new();
+        let db = options(&fs).open("/db").unwrap();
+        let no: [fn(&crate::db::Db) -> bool; 6] = [
+            |db| !db.insert_if_absent_with("k", "", Durability::Synced).unwrap(),
+            |db| db.insert_new_many_with([("k", "")], Durability::Synced).unwrap().count() == 0,
+            |db| db.compare_and_set_with("k", None, Some(b""), Durability::Synced).unwrap().is_err(),
+            |db| db.compare_and_set_with("k", Some(b"x"), None, Durability::Synced).unwrap().is_err(),
+            |db| db.remove_with("absent", Durability::Synced).unwrap().is_none(),
+            |db| db.update_with("absent", Durability::Synced, |_| None).unwrap().is_none(),
+        ];
+        for (round, no) in no.into_iter().enumerate() {
+            db.put("k", [round as u8]).unwrap();
+            db.delete("absent").unwrap();
+            db.put("last", [round as u8]).unwrap();
+            assert!(no(&db));
+            let image = options(&fs.crash(CrashPolicy::DropUnsynced)).open("/db").unwrap();
+            let values = image.multi_get(&["k", "last"]).unwrap();
+            assert!(values.iter().all(|value| value.as_deref() == Some(&[round as u8])), "call {round}");
+        }
+    }
+
+    #[test]
+    fn a_synced_no_gets_the_error_of_its_sync() {
+        let fs = MemFs::new();
+        let db = options(&fs).open("/db").unwrap();
+        db.put("k", "").unwrap();
+        fs.observe(|_, op| match op {
+            Op::Sync(_) => Err(std::io::ErrorKind::Other.into()),
+            _ => Ok(()),
+        });
+        assert!(!db.insert_if_absent("k", "").unwrap(), "a buffered one needs no sync");
+        assert!(matches!(db.insert_if_absent_with("k", "", Durability::Synced), Err(Error::Io { .. })));
+    }
+
+    #[test]
+    fn a_call_in_which_everything_was_seen_needs_no_place_in_the_queue() {
+        let fs = MemFs::new();
+        let db = options(&fs).open("/db").unwrap();
+        db.put("k", "").unwrap();
+        let before = db.stats();
+        let Turn::Leads(_) = db.engine().commit.enter(crate::db::queues::commit_queue::Wanted::Barrier)
+        else {
+            panic!("nobody else leads")
+        };
+        assert!(!db.insert_if_absent("k", "").unwrap());
+        assert_eq!(db.insert_new_many([("k", ""), ("k", "")]).unwrap().count(), 0);
+        assert!(db.compare_and_set("k", Some(b"x"), None).unwrap().is_err());
+        assert!(db.remove("absent").unwrap().is_none());
+        db.engine().commit.hand_on();
+        assert_eq!(db.stats().batches, before.batches);
+    }
+
+    #[test]
+    fn an_answer_is_found_even_if_every_memtable_is_flushed_between_look_and_decision() {
+        let db = options(&MemFs::new()).open("/db").unwrap();
+        let mut runs = 0;
+        let added = db.update("k", |value| {
+            runs += 1;
+            // What another thread does meanwhile.
+            if runs <= FREE_ATTEMPTS {
+                db.put("k", [runs as u8]).unwrap();
+            }
+            db.put("other", "").unwrap();
+            db.flush().unwrap();
+            Some([value.unwrap_or_default(), b"+"].concat())
+        });
+        // In the last run only the other key was written, and the memtable of that was kept for the leader.
+        assert_eq!(added.unwrap().as_deref(), Some(&[FREE_ATTEMPTS as u8, b'+'][..]));
+        assert_eq!(runs, FREE_ATTEMPTS + 1);
+    }
+
+    #[test]
+    fn update_keeps_what_its_closure_has_made_of_a_value_that_is_still_there() {
+        let db = options(&MemFs::new()).open("/db").unwrap();
+        db.put("k", "1").unwrap();
+        let mut runs = 0;
+        let added = db.update("k", |value| {
+            runs += 1;
+            db.put("k", "2").unwrap();
+            db.put("k", value.unwrap()).unwrap();
+            db.flush().unwrap();
+            Some([value.unwrap(), b"+"].concat())
+        });
+        assert_eq!((added.unwrap().as_deref(), runs), (Some(&b"1+"[..]), 1));
+    }
+
+    #[test]
+    fn update_ends_with_an_error_if_its_key_always_has_another_value() {
+        let db = options(&MemFs::new()).open("/db").unwrap();
+        let mut runs = 0_u64;
+        let added = db.update("k", |_| {
+            runs += 1;
+            db.put("k", runs.to_le_bytes()).unwrap();
+            Some(Vec::new())
+        });
+        assert!(matches!(added, Err(Error::LimitExceeded { limit: UPDATE_RUNS_MAX, .. })), "{added:?}");
+        assert_eq!(db.get("k").unwrap().unwrap(), UPDATE_RUNS_MAX.to_le_bytes()[..], "nothing was written");
+    }
+
+    #[test]
+    fn an_update_that_others_make_fail_ten_times_has_the_right_of_way_from_then_on() {
+        let db = options(&MemFs::new()).open("/db").unwrap();
+        let (is_over, mut runs, mut held) = (AtomicBool::new(false), 0, Vec::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 0_u64.. {
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    db.put("k", n.to_le_bytes()).unwrap();
+                }
+            });
+            let updated = db.update("k", |before| {
+                runs += 1;
+                held.push(db.engine().commit.has_right_of_way());
+                while runs < ALONE_ONE_IN && db.get("k").unwrap().as_deref() == before {
+                    std::thread::yield_now();
+                }
+                Some(b"ours".to_vec())
+            });
+            is_over.store(true, Ordering::Relaxed);
+            updated.unwrap();
+        });
+        // Others wait for a second at most, which is little on a busy machine.
+        let alone = ALONE_ONE_IN as usize - 1;
+        assert!(
+            held.len() > alone && held[..alone + 1].iter().position(|held| *held) == Some(alone),
+            "{held:?}"
+        );
+        assert!(!db.engine().commit.has_right_of_way());
+    }
+
+    #[test]
+    fn a_closure_that_panics_while_memtables_are_kept_for_it_leaves_nothing_behind() {
+        let db = options(&MemFs::new()).background_threads(0).open("/db").unwrap();
+        let tree = db.engine().keyspaces.default_tree();
+        let mut runs = 0;
+        let update = std::panic::AssertUnwindSafe(|| {
+            db.update("k", |_| {
+                runs += 1;
+                db.put("k", [runs as u8]).unwrap();
+                db.flush().unwrap();
+                assert!(runs <= FREE_ATTEMPTS, "a panic in the closure");
+                Some(Vec::new())
+            })
+        });
+        assert!(std::panic::catch_unwind(update).is_err());
+        assert!(runs > FREE_ATTEMPTS && tree.memtables_since(0).is_none(), "no memtable is kept");
+        assert!(!db.engine().commit.is_led() && db.engine().commit.waiting() == 0);
+        assert_eq!(db.update("k", |value| Some(value.unwrap().to_vec())).unwrap().unwrap(), [runs as u8]);
+        db.close().unwrap();
+    }
+
+    #[test]
+    fn update_runs_again_when_its_key_was_written_meanwhile() {
+        let db = options(&MemFs::new()).open("/db").unwrap();
+        let mut seen = Vec::new();
+        let left = db.update("k", |value| {
+            seen.push(value.map(<[u8]>::to_vec));
+            match seen.len() {
+                1 => db.put("k", "1").unwrap(),
+                2 => db.delete("k").unwrap(),
+                3 => db.put("k", "3").unwrap(),
+                _ => {}
+            }
+            (seen.len() < 3).then(|| [value.unwrap_or_default(), b"!"].concat())
+        });
+        // The third run found nothing and wants nothing: that is an answer.
+        assert_eq!(left.unwrap(), None);
+        assert_eq!(seen, [None, Some(b"1".to_vec()), None]);
+    }
+}
