@@ -28,7 +28,7 @@ pub(crate) struct RawEntry {
     pub(crate) value: Range<usize>,
 }
 
-/// Decodes the entry at `at`; all of it must lie in `entries`. If it is not good, [`why_not`] is the reason.
+/// Decodes the entry at `at`; all of it must lie in `entries`. If it is not good, [`why_not`] tells the reason.
 #[inline(always)]
 pub(super) fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
     let bytes = entries.get(at..)?;
@@ -55,10 +55,20 @@ pub(super) fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
     })
 }
 
-/// [`decode_good`] of an entry that shares at most the `key_len` bytes of the user key before it.
+/// [`decode_good`], or why not, of an entry whose predecessor's user key has `key_len` bytes.
 #[inline(always)]
-pub(super) fn decode_after(entries: &[u8], at: usize, key_len: usize) -> Option<RawEntry> {
-    decode_good(entries, at).filter(|entry| entry.shared <= key_len)
+pub(super) fn decode_after(entries: &[u8], at: usize, key_len: usize) -> Result<RawEntry, DecodeError> {
+    match decode_good(entries, at) {
+        Some(entry) if entry.shared <= key_len => Ok(entry),
+        Some(entry) => Err(shares_too_much(at, entry.shared, key_len)),
+        None => Err(why_not(entries, at)),
+    }
+}
+
+#[cold]
+fn shares_too_much(at: usize, shared: usize, key_len: usize) -> DecodeError {
+    let detail = format!("{shared} of a key of {key_len} bytes");
+    DecodeError::corrupt(at as u64, "shared key length", detail)
 }
 
 /// The numbers in front of an entry's bytes. The two lengths are those of a key within the limit.
@@ -147,13 +157,9 @@ fn decode_any_head(bytes: &[u8]) -> Option<(Head, usize)> {
     Some((Head { shared, unshared, tag, code }, len))
 }
 
-/// What is wrong with an entry that [`decode_after`] refused.
+/// What is wrong with an entry that [`decode_good`] refused.
 #[cold]
-pub(super) fn why_not(entries: &[u8], at: usize, key_len: usize) -> DecodeError {
-    if let Some(RawEntry { shared, .. }) = decode_good(entries, at) {
-        let detail = format!("{shared} of a key of {key_len} bytes");
-        return DecodeError::corrupt(at as u64, "shared key length", detail);
-    }
+pub(super) fn why_not(entries: &[u8], at: usize) -> DecodeError {
     let mut reader = Reader::new(entries.get(at..).unwrap_or_default());
     let names = ["shared key length", "key suffix length", "entry tag", "value code"];
     let mut numbers = [0; 4];
@@ -293,7 +299,7 @@ mod tests {
     use crate::key::EntryKind;
 
     fn decode(entries: &[u8], at: usize) -> Result<RawEntry, DecodeError> {
-        decode_good(entries, at).ok_or_else(|| why_not(entries, at, 0))
+        decode_after(entries, at, usize::MAX)
     }
 
     #[test]

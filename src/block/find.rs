@@ -74,9 +74,7 @@ pub(super) fn place(trailer: &Trailer<'_>, target: InternalKey<'_>) -> Result<Op
     // Of the key before: its length, and how many of its first bytes are those of the target.
     let (mut key_len, mut matched) = (0, 0);
     while at < entries.len() {
-        let Some(entry) = decode_after(entries, at, key_len) else {
-            return Err(why_not(entries, at, key_len));
-        };
+        let entry = decode_after(entries, at, key_len)?;
         key_len = entry.shared + entry.suffix.len();
         if entry.shared <= matched {
             let (same, order) = compare(&entries[entry.suffix.clone()], &target.user[entry.shared..]);
@@ -118,7 +116,7 @@ fn last_restart_before(trailer: &Trailer<'_>, target: InternalKey<'_>) -> Result
     while low < high {
         let middle = low + (high - low).div_ceil(2);
         let at = trailer.restart(middle)?;
-        let Some(entry) = decode_good(entries, at) else { return Err(why_not(entries, at, 0)) };
+        let Some(entry) = decode_good(entries, at) else { return Err(why_not(entries, at)) };
         if entry.shared != 0 {
             return Err(DecodeError::corrupt(at as u64, "shared key length", "not zero at a restart"));
         }
@@ -181,9 +179,7 @@ fn find_version(
     // Of the key before: its length, and how many of its first bytes are those of the target.
     let (mut key_len, mut matched) = (0, 0);
     while at < entries.len() {
-        let Some(entry) = decode_after(entries, at, key_len) else {
-            return Err(why_not(entries, at, key_len));
-        };
+        let entry = decode_after(entries, at, key_len)?;
         key_len = entry.shared + entry.suffix.len();
         if entry.shared <= matched {
             let (same, _) = compare(&entries[entry.suffix.clone()], &target.user[entry.shared..]);

@@ -17,9 +17,9 @@ use crate::codec::DecodeError;
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag, compare_keys, copy_key};
 
 use super::chunk_ref::ChunkRef;
-use super::entry::{RawEntry, decode_after, decode_good, is_greater, replace_rest, why_not};
+use super::entry::{RawEntry, decode_after, decode_good, is_greater, replace_rest};
 use super::find::{Placed, place};
-use super::trailer::{RESTART_INTERVAL_MAX, Trailer};
+use super::trailer::{RESTART_INTERVAL_MAX, Trailer, restart_offset};
 use super::value::{BlockValues, follow_value, is_plain};
 use super::walk::walk_entries;
 
@@ -33,6 +33,8 @@ pub(crate) struct BlockIter {
     values: BlockValues,
     /// 0 without a payload.
     entries_end: usize,
+    /// Where the restart offsets begin.
+    restarts_at: usize,
     user_key: Vec<u8>,
     /// The current entry.
     current: Option<Current>,
@@ -116,6 +118,7 @@ impl BlockIter {
             payload: Bytes::new(),
             values,
             entries_end: 0,
+            restarts_at: 0,
             user_key: Vec::new(),
             current: None,
             backward: Interval::default(),
@@ -132,7 +135,8 @@ impl BlockIter {
     /// Opens a payload in place of that which was open. The cursor is not positioned yet; it keeps its buffers.
     pub(crate) fn open(&mut self, payload: Bytes) -> Result<(), DecodeError> {
         self.close();
-        self.entries_end = Trailer::of(&payload)?.entries.len();
+        let trailer = Trailer::of(&payload)?;
+        (self.entries_end, self.restarts_at) = (trailer.entries.len(), trailer.restarts_at());
         self.payload = payload;
         Ok(())
     }
@@ -234,9 +238,7 @@ impl BlockIter {
         let (mut low, mut high) = (0, trailer.restart_count() - 1);
         while low < high {
             let middle = low + (high - low).div_ceil(2);
-            let at = trailer.restart(middle)?;
-            let entry =
-                decode_after(trailer.entries, at, 0).ok_or_else(|| why_not(trailer.entries, at, 0))?;
+            let entry = decode_after(trailer.entries, trailer.restart(middle)?, 0)?;
             if InternalKey::new(&self.payload[entry.suffix], entry.tag) < target {
                 low = middle;
             } else {
@@ -368,10 +370,7 @@ impl BlockIter {
             return Ok(());
         }
         let entries = &self.payload[..self.entries_end];
-        let key_len = self.user_key.len();
-        let Some(entry) = decode_after(entries, at, key_len) else {
-            return Err(why_not(entries, at, key_len).into());
-        };
+        let entry = decode_after(entries, at, self.user_key.len())?;
         follow_value(self.values, &entry, entries)?;
         self.current = Some(Current::new(at, &entry));
         replace_rest(&mut self.user_key, entry.shared, &entries[entry.suffix]);
@@ -393,16 +392,15 @@ impl BlockIter {
     /// Decodes the entries from a restart to exactly `end`, at least one, and moves to the last of them.
     fn enter_interval(&mut self, restart: usize, end: usize) -> Moved {
         self.current = None;
-        let first = Trailer::of(&self.payload)?.restart(restart)?;
+        let at = self.restarts_at + 4 * restart;
+        let first = restart_offset(&self.payload[at..], self.entries_end, at)?;
         let entries = &self.payload[..self.entries_end];
         let interval = &mut self.backward;
         interval.clear();
         interval.restart = restart;
         let (mut at, mut key) = (first, 0..0);
         while at < end && at < entries.len() && interval.entries.len() < RESTART_INTERVAL_MAX {
-            let Some(entry) = decode_after(entries, at, key.len()) else {
-                return Err(why_not(entries, at, key.len()).into());
-            };
+            let entry = decode_after(entries, at, key.len())?;
             follow_value(self.values, &entry, entries)?;
             let current = Current::new(at, &entry);
             key = interval.push_key(key, entry.shared, &entries[entry.suffix]);

@@ -72,11 +72,8 @@ impl<'a> Trailer<'a> {
     /// The offset of the restart with this number, somewhere among the entries.
     #[inline]
     pub(super) fn restart(&self, index: usize) -> Result<usize, DecodeError> {
-        let offset = LittleEndian::read_u32(&self.restarts[4 * index..]) as usize;
-        if offset < self.entries.len() {
-            return Ok(offset);
-        }
-        Err(restart_behind(offset, self.entries.len(), self.restarts_at() + 4 * index))
+        let at = self.restarts_at() + 4 * index;
+        restart_offset(&self.restarts[4 * index..], self.entries.len(), at)
     }
 
     /// The length of the entries from the restart with this number, at `start`, to the next one, as the restarts have it.
@@ -125,6 +122,13 @@ fn no_restarts(payload: &[u8]) -> DecodeError {
         }
     };
     DecodeError::corrupt(at as u64, "restart count", detail)
+}
+
+/// The restart offset at the start of these bytes, which stand at `at` in a payload with so many bytes of entries.
+#[inline(always)]
+pub(super) fn restart_offset(bytes: &[u8], entries: usize, at: usize) -> Result<usize, DecodeError> {
+    let offset = LittleEndian::read_u32(bytes) as usize;
+    if offset < entries { Ok(offset) } else { Err(restart_behind(offset, entries, at)) }
 }
 
 #[cold]

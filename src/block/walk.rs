@@ -11,7 +11,7 @@
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::chunk_ref::ChunkRef;
-use super::entry::{RawEntry, decode_after, is_greater, replace_rest, why_not};
+use super::entry::{RawEntry, decode_after, is_greater, replace_rest};
 use super::handle::BlockHandle;
 use super::trailer::{RESTART_INTERVAL_MAX, Trailer, hash_byte};
 use super::value::{BlockValues, follow_value};
@@ -63,9 +63,7 @@ where
     let (mut key, mut tag_before): (Vec<u8>, Option<Tag>) = (Vec::new(), None);
     let (mut at, mut since) = (0, 0);
     while at < region.len() {
-        let Some(raw) = decode_after(region, at, key.len()) else {
-            return Err(why_not(region, at, key.len()).into());
-        };
+        let raw = decode_after(region, at, key.len())?;
         let wrong = |what, detail: String| Err(DecodeError::corrupt(at as u64, what, detail).into());
         let is_restart = restarts.next_if_eq(&at).is_some();
         since = if is_restart { 1 } else { since + 1 };
