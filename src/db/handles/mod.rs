@@ -1,3 +1,8 @@
+//! What users call: the store, its keyspaces, snapshots, iterators and statistics.
+//!
+//! A handle says where it reads or writes as a view (`read_view`, `write_view`). The calls that all handles have are
+//! written once, by a macro (`read_calls`, `write_calls`, `conditional/calls`).
+
 pub(in crate::db) mod conditional;
 pub(in crate::db) mod iteration;
 pub(in crate::db) mod keyspace;

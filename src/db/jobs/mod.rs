@@ -1,3 +1,12 @@
+//! Background work, in the store's threads and in those of callers that wait for it.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `background` | which job is next; `step`, which does one |
+//! | `flush_and_compact`, `refilter`, `filter_memory` | the jobs |
+//! | `maintain` | `wait_or_work`, and the calls that wait: flush, settle |
+//! | `compact`, `refilter_keyspace`, `open_all` | work of a whole keyspace in the thread of a caller |
+
 mod background;
 mod compact;
 mod filter_memory;

@@ -3,28 +3,20 @@
 //! A writer that finds no leader leads at once: it makes no request, and nobody is woken for it. Every other
 //! writer puts a request into the queue and waits until a leader has carried it out, or until it leads itself.
 //! When a leader is done, the writer of the request that has waited longest becomes the leader.
-//!
-//! A thread can have the right of way: then the batches of other threads wait before they enter the queue, each for
-//! a second at most, whoever has it meanwhile. It helps a transaction that others have made fail again and again. Nothing relies on it, so
-//! that a closure that waits for another writer is late and not stuck.
 
 use crate::db::queues::condition::Admitted;
+use crate::db::queues::priority::PriorityLane;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread::ThreadId;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Condvar, Mutex};
 
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LogPosition;
 use crate::error::Result;
-use crate::sync::{lock, wait, wait_for};
+use crate::sync::{lock, wait};
 
 /// Limit on the bytes of the batches in one group. A larger batch is a group of its own.
 const GROUP_BYTES_MAX: usize = 1 << 20;
-
-/// How long anybody waits for the thread that has the right of way.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a writer wants of the leader.
 pub(in crate::db) enum Wanted {
@@ -81,34 +73,13 @@ pub(in crate::db) struct CommitQueue {
     queue: Mutex<Queue>,
     /// How many requests wait, to be read without the lock.
     waiting: AtomicUsize,
-    /// Nobody has the right of way any more.
-    priority_is_free: Condvar,
+    pub(in crate::db) priority: PriorityLane,
 }
 
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Arc<Request>>,
     led: bool,
-    /// The thread that has the right of way, and until when others wait for it.
-    first: Option<(ThreadId, Instant)>,
-}
-
-/// While it exists, its thread has the right of way, but not longer than [`PATIENCE`].
-pub(in crate::db) struct Priority<'q> {
-    queue: &'q CommitQueue,
-    thread: ThreadId,
-}
-
-impl Drop for Priority<'_> {
-    fn drop(&mut self) {
-        let mut queue = lock(&self.queue.queue);
-        // Another thread has it, if this one had it for too long.
-        if queue.first.is_some_and(|(first, _)| first == self.thread) {
-            queue.first = None;
-            drop(queue);
-            self.queue.priority_is_free.notify_all();
-        }
-    }
 }
 
 impl Wanted {
@@ -168,10 +139,10 @@ impl Request {
 impl CommitQueue {
     /// Returns when the writer is the leader, or when another leader has done its work.
     pub(in crate::db) fn enter(&self, work: Wanted) -> Turn {
-        let mut queue = lock(&self.queue);
-        if queue.first.is_some() && matches!(work, Wanted::Batch(_)) {
-            queue = self.give_way(queue, PATIENCE);
+        if matches!(work, Wanted::Batch(_)) {
+            self.priority.wait();
         }
+        let mut queue = lock(&self.queue);
         if !std::mem::replace(&mut queue.led, true) {
             return Turn::Leads(work);
         }
@@ -185,37 +156,7 @@ impl CommitQueue {
     /// Makes the writer of a batch the leader if nobody leads, so that nobody waits, and nobody has the right of way.
     #[inline]
     pub(in crate::db) fn lead(&self) -> bool {
-        let mut queue = lock(&self.queue);
-        queue.first.is_none() && !std::mem::replace(&mut queue.led, true)
-    }
-
-    /// Waits while other threads have the right of way, one after the other, but not longer than `patience`.
-    fn give_way<'q>(&self, mut queue: MutexGuard<'q, Queue>, patience: Duration) -> MutexGuard<'q, Queue> {
-        let own = std::thread::current().id();
-        let end = Instant::now() + patience;
-        while let Some((_, until)) = queue.first.filter(|(first, _)| *first != own) {
-            let left = until.min(end).saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            queue = wait_for(&self.priority_is_free, queue, left);
-        }
-        queue
-    }
-
-    /// Takes the right of way, after those who had it before. `None`: this thread has it already.
-    pub(in crate::db) fn take_priority(&self) -> Option<Priority<'_>> {
-        self.take_priority_for(PATIENCE)
-    }
-
-    fn take_priority_for(&self, patience: Duration) -> Option<Priority<'_>> {
-        let mut queue = self.give_way(lock(&self.queue), PATIENCE);
-        let own = std::thread::current().id();
-        if queue.first.is_some_and(|(first, _)| first == own) {
-            return None;
-        }
-        queue.first = Some((own, Instant::now() + patience));
-        Some(Priority { queue: self, thread: own })
+        !self.priority.is_taken() && !std::mem::replace(&mut lock(&self.queue).led, true)
     }
 
     /// Takes the requests that the leader carries out together with its own: those that have waited longest,
@@ -263,15 +204,14 @@ impl CommitQueue {
     pub(in crate::db) fn is_led(&self) -> bool {
         lock(&self.queue).led
     }
-
-    pub(in crate::db) fn has_right_of_way(&self) -> bool {
-        lock(&self.queue).first.is_some()
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::db::queues::priority::PATIENCE;
     use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+    use std::time::Instant;
 
     use super::*;
 
@@ -287,72 +227,9 @@ mod tests {
     }
 
     #[test]
-    fn others_wait_for_the_thread_with_the_right_of_way_and_it_waits_for_nobody() {
-        const LONG: Duration = Duration::from_secs(600);
+    fn a_batch_waits_for_priority_before_it_enters_the_queue_and_a_barrier_does_not() {
         let queue = CommitQueue::default();
-        let pass = || drop(queue.give_way(lock(&queue.queue), LONG));
-        pass();
-        let way = queue.take_priority_for(LONG).unwrap();
-        pass();
-        assert!(queue.take_priority().is_none(), "it has it already");
-        let said = Mutex::new(Vec::new());
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                pass();
-                lock(&said).push("another");
-            });
-            std::thread::sleep(Duration::from_millis(50));
-            lock(&said).push("the first");
-            drop(way);
-        });
-        assert_eq!(*lock(&said), ["the first", "another"]);
-        assert!(queue.take_priority().is_some() && !queue.has_right_of_way());
-    }
-
-    #[test]
-    fn a_thread_that_keeps_the_right_of_way_for_too_long_loses_it() {
-        let queue = CommitQueue::default();
-        let pass = || drop(queue.give_way(lock(&queue.queue), Duration::from_secs(60)));
-        let slow = queue.take_priority_for(Duration::from_millis(20)).unwrap();
-        std::thread::scope(|scope| {
-            // From now on nobody waits for it: each of these would wait for a minute with a limit of its own.
-            scope.spawn(pass).join().unwrap();
-            let others = scope.spawn(|| {
-                let second = queue.take_priority_for(Duration::from_secs(600)).unwrap();
-                let id = std::thread::current().id();
-                drop(slow);
-                assert!(lock(&queue.queue).first.is_some_and(|(first, _)| first == id), "it is the second's");
-                drop(second);
-            });
-            others.join().unwrap();
-        });
-        assert!(!queue.has_right_of_way());
-    }
-
-    #[test]
-    fn a_batch_passes_threads_that_take_the_right_of_way_again_and_again() {
-        let queue = CommitQueue::default();
-        let has_passed = AtomicBool::new(false);
-        let (begun, mut way) = (Instant::now(), queue.take_priority());
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                drop(queue.give_way(lock(&queue.queue), PATIENCE));
-                has_passed.store(true, Ordering::Relaxed);
-            });
-            while !has_passed.load(Ordering::Relaxed) && begun.elapsed() < 60 * PATIENCE {
-                drop(way.take());
-                way = queue.take_priority();
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            assert!(has_passed.load(Ordering::Relaxed), "it waits as long as anybody has it");
-            drop(way);
-        });
-    }
-
-    #[test]
-    fn a_batch_waits_for_the_right_of_way_before_it_enters_the_queue_and_a_seal_does_not() {
-        let queue = CommitQueue::default();
-        let (taken_at, way) = (Instant::now(), queue.take_priority().unwrap());
+        let (taken_at, way) = (Instant::now(), queue.priority.take().unwrap());
         let is_free = AtomicBool::new(false);
         let enter = |work| {
             let Turn::Leads(_) = queue.enter(work) else { panic!("nobody else leads") };

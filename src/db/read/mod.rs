@@ -1,3 +1,11 @@
+//! Lookups, and the sources of scans. Reads change nothing but counters.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `lookup`, `batch_lookup` | one key; many keys, with filters fetched together |
+//! | `sources` | the memtables and runs that a scan reads |
+//! | `own_writes`, `laid_over`, `merged`, `merged_cursor` | writes of a batch or transaction, laid over lookups, scans and cursors |
+
 mod batch_lookup;
 pub(in crate::db) mod laid_over;
 mod lookup;

@@ -1,3 +1,17 @@
+//! What an open store consists of. Nothing here starts work: the rooms above decide when it changes.
+//!
+//! | file | state |
+//! |---|---|
+//! | `lifecycle` | whether the store takes reads and writes, and why not |
+//! | `failure` | which failures end writing; panics as errors |
+//! | `files` | directory, lock, file numbers, obsolete files |
+//! | `log`, `next_log` | the log in use, and the one prepared after it |
+//! | `keyspace/` | trees: memtables and version of each keyspace, and the changes of a tree |
+//! | `snapshot_list`, `completions` | live snapshots; commits whose durability is reported later |
+//! | `reserve/` | the file that keeps space for a full disk |
+//! | `durability`, `open_report`, `progress` | values that callers pass or get |
+//! | `parallel`, `switch_points` | helpers: work in threads; places where tests switch threads |
+
 pub(in crate::db) mod completions;
 pub(in crate::db) mod durability;
 pub(in crate::db) mod failure;

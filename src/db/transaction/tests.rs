@@ -490,7 +490,7 @@ fn transact_runs_again_after_a_conflict_and_the_last_time_has_the_right_of_way()
                 std::thread::yield_now();
             }
             began = Instant::now();
-            was_held.store(db.engine().commit.has_right_of_way(), Ordering::Relaxed);
+            was_held.store(db.engine().commit.priority.is_taken(), Ordering::Relaxed);
             tx.put("k", "ours").put("own", "");
             Ok(())
         });
@@ -499,7 +499,7 @@ fn transact_runs_again_after_a_conflict_and_the_last_time_has_the_right_of_way()
         assert!(result.is_ok() || began.elapsed() >= Duration::from_secs(1), "{result:?}");
     });
     assert_eq!((runs, was_held.load(Ordering::Relaxed)), (10, true));
-    assert!(!db.engine().commit.has_right_of_way());
+    assert!(!db.engine().commit.priority.is_taken());
 }
 
 #[test]
@@ -519,7 +519,7 @@ fn transact_gives_up_after_ten_conflicts_and_at_once_after_any_other_error() {
     };
     let (runs, error) = runs_of(&|| db.put("k", "").unwrap());
     assert!(runs == 10 && matches!(error, Error::Conflict { .. }), "{runs} {error}");
-    assert!(!db.engine().commit.has_right_of_way() && !db.contains("own").unwrap());
+    assert!(!db.engine().commit.priority.is_taken() && !db.contains("own").unwrap());
     let mut runs = 0;
     let result: Result<()> = db.transact(|_| {
         runs += 1;
@@ -547,7 +547,7 @@ fn a_closure_that_panics_unwinds_to_its_caller_with_nothing_written_and_nothing_
         }));
         let said = panicked.unwrap_err();
         assert_eq!(said.downcast_ref::<&str>().copied(), Some("told to panic"));
-        assert!(runs == at && !db.contains("own").unwrap() && !db.engine().commit.has_right_of_way());
+        assert!(runs == at && !db.contains("own").unwrap() && !db.engine().commit.priority.is_taken());
         assert_eq!(db.stats().snapshots, 0);
         std::thread::scope(|scope| {
             scope.spawn(|| db.put("after", "").unwrap());

@@ -3,8 +3,8 @@
 use super::commit::may_succeed_again;
 use super::handle::Transaction;
 use crate::db::handles::store::Db;
+use crate::db::queues::priority::{PRIORITY_ONE_IN, Tries};
 use crate::db::state::durability::Durability;
-use crate::db::write::backoff::{ALONE_ONE_IN, Tries};
 use crate::error::Result;
 
 impl Db {
@@ -81,10 +81,10 @@ impl Db {
                     return engine.make_durable(end, durability).map(|()| value);
                 }
                 // The last try has the right of way.
-                Err(error) if tries.current() == ALONE_ONE_IN || !may_succeed_again(&error) => {
+                Err(error) if tries.current() == PRIORITY_ONE_IN || !may_succeed_again(&error) => {
                     return Err(error);
                 }
-                Err(_) => way = tries.lost(engine),
+                Err(_) => way = tries.lost(&engine.commit.priority, || engine.barrier()),
             }
         }
     }

@@ -9,13 +9,12 @@ use std::{mem, slice};
 
 use bytes::Bytes;
 
-use super::backoff::Tries;
 use super::conditional_loop::{Conditional, Look};
 use crate::batch::{self, BatchReader, WriteBatch, own_batch};
 use crate::db::engine::Engine;
 use crate::db::queues::bits::Bits;
-use crate::db::queues::commit_queue::Priority;
 use crate::db::queues::condition::{Admitted, AskedKey, Condition, Decision, Rule};
+use crate::db::queues::priority::{Priority, Tries};
 use crate::db::queues::value::Value;
 use crate::db::state::durability::Durability;
 use crate::db::state::keyspace::tree::Tree;
@@ -166,7 +165,7 @@ impl<C: FnMut(Option<&[u8]>) -> Option<Vec<u8>>> Conditional for Update<'_, '_, 
             return Ok(Some(after.map(|value| Value::new(value.into()))));
         }
         self.priority = None;
-        self.priority = self.tries.lost(self.engine);
+        self.priority = self.tries.lost(&self.engine.commit.priority, || self.engine.barrier());
         Ok(None)
     }
 }
@@ -255,9 +254,9 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Mutex, mpsc};
 
-    use super::super::backoff::ALONE_ONE_IN;
     use super::*;
     use crate::db::queues::commit_queue::Turn;
+    use crate::db::queues::priority::PRIORITY_ONE_IN;
     use crate::fs::{CrashPolicy, MemFs, Op};
     use crate::options::Options;
     use crate::sync::lock;
@@ -462,8 +461,8 @@ mod tests {
             });
             let updated = db.update("k", |before| {
                 runs += 1;
-                held.push(db.engine().commit.has_right_of_way());
-                while runs < ALONE_ONE_IN && db.get("k").unwrap().as_deref() == before {
+                held.push(db.engine().commit.priority.is_taken());
+                while runs < PRIORITY_ONE_IN && db.get("k").unwrap().as_deref() == before {
                     std::thread::yield_now();
                 }
                 Some(b"ours".to_vec())
@@ -472,12 +471,12 @@ mod tests {
             updated.unwrap();
         });
         // Others wait for a second at most, which is little on a busy machine.
-        let alone = ALONE_ONE_IN as usize - 1;
+        let alone = PRIORITY_ONE_IN as usize - 1;
         assert!(
             held.len() > alone && held[..alone + 1].iter().position(|held| *held) == Some(alone),
             "{held:?}"
         );
-        assert!(!db.engine().commit.has_right_of_way());
+        assert!(!db.engine().commit.priority.is_taken());
     }
 
     #[test]

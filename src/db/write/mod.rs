@@ -1,4 +1,12 @@
-pub(in crate::db) mod backoff;
+//! A write in the thread of its caller, up to the commit queue and after it.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `batch` | a plain batch: wait, lead or queue, wait for a sync |
+//! | `stall` | back-pressure: when a writer is delayed or has to wait, and the background work it does meanwhile |
+//! | `conditional_loop`, `key_writes` | look, let the leader decide, look again; the conditional calls |
+//! | `completion` | writes whose durability is reported later |
+
 mod batch;
 pub(in crate::db) mod completion;
 pub(in crate::db) mod conditional_loop;

@@ -1,2 +1,4 @@
+//! Statistics of an open store, and their text.
+
 pub(in crate::db) mod store_stats;
 mod text;
