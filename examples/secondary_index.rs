@@ -6,9 +6,12 @@
 
 #![expect(clippy::disallowed_methods, reason = "the store is all that the example depends on")]
 
+use std::sync::Barrier;
+
 use sievedb::{Db, Keyspace, KeyspaceOptions, Result};
 
 const THREADS: u32 = 4;
+const ROUNDS: u32 = 50;
 
 struct People {
     db: Db,
@@ -67,13 +70,21 @@ fn whose(number: Option<u32>) -> String {
     number.map_or_else(|| "nobody's".into(), |number| format!("the address of number {number}"))
 }
 
-/// Moves a few people again and again.
-fn move_all(people: &People, thread: u32) -> Result<()> {
-    for round in 0..200 {
-        let number = round % 10;
-        people.set_address(number, &format!("room{}@example.org", (round + thread) % 20))?;
-    }
-    Ok(())
+/// Several threads move the same few people at the same time, and want the same addresses.
+fn race(people: &People, round: u32) -> Result<()> {
+    let start = Barrier::new(THREADS as usize);
+    let move_all = |thread: u32| -> Result<()> {
+        start.wait();
+        for step in round..round + 100 {
+            people.set_address(step % 3, &format!("room{}@example.org", (step + thread) % 6))?;
+        }
+        Ok(())
+    };
+    let move_all = &move_all;
+    std::thread::scope(|scope| {
+        let movers: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || move_all(thread))).collect();
+        movers.into_iter().try_for_each(|mover| mover.join().expect("nobody panics"))
+    })
 }
 
 fn main() -> Result<()> {
@@ -89,14 +100,11 @@ fn main() -> Result<()> {
     println!("person42@example.org is {} now", whose(people.find("person42@example.org")?));
     println!("{} people, each found both ways", people.check()?);
 
-    // Several threads move the same people, some of them to the same address.
-    std::thread::scope(|scope| {
-        let people = &people;
-        let movers: Vec<_> =
-            (0..THREADS).map(|thread| scope.spawn(move || move_all(people, thread))).collect();
-        movers.into_iter().try_for_each(|mover| mover.join().expect("nobody panics"))
-    })?;
-    println!("{} people, each found both ways, after {THREADS} threads moved them", people.check()?);
+    for round in 0..ROUNDS {
+        race(&people, round)?;
+        people.check()?;
+    }
+    println!("each found both ways after each of {ROUNDS} races of {THREADS} threads");
 
     // The last handle closes the store.
     drop(people);
