@@ -173,8 +173,8 @@ impl Lines {
         }
     }
 
-    /// Refuses a line that another command printed in a form that is not read here, and notes what may be
-    /// meant otherwise.
+    /// Refuses a line that another command printed in a form that is not read here, and counts the lines that may
+    /// have another meaning.
     fn check_meaning(&mut self) -> Result<()> {
         match self.content {
             Content::Json | Content::Line | Content::Text(_) => return Ok(()),
@@ -226,7 +226,11 @@ impl Lines {
     pub(crate) fn print_notes(&self) {
         if self.blank > 0 {
             let lines = counted(self.blank, "blank line", "blank lines");
-            note(&format!("{lines} skipped; --empty-key reads a blank line as the empty key"));
+            let remedy = match self.content {
+                Content::Json => "",
+                _ => "; --empty-key reads a blank line as the empty key",
+            };
+            note(&format!("{lines} skipped{remedy}"));
         }
         if self.carriage_returns > 0 {
             let lines = counted(self.carriage_returns, "line ends", "lines end");

@@ -23,7 +23,7 @@ pub(super) struct Claim {
     contents: Contents,
 }
 
-/// What is in a keyspace: the number of its entries, and the sum of their hashes.
+/// The contents of a keyspace: the number of its entries, and the sum of their hashes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Contents {
     entries: u64,
@@ -65,7 +65,7 @@ impl Claim {
         Self::contents(db, name).map(drop)
     }
 
-    /// What the demo has written to a keyspace and may delete.
+    /// The contents of a keyspace, all of which the demo has written.
     fn contents(db: &Db, name: &str) -> Result<Contents> {
         let refused = |what: &str| {
             Failure::Usage(format!(
