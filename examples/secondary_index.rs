@@ -1,11 +1,17 @@
-//! People by number, and by address: a second keyspace finds them by what they can change. A batch is atomic
-//! over keyspaces, so the two never disagree, whenever the program is stopped.
+//! People by number, and by address: a second keyspace finds them by an address, which can change. A transaction
+//! is atomic over keyspaces, so the two never disagree, whenever the program is stopped. What it has read is still
+//! true when it commits, so they do not disagree either if several threads change the same people.
 //!
 //! `cargo run --example secondary_index`
 
 #![expect(clippy::disallowed_methods, reason = "the store is all that the example depends on")]
 
-use sievedb::{Db, Keyspace, KeyspaceOptions, Result, WriteBatch};
+use std::sync::Barrier;
+
+use sievedb::{Db, Keyspace, KeyspaceOptions, Result};
+
+const THREADS: u32 = 4;
+const ROUNDS: u32 = 50;
 
 struct People {
     db: Db,
@@ -23,17 +29,21 @@ impl People {
         Ok(Self { db, by_number, by_address })
     }
 
-    /// Gives a person an address, the first or another one. Two callers at once would have to agree on an
-    /// order, by a lock for example.
-    fn set_address(&self, number: u32, address: &str) -> Result<()> {
+    /// Gives a person an address, the first or another one; `false` if it is the address of another person.
+    fn set_address(&self, number: u32, address: &str) -> Result<bool> {
         let number = number.to_be_bytes();
-        let mut batch = WriteBatch::new();
-        if let Some(old) = self.by_number.get(number)? {
-            batch.delete_in(&self.by_address, old);
-        }
-        batch.put_in(&self.by_number, number, address);
-        batch.put_in(&self.by_address, address, number);
-        self.db.write(batch)
+        self.db.transact(|tx| {
+            let (by_number, by_address) = (tx.keyspace(&self.by_number), tx.keyspace(&self.by_address));
+            if by_address.get(address)?.is_some_and(|owner| owner[..] != number) {
+                return Ok(false);
+            }
+            if let Some(old) = by_number.get(number)? {
+                by_address.delete(old);
+            }
+            by_number.put(number, address);
+            by_address.put(address, number);
+            Ok(true)
+        })
     }
 
     fn find(&self, address: &str) -> Result<Option<u32>> {
@@ -60,6 +70,23 @@ fn whose(number: Option<u32>) -> String {
     number.map_or_else(|| "nobody's".into(), |number| format!("the address of number {number}"))
 }
 
+/// Several threads move the same few people at the same time, and want the same addresses.
+fn race(people: &People, round: u32) -> Result<()> {
+    let start = Barrier::new(THREADS as usize);
+    let move_all = |thread: u32| -> Result<()> {
+        start.wait();
+        for step in round..round + 100 {
+            people.set_address(step % 3, &format!("room{}@example.org", (step + thread) % 6))?;
+        }
+        Ok(())
+    };
+    let move_all = &move_all;
+    std::thread::scope(|scope| {
+        let movers: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || move_all(thread))).collect();
+        movers.into_iter().try_for_each(|mover| mover.join().expect("nobody panics"))
+    })
+}
+
 fn main() -> Result<()> {
     let dir = std::env::temp_dir().join(format!("sievedb-secondary-index-{}", std::process::id()));
     let people = People::open(&dir)?;
@@ -72,6 +99,12 @@ fn main() -> Result<()> {
     println!("moved42@example.net is {}", whose(people.find("moved42@example.net")?));
     println!("person42@example.org is {} now", whose(people.find("person42@example.org")?));
     println!("{} people, each found both ways", people.check()?);
+
+    for round in 0..ROUNDS {
+        race(&people, round)?;
+        people.check()?;
+    }
+    println!("each found both ways after each of {ROUNDS} races of {THREADS} threads");
 
     // The last handle closes the store.
     drop(people);

@@ -17,7 +17,7 @@ use std::io::{self, Write};
 pub(crate) use sievedb::inspect::escape;
 
 /// How many bytes are escaped at once.
-const PIECE_BYTES: usize = 64 << 10;
+pub(crate) const PIECE_BYTES: usize = 64 << 10;
 
 /// Writes bytes as [`escape`] prints them, piece by piece: a long value needs no memory for its text.
 pub(crate) fn write_escaped(bytes: &[u8], to: &mut impl Write) -> io::Result<()> {

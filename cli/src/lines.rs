@@ -16,6 +16,9 @@ use crate::line_format::{Content, LineFormat};
 use crate::store::note;
 use crate::units::counted;
 
+/// A line is read in pieces of this size.
+const PIECE_BYTES: u64 = 64 << 10;
+
 /// The lines of an input.
 pub(crate) struct Lines {
     input: BufReader<Box<dyn Read>>,
@@ -143,40 +146,35 @@ impl Lines {
     /// Reads a line without its newline; `false` at the end.
     fn read_line(&mut self) -> Result<bool> {
         self.line.clear();
-        let mut read = 0;
-        let mut is_whole = false;
-        while !is_whole {
-            let buffered = match self.input.fill_buf() {
-                Ok([]) => break,
-                Ok(buffered) => buffered,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(Failure::io(format!("read {}", self.name), error)),
-            };
-            let newline = buffered.iter().position(|&byte| byte == b'\n');
-            let piece = &buffered[..newline.unwrap_or(buffered.len())];
-            is_whole = newline.is_some();
-            let taken = piece.len() + usize::from(is_whole);
-            let reserved = self.line.try_reserve(piece.len());
-            if reserved.or_else(|_| self.line.try_reserve_exact(piece.len())).is_err() {
+        let before = self.read;
+        loop {
+            if self.line.try_reserve(PIECE_BYTES as usize).is_err() {
                 return Err(Failure::no_memory(format!("a line of {}", self.name)));
             }
-            self.line.extend_from_slice(piece);
-            self.input.consume(taken);
-            read += taken as u64;
+            let mut piece = (&mut self.input).take(PIECE_BYTES);
+            let read = match piece.read_until(b'\n', &mut self.line) {
+                Ok(read) => read as u64,
+                Err(error) => return Err(Failure::io(format!("read {}", self.name), error)),
+            };
+            self.number += u64::from(self.read == before && read > 0);
+            self.read += read;
+            let is_whole = self.line.last() == Some(&b'\n');
+            if is_whole {
+                self.line.pop();
+            }
             if !self.line.is_empty()
                 && let Err(failure) = self.format.check_begun(self.content, &self.line)
             {
-                self.number += 1;
                 return Err(self.blame(failure));
             }
+            if is_whole || read == 0 {
+                return Ok(self.read > before);
+            }
         }
-        self.read += read;
-        self.number += u64::from(read > 0);
-        Ok(read > 0)
     }
 
-    /// Refuses a line that another command printed in a form that is not read here, and notes what may be
-    /// meant otherwise.
+    /// Refuses a line that another command printed in a form that is not read here, and counts the lines that may
+    /// have another meaning.
     fn check_meaning(&mut self) -> Result<()> {
         match self.content {
             Content::Json | Content::Line | Content::Text(_) => return Ok(()),
@@ -228,7 +226,11 @@ impl Lines {
     pub(crate) fn print_notes(&self) {
         if self.blank > 0 {
             let lines = counted(self.blank, "blank line", "blank lines");
-            note(&format!("{lines} skipped; --empty-key reads a blank line as the empty key"));
+            let remedy = match self.content {
+                Content::Json => "",
+                _ => "; --empty-key reads a blank line as the empty key",
+            };
+            note(&format!("{lines} skipped{remedy}"));
         }
         if self.carriage_returns > 0 {
             let lines = counted(self.carriage_returns, "line ends", "lines end");

@@ -60,7 +60,7 @@ Exit codes:
     0  done; also if the reader of a pipe closed it
     1  the key is absent, or present (put --if-absent), or holds something else (cas)
     2  the command or its input makes no sense
-    3  the store or a file is damaged, missing, in use or cannot be read or written
+    3  the store or a file is damaged, missing, in use or cannot be read or written; or memory is short
   130  interrupted (load and delete print how many lines they wrote)
 
 Errors and notes go to standard error, one line each. Progress goes there too, if it is a terminal."#

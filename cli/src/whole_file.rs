@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::failure::{Failure, Result};
 
-/// Reads a file. If `may_begin` refuses its first `prefix_len` bytes, no more is read: what is not meant may have
-/// no end.
+/// Reads a file. If `may_begin` refuses its first `prefix_len` bytes, no more is read: a wrong file may have no
+/// end.
 pub(crate) fn read(path: &Path, prefix_len: u64, may_begin: impl FnOnce(&[u8]) -> bool) -> Result<Vec<u8>> {
     let cannot = |error| Failure::io(format!("read {}", path.display()), error);
     let mut file = File::open(path).map_err(cannot)?;

@@ -8,12 +8,15 @@
 //! use sievedb_filter::{Expect, Filter, FilterBuilder, Kind};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let (seed, salt, owner) = (7, 11, [42; 16]);
+//! let seed = 7; // keys are hashed with it
+//! let salt = 11; // another number for each filter
+//! let owner = [42; 16]; // names the set of keys, such as a file
 //! let mut builder = FilterBuilder::new(Kind::Bloom, 10.0, seed, salt, owner)?;
 //! builder.add_key(b"apple");
 //! builder.add_key(b"banana");
 //! let bytes = builder.finish()?;
 //!
+//! // The reader knows owner, seed and number of keys; the last is in `Header::decode(&bytes)?.key_count` too.
 //! let filter = Filter::open(&bytes, Expect::table(owner, seed, 2))?;
 //! assert!(filter.may_contain_key(b"apple"));
 //! assert!(filter.predicted_rate() < 0.01);

@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             if !seen.contains(&line, now) {
                 writeln!(out, "{line}")?;
             }
-            seen.insert(&line, now);
+            seen.insert(&line, now)?;
         }
         return Ok(out.flush()?);
     }
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             repeated += u64::from(age.is_some_and(|age| age < WINDOW));
             wrong += u64::from(known && age.is_none_or(|age| age > seen.longest()));
             late += u64::from(!known && age.is_some_and(|age| age <= seen.least()));
-            seen.insert(&line, now);
+            seen.insert(&line, now)?;
         }
     }
     let bytes = seen.encode().len();

@@ -19,6 +19,13 @@ pub enum Error {
     Absent,
     /// Two entries have the same key, or keys with the same hash.
     Duplicate,
+    /// A time is further ahead of the latest one than the sketch allows.
+    LeapTooLarge {
+        /// How far it is ahead of the beginning of the present span or tick.
+        ahead: u64,
+        /// How far it may be.
+        max: u64,
+    },
 }
 
 impl Error {
@@ -40,6 +47,9 @@ impl fmt::Display for Error {
             Self::Differ(what) => write!(f, "structures that differ in their {what} cannot be combined"),
             Self::Full => f.write_str("there is no room for another key"),
             Self::Duplicate => f.write_str("two entries have the same key or hash"),
+            Self::LeapTooLarge { ahead, max } => {
+                write!(f, "a time is {ahead} units ahead of the latest one, over the limit of {max}")
+            }
             Self::Absent => f.write_str("a key that is not there cannot be removed"),
         }
     }

@@ -21,6 +21,7 @@ use crate::arithmetic::{self, checked_rate, optimal_bits, optimal_probes};
 use crate::envelope::{DecodeError, Kind, bytes_to_words, words_to_bytes};
 use crate::error::Error;
 use crate::hash::key_hash;
+use crate::leap::Leaps;
 use crate::probes::{PROBES_MAX, positions};
 use crate::sketch::{Parts, Sketch, Summary};
 
@@ -48,7 +49,7 @@ const CELLS_MAX: u64 = 1 << 46;
 ///
 /// // For 60 seconds, with 1000 keys in that time.
 /// let mut seen = Expiring::with_rate(1000, 0.01, 60, 42)?;
-/// seen.insert(b"request 7", 1_000_000);
+/// seen.insert(b"request 7", 1_000_000)?;
 /// assert!(seen.contains(b"request 7", 1_000_060));
 /// assert!(!seen.contains(b"request 7", 1_000_000 + seen.longest() + 1));
 /// # Ok::<(), sievedb_sketches::Error>(())
@@ -59,6 +60,13 @@ const CELLS_MAX: u64 = 1 << 46;
 /// A key is always found until [`Expiring::least`] after its last insertion. It is forgotten at the latest
 /// after [`Expiring::longest`]. A key that was forgotten or never inserted is found with probability
 /// [`Expiring::predicted_rate`].
+///
+/// # Times that leap
+///
+/// A time in the far future would stop the clock until that time has come: no key would be forgotten, and nearly
+/// every new key would be found. So a time that is more than 1000 times the longest lifetime ahead of the latest one
+/// is refused with [`Error::LeapTooLarge`], and nothing changes. [`Expiring::leap_max`] sets another bound. After a
+/// pause that was longer, [`Expiring::leap`] advances to the present time. The first time is taken as it is.
 ///
 /// # Cost
 ///
@@ -78,6 +86,7 @@ pub struct Expiring {
     present: u64,
     /// The first word that the next tick sweeps.
     hand: u64,
+    leaps: Leaps,
     seed: u64,
 }
 
@@ -130,12 +139,34 @@ impl Expiring {
         let len = cells.div_ceil(CELLS) as usize;
         words.try_reserve_exact(len).map_err(|_| too_large)?;
         words.resize_with(len, AtomicU64::default);
-        Ok(Self { words: words.into(), shape: Shape { cells, probes, tick }, present: 0, hand: 0, seed })
+        let leaps = Leaps::new(tick.saturating_mul(FRESH + 1), false);
+        let shape = Shape { cells, probes, tick };
+        Ok(Self { words: words.into(), shape, present: 0, hand: 0, leaps, seed })
+    }
+
+    /// Sets how far a time may be ahead of the latest one; at least a tick is allowed. The bound is not part of
+    /// the encoding: a decoded sketch has the default, 1000 times [`Expiring::longest`].
+    #[must_use]
+    pub fn leap_max(mut self, units: u64) -> Self {
+        self.leaps.set_max(units, self.shape.tick);
+        self
     }
 
     /// Advances the filter to the time `now`. Insertions do so too. Sweeps a twelfth of the cells for each
     /// tick, and clears all after a pause.
-    pub fn advance(&mut self, now: u64) {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LeapTooLarge`].
+    pub fn advance(&mut self, now: u64) -> Result<(), Error> {
+        self.leaps.check(self.present.saturating_mul(self.shape.tick), now)?;
+        self.leap(now);
+        Ok(())
+    }
+
+    /// Advances the filter to the time `now`, however far that is ahead.
+    pub fn leap(&mut self, now: u64) {
+        self.leaps.begin();
         let now = now / self.shape.tick;
         if now > self.present.saturating_add(FRESH) {
             // Every cell has expired.
@@ -164,18 +195,27 @@ impl Expiring {
     }
 
     /// Adds a key at this time. Its lifetime starts anew, even if it was present before.
-    pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized), now: u64) {
-        self.insert_hash(key_hash(self.seed, key.as_ref()), now);
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LeapTooLarge`].
+    pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized), now: u64) -> Result<(), Error> {
+        self.insert_hash(key_hash(self.seed, key.as_ref()), now)
     }
 
     /// The same for a key with this [hash](crate::hash).
-    pub fn insert_hash(&mut self, hash: u64, now: u64) {
-        self.advance(now);
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LeapTooLarge`].
+    pub fn insert_hash(&mut self, hash: u64, now: u64) -> Result<(), Error> {
+        self.advance(now)?;
         let value = 1 + self.present % CLOCK;
         for cell in positions(hash, self.shape.probes, self.shape.cells) {
             let (word, shift) = (self.words[(cell / CELLS) as usize].get_mut(), 4 * (cell % CELLS));
             *word = *word & !(15 << shift) | value << shift;
         }
+        Ok(())
     }
 
     /// Adds a key at the latest time that the filter was given, while other threads add and query keys.
@@ -302,8 +342,10 @@ impl Sketch for Expiring {
         if !cells.is_multiple_of(2) && body.last().is_some_and(|last| last >> 4 != 0) {
             return Err(parts.corrupt("expiring body", "bits behind the last cell are set"));
         }
+        let has_begun = present > 0 || body.iter().any(|&byte| byte != 0);
+        let leaps = Leaps::new(tick.saturating_mul(FRESH + 1), has_begun);
         let words = bytes_to_words(body).map(AtomicU64::new).collect();
-        Ok(Self { words, shape: Shape { cells, probes, tick }, present, hand, seed: parts.seed })
+        Ok(Self { words, shape: Shape { cells, probes, tick }, present, hand, leaps, seed: parts.seed })
     }
 
     fn summary(&self) -> Summary {
@@ -343,7 +385,7 @@ mod tests {
             for (number, &time) in times.iter().enumerate() {
                 let now = u64::from(time) % 1000;
                 latest = now.max(latest);
-                filter.insert_hash(hash(number as u64), now);
+                filter.insert_hash(hash(number as u64), now).unwrap();
                 model.push(latest);
             }
             let now = latest + u64::from(ask);
@@ -362,7 +404,7 @@ mod tests {
         let (mut shortest, mut longest) = (u64::MAX, 0);
         for inserted in 0..1000 {
             let mut filter = filter.clone();
-            filter.insert(b"key", inserted);
+            filter.insert(b"key", inserted).unwrap();
             let life = (0..200).take_while(|age| filter.contains(b"key", inserted + age)).count() as u64;
             assert!((0..200).all(|age| filter.contains(b"key", inserted + age) == (age < life)));
             (shortest, longest) = (shortest.min(life), longest.max(life));
@@ -376,7 +418,7 @@ mod tests {
         let mut zombies = 0;
         for tick in 0..200 {
             // One key a tick, not queried until it has expired.
-            filter.insert_hash(hash(tick), 10 * tick);
+            filter.insert_hash(hash(tick), 10 * tick).unwrap();
             let over = (0..tick.saturating_sub(FRESH)).map(hash);
             zombies += over.filter(|&hash| filter.contains_hash(hash, 10 * tick)).count();
         }
@@ -389,7 +431,7 @@ mod tests {
         let mut zombies = 0;
         for tick in 0..200 {
             filter.present = tick;
-            filter.insert_hash(hash(tick), 10 * tick);
+            filter.insert_hash(hash(tick), 10 * tick).unwrap();
             let over = (0..tick.saturating_sub(FRESH)).map(hash);
             zombies += over.filter(|&hash| filter.contains_hash(hash, 10 * tick)).count();
         }
@@ -404,7 +446,7 @@ mod tests {
         assert!(filter.cells().abs_diff(862_656) < 100, "{}", filter.cells());
         // 40 keys in each unit of time, for forty ticks, and measured at the end of one.
         for now in 0..20_000 {
-            (0..40).for_each(|key| filter.insert_hash(hash(40 * now + key), now));
+            (0..40).for_each(|key| filter.insert_hash(hash(40 * now + key), now).unwrap());
         }
         let found = absent_hashes(1_000_000).filter(|&hash| filter.contains_hash(hash, 19_999)).count();
         assert_rate("end", found as u64, 1_000_000, filter.expected_rate(60_000), 0.03);
@@ -414,9 +456,53 @@ mod tests {
     }
 
     #[test]
+    fn one_time_far_ahead_is_refused_and_new_keys_stay_new() {
+        // One key in each unit of time, 60 of which are remembered, and one wrong time on the way.
+        let found_wrongly = |takes_it: bool| {
+            let mut filter = Expiring::with_rate(60, 0.01, 60, 1).unwrap();
+            let mut found = 0;
+            for (number, hash) in hashes(20_000).enumerate() {
+                let now = 1_700_000_000 + number as u64;
+                if number == 100 {
+                    let before = filter.clone();
+                    let error = filter.insert_hash(hash, now << 10).unwrap_err();
+                    assert!(matches!(error, Error::LeapTooLarge { max: 90_000, .. }), "{error}");
+                    assert!(filter == before);
+                    if takes_it {
+                        filter.leap(now << 10);
+                    }
+                }
+                found += u32::from(filter.contains_hash(hash, now));
+                filter.insert_hash(hash, now).unwrap();
+            }
+            found
+        };
+        assert!(found_wrongly(false) < 400, "{}", found_wrongly(false));
+        assert!(found_wrongly(true) > 18_000, "{}", found_wrongly(true));
+    }
+
+    #[test]
+    fn the_bound_on_leaps_is_set_by_the_caller_and_holds_after_decoding() {
+        let mut filter = Expiring::with_shape(100, 3, 10, 1).unwrap().leap_max(25);
+        filter.insert(b"first", 1_000_000).unwrap();
+        filter.advance(1_000_025).unwrap();
+        assert_eq!(filter.advance(1_000_046), Err(Error::LeapTooLarge { ahead: 26, max: 25 }));
+        filter.leap(1_000_046);
+        let mut decoded = Expiring::decode(&filter.encode()).unwrap();
+        assert!(decoded == filter);
+        decoded.advance(1_000_040 + 30_000).unwrap();
+        assert!(decoded.advance(1_000_040 + 70_000).is_err());
+        // A tick is always allowed, and so is every first time.
+        let mut filter = Expiring::with_shape(100, 3, 10, 1).unwrap().leap_max(0);
+        (0..100).for_each(|now| filter.insert(b"key", now).unwrap());
+        let empty = Expiring::with_shape(100, 3, 10, 1).unwrap().encode();
+        Expiring::decode(&empty).unwrap().advance(u64::MAX).unwrap();
+    }
+
+    #[test]
     fn threads_insert_at_the_present_tick() {
         let mut filter = Expiring::with_shape(100_000, 7, 10, 1).unwrap();
-        (0..100).for_each(|now| filter.insert_hash(hash(now), 10 * now));
+        (0..100).for_each(|now| filter.insert_hash(hash(now), 10 * now).unwrap());
         std::thread::scope(|scope| {
             for thread in 0..4u64 {
                 let filter = &filter;
@@ -431,21 +517,23 @@ mod tests {
 
     #[test]
     fn time_that_leaps_leaves_nothing_and_time_that_goes_back_is_the_latest() {
-        let mut filter = Expiring::with_shape(10_000, 20, 10, 1).unwrap();
-        hashes(20).for_each(|hash| filter.insert_hash(hash, 5));
+        let mut filter = Expiring::with_shape(10_000, 20, 10, 1).unwrap().leap_max(u64::MAX);
+        hashes(20).for_each(|hash| filter.insert_hash(hash, 5).unwrap());
         // A multiple of fifteen ticks, after which a tick has the same value.
-        filter.insert(b"now", 5 + 150 * 1000);
+        filter.insert(b"now", 5 + 150 * 1000).unwrap();
         assert!(hashes(20).all(|hash| !filter.contains_hash(hash, 0)));
-        filter.insert(b"late", 3);
+        filter.insert(b"late", 3).unwrap();
         assert!(filter.contains(b"late", 150_000) && filter.contains(b"now", 7));
-        filter.insert(b"end", u64::MAX);
+        filter.insert(b"end", u64::MAX).unwrap();
         assert!(filter.contains(b"end", u64::MAX) && !filter.contains(b"now", u64::MAX));
     }
 
     #[test]
     fn the_encoding_keeps_the_rules_of_all() {
         let mut filter = Expiring::with_shape(77, 3, 10, 1).unwrap();
-        hashes(30).enumerate().for_each(|(number, hash)| filter.insert_hash(hash, 3 * number as u64));
+        hashes(30)
+            .enumerate()
+            .for_each(|(number, hash)| filter.insert_hash(hash, 3 * number as u64).unwrap());
         check_codec(&filter);
     }
 }

@@ -107,14 +107,14 @@ fn stable(vector: &Vector) -> Vec<u8> {
 fn ring(vector: &Vector) -> Vec<u8> {
     let shape = ["spans", "span", "bits", "probes"].map(|fact| vector.number(fact));
     let mut ring = Ring::with_shape(shape[0], shape[1], shape[2], shape[3], seed(vector)).unwrap();
-    (0..).step_by(7).zip(keys(vector, "stream")).for_each(|(now, key)| ring.insert(&key, now));
+    (0..).step_by(7).zip(keys(vector, "stream")).for_each(|(now, key)| ring.insert(&key, now).unwrap());
     checked(ring, vector, |ring, key| ring.contains(key, 0))
 }
 
 fn expiring(vector: &Vector) -> Vec<u8> {
     let shape = ["cells", "probes", "tick"].map(|fact| vector.number(fact));
     let mut filter = Expiring::with_shape(shape[0], shape[1], shape[2], seed(vector)).unwrap();
-    (0..).step_by(7).zip(keys(vector, "stream")).for_each(|(now, key)| filter.insert(&key, now));
+    (0..).step_by(7).zip(keys(vector, "stream")).for_each(|(now, key)| filter.insert(&key, now).unwrap());
     checked(filter, vector, |filter, key| filter.contains(key, 0))
 }
 

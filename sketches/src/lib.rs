@@ -107,6 +107,7 @@ mod golomb;
 pub mod hash;
 mod hash_compaction;
 mod iblt;
+mod leap;
 mod probes;
 mod rateless;
 mod ring;

@@ -15,6 +15,7 @@ use crate::bloom::Bloom;
 use crate::envelope::{DecodeError, Kind};
 use crate::error::Error;
 use crate::hash::key_hash;
+use crate::leap::Leaps;
 use crate::probes::{Hashing, PROBES_MAX};
 use crate::sketch::{Parts, Sketch, Summary};
 
@@ -37,7 +38,7 @@ const SWEEP_WORDS: usize = 16;
 ///
 /// // For at least 60 seconds; 1000 keys in such a time.
 /// let mut seen = Ring::with_rate(1000, 0.01, 60, 4, 42)?;
-/// seen.insert(b"request 7", 1_000_000);
+/// seen.insert(b"request 7", 1_000_000)?;
 /// assert!(seen.contains(b"request 7", 1_000_060));
 /// assert!(!seen.contains(b"request 7", 1_000_000 + seen.longest() + 1));
 /// # Ok::<(), sievedb_sketches::Error>(())
@@ -49,6 +50,13 @@ const SWEEP_WORDS: usize = 16;
 /// [`Ring::longest`]. A key that was forgotten or never inserted is found with probability
 /// [`Ring::predicted_rate`].
 ///
+/// # Times that leap
+///
+/// A time in the far future would stop the clock until that time has come: no key would be forgotten, and nearly
+/// every new key would be found. So a time that is more than 1000 times the longest lifetime ahead of the latest one
+/// is refused with [`Error::LeapTooLarge`], and nothing changes. [`Ring::leap_max`] sets another bound. After a
+/// pause that was longer, [`Ring::leap`] advances to the present time. The first time is taken as it is.
+///
 /// # Cost
 ///
 /// A query for an absent key probes `N` Bloom filters. Space for all keys of `N + 1` spans at a rate of `rate
@@ -59,7 +67,7 @@ const SWEEP_WORDS: usize = 16;
 ///
 /// If the longest time may be 1.5 times the least: [`Expiring`](crate::Expiring) probes one filter. If the
 /// limit is memory and not time: [`Stable`](crate::Stable).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Ring {
     /// Filter `i` holds the latest span whose number is `i` modulo the number of filters.
     slices: Vec<Bloom>,
@@ -69,6 +77,7 @@ pub struct Ring {
     present: u64,
     /// First word of the next span's filter that is not cleared yet.
     dirty: usize,
+    leaps: Leaps,
     seed: u64,
 }
 
@@ -107,7 +116,16 @@ impl Ring {
         let slice = |_| Bloom::with_shape(bits, probes, Hashing::Enhanced, seed);
         let slices = (0..=spans).map(slice).collect::<Result<Vec<_>, _>>()?;
         let dirty = slices[0].word_count();
-        Ok(Self { slices, span, present: 0, dirty, seed })
+        let leaps = Leaps::new(span.saturating_mul(spans), false);
+        Ok(Self { slices, span, present: 0, dirty, leaps, seed })
+    }
+
+    /// Sets how far a time may be ahead of the latest one; at least a span is allowed. The bound is not part of
+    /// the encoding: a decoded sketch has the default, 1000 times [`Ring::longest`].
+    #[must_use]
+    pub fn leap_max(mut self, units: u64) -> Self {
+        self.leaps.set_max(units, self.span);
+        self
     }
 
     fn spans(&self) -> u64 {
@@ -124,7 +142,19 @@ impl Ring {
     }
 
     /// Advances the ring to the time `now`. Insertions do so too.
-    pub fn advance(&mut self, now: u64) {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LeapTooLarge`].
+    pub fn advance(&mut self, now: u64) -> Result<(), Error> {
+        self.leaps.check(self.present.saturating_mul(self.span), now)?;
+        self.leap(now);
+        Ok(())
+    }
+
+    /// Advances the ring to the time `now`, however far that is ahead.
+    pub fn leap(&mut self, now: u64) {
+        self.leaps.begin();
         let present = self.span_at(now);
         // After a long time all spans have expired, and each filter is cleared once.
         let first = (self.present + 1).max(present.saturating_sub(self.spans()));
@@ -147,16 +177,25 @@ impl Ring {
     }
 
     /// Adds a key at this time. Its lifetime starts anew, even if it was present before.
-    pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized), now: u64) {
-        self.insert_hash(key_hash(self.seed, key.as_ref()), now);
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LeapTooLarge`].
+    pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized), now: u64) -> Result<(), Error> {
+        self.insert_hash(key_hash(self.seed, key.as_ref()), now)
     }
 
     /// The same for a key with this [hash](crate::hash).
-    pub fn insert_hash(&mut self, hash: u64, now: u64) {
-        self.advance(now);
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LeapTooLarge`].
+    pub fn insert_hash(&mut self, hash: u64, now: u64) -> Result<(), Error> {
+        self.advance(now)?;
         self.sweep(SWEEP_WORDS);
         let place = self.place(self.present);
         self.slices[place].insert_hash(hash);
+        Ok(())
     }
 
     /// Adds a key at the latest time that the ring was given, while other threads add and query keys.
@@ -207,6 +246,14 @@ impl Ring {
     }
 }
 
+/// By what the encoding has.
+impl PartialEq for Ring {
+    fn eq(&self, other: &Self) -> bool {
+        let numbers = |ring: &Self| (ring.span, ring.present, ring.dirty, ring.seed);
+        numbers(self) == numbers(other) && self.slices == other.slices
+    }
+}
+
 impl Sketch for Ring {
     const KIND: Kind = Kind::Ring;
 
@@ -240,8 +287,10 @@ impl Sketch for Ring {
         let filter = |bytes: &[u8]| Bloom::from_bits(&parts, bytes, bits, probes, Hashing::Enhanced);
         let empty = filter(&vec![0; len as usize])?;
         let dirty = empty.word_count();
-        let mut ring =
-            Self { slices: vec![empty; spans as usize + 1], span, present, dirty, seed: parts.seed };
+        let has_begun = present > 0 || body.iter().any(|&byte| byte != 0);
+        let leaps = Leaps::new(span.saturating_mul(spans), has_begun);
+        let slices = vec![empty; spans as usize + 1];
+        let mut ring = Self { slices, span, present, dirty, leaps, seed: parts.seed };
         let known = (0..spans).rev().filter_map(|age| present.checked_sub(age));
         let mut bodies = body.chunks(len as usize);
         for (span, bytes) in known.zip(&mut bodies) {
@@ -259,7 +308,8 @@ impl Sketch for Ring {
             kind: Self::KIND,
             seed: self.seed,
             facts: vec![
-                ("spans", format!("{} of {}", self.spans(), self.span)),
+                ("spans", self.spans().to_string()),
+                ("span", format!("{} units of time", self.span)),
                 ("remembers", format!("{} to {} units of time", self.least(), self.longest())),
                 ("bits", format!("{} a span", self.slices[0].bits())),
                 ("probes", self.slices[0].probes().to_string()),
@@ -288,7 +338,7 @@ mod tests {
             for (number, &time) in times.iter().enumerate() {
                 let now = u64::from(time) % 1000;
                 latest = now.max(latest);
-                ring.insert_hash(hash(number as u64), now);
+                ring.insert_hash(hash(number as u64), now).unwrap();
                 model.push(latest);
             }
             let now = latest + u64::from(ask) % 600;
@@ -307,7 +357,7 @@ mod tests {
         let (mut shortest, mut longest) = (u64::MAX, 0);
         for inserted in 0..200 {
             let mut ring = ring.clone();
-            ring.insert(b"key", inserted);
+            ring.insert(b"key", inserted).unwrap();
             let life = (0..200).take_while(|age| ring.contains(b"key", inserted + age)).count() as u64;
             assert!((0..200).all(|age| ring.contains(b"key", inserted + age) == (age < life)));
             (shortest, longest) = (shortest.min(life), longest.max(life));
@@ -320,7 +370,7 @@ mod tests {
         let mut ring = Ring::with_rate(10_000, 0.01, 1000, 5, 1).unwrap();
         // Ten keys in each unit of time, for three lifetimes.
         for (number, hash) in hashes(30_000).enumerate() {
-            ring.insert_hash(hash, number as u64 / 10);
+            ring.insert_hash(hash, number as u64 / 10).unwrap();
         }
         let now = 2999;
         let found = absent_hashes(500_000).filter(|&hash| ring.contains_hash(hash, now)).count();
@@ -332,20 +382,75 @@ mod tests {
 
     #[test]
     fn time_that_leaps_leaves_nothing_and_time_that_goes_back_is_the_latest() {
-        let mut ring = Ring::with_shape(3, 10, 10_000, 20, 1).unwrap();
-        hashes(20).for_each(|hash| ring.insert_hash(hash, 5));
-        ring.insert(b"now", 1_000_000);
+        let mut ring = Ring::with_shape(3, 10, 10_000, 20, 1).unwrap().leap_max(u64::MAX);
+        hashes(20).for_each(|hash| ring.insert_hash(hash, 5).unwrap());
+        ring.insert(b"now", 1_000_000).unwrap();
         assert!(hashes(20).all(|hash| !ring.contains_hash(hash, 0)));
-        ring.insert(b"late", 3);
+        ring.insert(b"late", 3).unwrap();
         assert!(ring.contains(b"late", 1_000_000) && ring.contains(b"now", 7));
-        ring.insert(b"end", u64::MAX);
+        ring.insert(b"end", u64::MAX).unwrap();
         assert!(ring.contains(b"end", u64::MAX) && !ring.contains(b"now", u64::MAX));
+    }
+
+    #[test]
+    fn one_time_far_ahead_is_refused_and_new_keys_stay_new() {
+        // One key in each unit of time, 60 of which are remembered, and one wrong time on the way.
+        let found_wrongly = |takes_it: bool| {
+            let mut ring = Ring::with_rate(60, 0.01, 60, 4, 1).unwrap();
+            let mut found = 0;
+            for (number, hash) in hashes(20_000).enumerate() {
+                let now = 1_700_000_000 + number as u64;
+                if number == 100 {
+                    let before = ring.clone();
+                    let error = ring.insert_hash(hash, now << 10).unwrap_err();
+                    assert!(matches!(error, Error::LeapTooLarge { max: 80_000, .. }), "{error}");
+                    assert!(ring == before);
+                    if takes_it {
+                        ring.leap(now << 10);
+                    }
+                }
+                found += u32::from(ring.contains_hash(hash, now));
+                ring.insert_hash(hash, now).unwrap();
+            }
+            found
+        };
+        assert!(found_wrongly(false) < 400, "{}", found_wrongly(false));
+        assert!(found_wrongly(true) > 18_000, "{}", found_wrongly(true));
+    }
+
+    #[test]
+    fn the_bound_on_leaps_is_set_by_the_caller_and_holds_after_decoding() {
+        let mut ring = Ring::with_shape(3, 10, 100, 3, 1).unwrap().leap_max(25);
+        ring.insert(b"first", 1_000_000).unwrap();
+        ring.advance(1_000_025).unwrap();
+        assert_eq!(ring.advance(1_000_046), Err(Error::LeapTooLarge { ahead: 26, max: 25 }));
+        ring.leap(1_000_046);
+        ring.insert(b"late", 7).unwrap();
+        let mut decoded = Ring::decode(&ring.encode()).unwrap();
+        assert!(decoded == ring);
+        decoded.advance(1_000_040 + 30_000).unwrap();
+        assert!(decoded.advance(1_000_040 + 70_000).is_err());
+        // A span is always allowed, and so is every first time.
+        let mut ring = Ring::with_shape(3, 10, 100, 3, 1).unwrap().leap_max(0);
+        (0..100).for_each(|now| ring.insert(b"key", now).unwrap());
+        Ring::decode(&Ring::with_shape(3, 10, 100, 3, 1).unwrap().encode())
+            .unwrap()
+            .advance(u64::MAX)
+            .unwrap();
+    }
+
+    #[test]
+    fn a_summary_has_the_number_of_spans_and_the_length_of_one() {
+        let facts = Ring::with_rate(1000, 0.01, 42, 7, 1).unwrap().summary().facts;
+        let fact = |name| facts.iter().find(|(known, _)| *known == name).unwrap().1.clone();
+        assert_eq!((fact("spans"), fact("span")), ("7".into(), "7 units of time".into()));
+        assert_eq!(fact("remembers"), "42 to 49 units of time");
     }
 
     #[test]
     fn threads_insert_into_the_present_span() {
         let mut ring = Ring::with_shape(3, 10, 100_000, 7, 1).unwrap();
-        ring.advance(1234);
+        ring.advance(1234).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..4u64 {
                 let ring = &ring;
@@ -361,7 +466,7 @@ mod tests {
     fn the_encoding_keeps_the_rules_of_all() {
         let mut ring = Ring::with_shape(2, 10, 100, 3, 1).unwrap();
         check_codec(&ring);
-        hashes(30).enumerate().for_each(|(number, hash)| ring.insert_hash(hash, 3 * number as u64));
+        hashes(30).enumerate().for_each(|(number, hash)| ring.insert_hash(hash, 3 * number as u64).unwrap());
         let decoded = Ring::decode(&ring.encode()).unwrap();
         assert!(
             (0..200).all(|key| ring.contains_hash(hash(key), 90) == decoded.contains_hash(hash(key), 90))

@@ -171,6 +171,18 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn a_link_without_a_target_is_found_at_and_above_a_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let (link, target) = (dir.path().join("link"), dir.path().join("target"));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert!(StdFs.has_dangling_link(&link) && StdFs.has_dangling_link(&link.join("below")));
+        assert!(!StdFs.has_dangling_link(&target));
+        fs::create_dir(&target).unwrap();
+        assert!(!StdFs.has_dangling_link(&link) && !StdFs.has_dangling_link(&link.join("below")));
+    }
+
     #[test]
     fn behind_what_was_appended_a_file_that_was_made_longer_is_zeros_and_appends_go_on_there() {
         let (dir, mem) = (tempfile::tempdir().unwrap(), crate::fs::MemFs::new());

@@ -41,8 +41,11 @@ pub(crate) struct Args {
     format: Format,
 }
 
+/// A key and a value.
+type Entry<'l> = (Cow<'l, [u8]>, Cow<'l, [u8]>);
+
 /// The key and the value of a line.
-fn entry<'l>(line: &'l [u8], args: &Args) -> Result<(Cow<'l, [u8]>, Cow<'l, [u8]>)> {
+fn entry<'l>(line: &'l [u8], args: &Args) -> Result<Entry<'l>> {
     if args.from_json {
         let (key, value) = read_entry(line).map_err(Failure::Usage)?;
         return Ok((key.into(), value.into()));

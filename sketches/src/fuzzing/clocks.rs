@@ -27,6 +27,15 @@ fn time(input: &mut Input<'_>, now: u64) -> u64 {
     }
 }
 
+/// After a time that was refused: leaps there for some keys, and goes back for the others. Returns the time.
+fn refused(key: [u8; 1], latest: u64, now: u64, leap: impl FnOnce(u64)) -> u64 {
+    if key[0].is_multiple_of(2) {
+        leap(now);
+        return now;
+    }
+    latest
+}
+
 /// No key is forgotten before its time. In a large filter none is found after it.
 fn slices(input: &mut Input<'_>) {
     let (spans, span) = (1 + input.below(9) as u64, 1 + input.below(20) as u64);
@@ -40,11 +49,15 @@ fn slices(input: &mut Input<'_>) {
         let (operation, key) = (input.below(8), [input.u8() % 8]);
         match operation {
             0 => filter = Ring::decode(&filter.encode()).unwrap(),
-            1 => filter.advance(now),
-            _ => {
-                filter.insert(&key, now);
-                model.insert(key, latest.max(now));
+            1 => {
+                if filter.advance(now).is_err() {
+                    now = refused(key, latest, now, |now| filter.leap(now));
+                }
             }
+            _ => match filter.insert(&key, now) {
+                Ok(()) => drop(model.insert(key, latest.max(now))),
+                Err(_) => now = refused(key, latest, now, |now| filter.leap(now)),
+            },
         }
         latest = if operation == 0 { latest } else { latest.max(now) };
         check(&model, latest.max(now), filter.least(), large.then_some(filter.longest()), |key, now| {
@@ -69,14 +82,16 @@ fn cells(input: &mut Input<'_>) {
         match operation {
             0 => filter = Expiring::decode(&filter.encode()).unwrap(),
             1 => {
-                filter.advance(now);
+                if filter.advance(now).is_err() {
+                    now = refused(key, latest, now, |now| filter.leap(now));
+                }
                 filter.insert_shared(&key);
                 model.insert(key, latest.max(now));
             }
-            _ => {
-                filter.insert(&key, now);
-                model.insert(key, latest.max(now));
-            }
+            _ => match filter.insert(&key, now) {
+                Ok(()) => drop(model.insert(key, latest.max(now))),
+                Err(_) => now = refused(key, latest, now, |now| filter.leap(now)),
+            },
         }
         latest = if operation == 0 { latest } else { latest.max(now) };
         check(&model, latest.max(now), filter.least(), large.then_some(filter.longest()), |key, now| {

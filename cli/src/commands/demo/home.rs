@@ -67,7 +67,7 @@ fn name(number: u32) -> String {
     if number == 1 { "sievedb-demo".into() } else { format!("sievedb-demo-{number}") }
 }
 
-/// Refuses what another user has put in the place of the directory.
+/// Refuses a directory of another user, and a link, which may lead to one.
 #[cfg(unix)]
 fn check_owner(dir: &Path) -> Result<()> {
     use std::os::unix::fs::MetadataExt;
