@@ -1,6 +1,5 @@
 //! The state that all handles and threads of an open store share, and how a failure disables writing.
 
-use crate::db::state::lifecycle::Lifecycle;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -13,6 +12,7 @@ use crate::db::state::failure::{catch, ends_writing};
 use crate::db::state::files::StoreFiles;
 use crate::db::state::keyspace::keyspaces::Keyspaces;
 use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::lifecycle::Lifecycle;
 use crate::db::state::log::Log;
 use crate::db::state::next_log::NextLog;
 use crate::db::state::open_report::OpenReport;

@@ -57,7 +57,8 @@ fn the_demo_reports_what_filters_save_and_the_commands_it_suggests_work() {
     assert!(from_memory.iter().all(|share| (99.5..100.0).contains(share)), "{report}");
     let with = figures(&report, "data blocks read per lookup");
     let without = figures(&report, "data blocks read per lookup, no filters");
-    assert!(with.iter().all(|blocks| (0.0002..0.004).contains(blocks)), "{report}");
+    // About 8 of 20,000 lookups read a block; that none does has a chance of 1 in 3,000.
+    assert!(with.iter().all(|blocks| (0.00004..0.004).contains(blocks)), "{report}");
     assert!(without.iter().all(|blocks| (0.9..1.05).contains(blocks)), "{report}");
     let bits = figures(&report, "filter bits per key");
     assert!(bits.iter().all(|bits| (10.0..30.0).contains(bits)), "{report}");

@@ -3,40 +3,32 @@
 //! The tables are synced and open, so that no unreadable table enters the tree. Nothing is published: the caller syncs
 //! the directory and applies the edit.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+
 use crate::KeyspaceOptions;
 use crate::batch::KeyspaceId;
-use crate::compaction::filters::Output;
-use crate::compaction::filters::plan_output;
+use crate::compaction::filters::{Output, plan_output};
 use crate::compaction::retain::Retain;
 use crate::compaction::run::Merge;
-use crate::compaction::table_origin::InputTable;
-use crate::compaction::table_origin::Lineage;
+use crate::compaction::table_origin::{InputTable, Lineage};
 use crate::db::engine::Engine;
 use crate::db::state::files::random_id;
 use crate::db::state::keyspace::change::TreeChange;
-use crate::db::state::keyspace::tree::LoggedMemtable;
-use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::keyspace::tree::{LoggedMemtable, Tree};
 use crate::db::state::parallel::in_parallel;
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::filter::FilterPlan;
 use crate::iter::InternalIterator;
 use crate::memory::Building;
-use crate::memtable::Memtable;
-use crate::memtable::MemtableIter;
-use crate::table::APPEND_BYTES;
-use crate::table::TableConfig;
-use crate::table::TableWriter;
+use crate::memtable::{Memtable, MemtableIter};
+use crate::table::{APPEND_BYTES, TableConfig, TableWriter};
 use crate::table_meta::TableMeta;
-use crate::version::SharedByTables;
-use crate::version::TableHandle;
-use crate::version::Version;
-use bytes::Bytes;
-use std::collections::HashSet;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use crate::version::{SharedByTables, TableHandle, Version};
 
 /// A merge: what goes into it, and what comes out.
 pub(in crate::db) struct MergeWork<'a> {

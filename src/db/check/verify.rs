@@ -14,10 +14,9 @@
 //! is verified. The views of that moment keep its tables, and open files keep its logs.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use crate::checksum::FileId;
 use crate::db::engine::Engine;
@@ -26,8 +25,7 @@ use crate::db::open::recover::{
     Listing, Purpose, Replay, Strays, check_never_used, ignored_strays, last_used, list, open_log,
 };
 use crate::db::open::steps::{lock_for_reading, shared};
-use crate::db::state::open_report::DroppedTail;
-use crate::db::state::open_report::IgnoredFile;
+use crate::db::state::open_report::{DroppedTail, IgnoredFile};
 use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::filename::{FileName, names_in};
@@ -619,7 +617,8 @@ fn seed_of(fs: &dyn Fs, path: &Path, meta: &TableMeta) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::fs::MemFs;
-    use crate::manifest::edit::{EditItem, tests::meta};
+    use crate::manifest::edit::EditItem;
+    use crate::manifest::edit::tests::meta;
     use crate::manifest::log::ManifestLog;
     use crate::options::KeyspaceOptions;
 

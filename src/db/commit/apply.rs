@@ -1,11 +1,10 @@
 //! Inserts the entries of a batch into the memtables of its keyspaces, which copy them: some at once, as long as they go
 //! to the same memtable.
 
-use crate::batch::{foreign, own_batch};
 use std::ptr;
 use std::sync::Arc;
 
-use crate::batch::{BatchEntry, BatchReader, KeyspaceId};
+use crate::batch::{BatchEntry, BatchReader, KeyspaceId, foreign, own_batch};
 use crate::db::state::keyspace::tree::{LoggedMemtable, Tree};
 use crate::error::Result;
 use crate::key::Tag;

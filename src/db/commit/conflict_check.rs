@@ -13,11 +13,6 @@
 //! An answer that rests on a batch of the same group is worth what that batch is: if the group cannot be
 //! written, it becomes the error of the group.
 
-use crate::db::queues::condition::AskedKey;
-use crate::db::queues::condition::Condition;
-use crate::db::queues::condition::Decision;
-use crate::db::queues::condition::KeyCondition;
-use crate::db::queues::condition::part_of;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
@@ -25,10 +20,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::batch::own_batch;
-use crate::batch::{BatchReader, KeyspaceId};
+use crate::batch::{BatchReader, KeyspaceId, own_batch};
 use crate::db::queues::bits::Bits;
-use crate::db::queues::condition::Admitted;
+use crate::db::queues::condition::{Admitted, AskedKey, Condition, Decision, KeyCondition, part_of};
 use crate::db::queues::value::Value;
 use crate::db::state::keyspace::tree::Tree;
 use crate::error::Result;

@@ -20,27 +20,24 @@
 //! holds, so nothing later is appended to it (`resume`). After one in step 6 the batches are written, and the
 //! next group tries to seal again.
 
-use crate::db::commit::room::Room;
-use crate::db::queues::commit_queue::Answer;
-use crate::memory::Growth;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::apply::apply;
 use super::conflict_check::decide;
 use crate::batch::{self};
+use crate::db::commit::room::Room;
 use crate::db::engine::Engine;
-use crate::db::queues::commit_queue::{Outcome, Turn, Wanted};
-use crate::db::queues::condition::Admitted;
-use crate::db::queues::condition::PartMut;
+use crate::db::queues::commit_queue::{Answer, Outcome, Turn, Wanted};
+use crate::db::queues::condition::{Admitted, PartMut};
 use crate::db::queues::retry::Work;
 use crate::db::state::failure::catch;
 use crate::db::state::keyspace::tree::Tree;
-use crate::db::state::log::LOG_SYNC_BYTES;
-use crate::db::state::log::LogPosition;
+use crate::db::state::log::{LOG_SYNC_BYTES, LogPosition};
 use crate::db::state::switch_points::point;
 use crate::error::{Error, Result};
 use crate::limits::SEQNO_MAX;
+use crate::memory::Growth;
 
 /// What a request of a group wants, and so whose result it gets.
 enum Part {

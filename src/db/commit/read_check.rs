@@ -9,15 +9,12 @@
 //! - by the commit leader, for what came after that: for each entry that was written since, whether it was read
 //!   ([`ReadCondition::decide`]). The leader reads no table and no older entry of a memtable.
 
-use crate::db::queues::condition::Check;
-use crate::db::queues::condition::ReadCondition;
 use bytes::Bytes;
 
 use super::conflict_check::Overlay;
 use crate::counters::Stripe;
 use crate::db::engine::Engine;
-use crate::db::queues::condition::Admitted;
-use crate::db::queues::condition::Decision;
+use crate::db::queues::condition::{Admitted, Check, Decision, ReadCondition};
 use crate::db::queues::read_set::{Interval, ReadSet, only_key};
 use crate::db::read::sources::newer_sources;
 use crate::db::state::keyspace::tree::{Tree, View};

@@ -3,6 +3,8 @@
 //! The leader waits for flushes of other threads. If no thread is free to flush, it does not wait: the writers of the
 //! group do background work themselves and queue their batches again (`write/stall`).
 
+use std::sync::Arc;
+
 use crate::batch;
 use crate::db::engine::Engine;
 use crate::db::queues::condition::Part;
@@ -12,7 +14,6 @@ use crate::db::state::keyspace::tree::Tree;
 use crate::error::Result;
 use crate::memory::Growth;
 use crate::memtable::Memtable;
-use std::sync::Arc;
 
 /// With less memory for memtables, what a memtable allocates ahead is not little of it.
 const MUCH_ROOM_MIN: usize = 8 << 20;

@@ -1,11 +1,12 @@
 //! Sealing memtables, as the commit leader does it: a new log begins, then full memtables become immutable.
 
+use std::sync::Arc;
+
 use crate::db::engine::Engine;
 use crate::db::queues::retry::Work;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::OLDER_LOGS_MAX;
 use crate::error::Result;
-use std::sync::Arc;
 
 impl Engine {
     /// Begins a new log and makes the memtables of these trees immutable. Only the leader calls this.

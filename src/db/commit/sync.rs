@@ -2,8 +2,7 @@
 
 use crate::db::engine::Engine;
 use crate::db::state::durability::Durability;
-use crate::db::state::log::LogPosition;
-use crate::db::state::log::Synced;
+use crate::db::state::log::{LogPosition, Synced};
 use crate::error::Result;
 
 impl Engine {

@@ -6,8 +6,6 @@
 //! whether the manifest has it. Then nothing becomes visible, the new files are kept, and writing is suspended
 //! until there is another manifest (`resume`), or ends.
 
-use crate::db::state::keyspace::change::Change;
-use crate::db::state::keyspace::change::TreeChange;
 use std::sync::Arc;
 
 use crate::checksum::FileId;
@@ -15,6 +13,7 @@ use crate::db::engine::Engine;
 use crate::db::queues::retry::Work;
 use crate::db::state::failure::catch;
 use crate::db::state::files::random_id;
+use crate::db::state::keyspace::change::{Change, TreeChange};
 use crate::db::state::keyspace::tree::LoggedMemtable;
 use crate::db::state::switch_points::point;
 use crate::error::{Error, Result};
@@ -145,12 +144,12 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use crate::version::TableHandle;
     use std::path::Path;
 
     use super::*;
     use crate::fs::MemFs;
     use crate::options::Options;
+    use crate::version::TableHandle;
 
     #[test]
     fn an_edit_that_would_let_tables_of_a_run_overlap_is_refused_and_changes_nothing() {

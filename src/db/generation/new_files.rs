@@ -1,23 +1,21 @@
 //! A new log and a new manifest with the whole state, and putting them in force.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use crate::db::engine::Engine;
 use crate::db::queues::retry::Work;
 use crate::db::state::files::random_id;
 use crate::db::state::keyspace::change::TreeChange;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LogPosition;
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::filename::FileName;
-use crate::manifest::edit::EditItem;
-use crate::manifest::edit::VersionEdit;
-use crate::manifest::log::ManifestLog;
-use crate::manifest::log::NewManifest;
+use crate::manifest::edit::{EditItem, VersionEdit};
+use crate::manifest::log::{ManifestLog, NewManifest};
 use crate::manifest::state::ManifestState;
 use crate::sync::lock;
 use crate::wal::FramedWriter;
-use std::collections::HashSet;
-use std::sync::Arc;
 
 /// What an attempt to resume has written.
 #[derive(Default)]

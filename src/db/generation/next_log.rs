@@ -16,7 +16,6 @@
 //! A log that is named and not used has only its header. Recovery ignores it and takes the one before for the
 //! log in use (`recover`). When writing resumes, there is a new log, and this one is removed (`resume`).
 
-use crate::db::state::next_log::NewLog;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -25,6 +24,7 @@ use crate::db::engine::Engine;
 use crate::db::queues::retry::Work;
 use crate::db::state::keyspace::change::Change;
 use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::next_log::NewLog;
 use crate::error::Result;
 use crate::filename::FileName;
 use crate::sync::lock;
@@ -151,9 +151,8 @@ impl Engine {
 mod tests {
     use std::io::ErrorKind;
     use std::path::{Path, PathBuf};
-    use std::sync::Mutex;
     use std::sync::atomic::AtomicBool;
-    use std::sync::mpsc;
+    use std::sync::{Mutex, mpsc};
     use std::time::Duration;
 
     use super::*;

@@ -111,18 +111,16 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use crate::db::state::keyspace::change::Change;
-    use crate::manifest::edit::EditItem;
     use std::io;
     use std::path::Path;
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicBool;
-    use std::sync::atomic::Ordering;
-    use std::sync::mpsc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, mpsc};
     use std::time::Duration;
 
     use super::*;
+    use crate::db::state::keyspace::change::Change;
     use crate::fs::MemFs;
+    use crate::manifest::edit::EditItem;
     use crate::options::Options;
 
     #[test]

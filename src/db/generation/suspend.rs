@@ -1,11 +1,11 @@
 //! Suspending writing after a failed append, and waiting until an attempt to resume is due.
 
+use std::time::Duration;
+
 use crate::db::engine::Engine;
 use crate::db::queues::retry::Work;
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sync::lock;
-use std::time::Duration;
 
 /// How often a writer that waits looks whether the store was closed.
 pub(in crate::db) const LOOK_INTERVAL: Duration = Duration::from_millis(100);

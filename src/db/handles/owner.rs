@@ -1,9 +1,10 @@
 //! The part of every handle that keeps the store open, and closing.
 
+use std::sync::Arc;
+
 use crate::db::engine::Engine;
 use crate::db::state::switch_points::point;
 use crate::error::{Error, Result};
-use std::sync::Arc;
 impl Engine {
     /// Stops background work, ends the log, releases the lock, and completes the commits that wait. Later calls
     /// do nothing.

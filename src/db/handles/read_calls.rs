@@ -314,4 +314,5 @@ into_iterators! {
     [] &KeyspaceSnapshot => 'static;
 }
 
-pub(in crate::db) use {into_iterators, read_calls};
+pub(in crate::db) use into_iterators;
+pub(in crate::db) use read_calls;

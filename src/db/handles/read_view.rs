@@ -1,16 +1,16 @@
 //! The place where a handle reads: a keyspace, as it is now or as a snapshot sees it, with the writes of a batch
 //! laid over it if there are any.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+
 use crate::db::handles::owner::Owner;
 use crate::db::read::own_writes::Own;
-use crate::db::state::keyspace::tree::Tree;
-use crate::db::state::keyspace::tree::View;
-use crate::error::Error;
-use crate::error::Result;
+use crate::db::state::keyspace::tree::{Tree, View};
+use crate::error::{Error, Result};
 use crate::iter::EntryValue;
 use crate::key::SeqNo;
-use bytes::Bytes;
-use std::sync::Arc;
 
 /// Where a handle reads: in a keyspace, as it is now or as a snapshot sees it.
 pub(in crate::db) struct Reads<'a> {

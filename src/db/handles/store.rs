@@ -1,7 +1,5 @@
 //! The handle of a whole store. Its read and write calls are those of its default keyspace.
 
-use crate::db::open::steps::open_for_reading;
-use crate::db::open::steps::open_for_writing;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,6 +10,7 @@ use crate::batch::WriteBatch;
 use crate::db::engine::Engine;
 use crate::db::handles::owner::Owner;
 use crate::db::handles::read_view::Reads;
+use crate::db::open::steps::{open_for_reading, open_for_writing};
 use crate::db::queues::workers::Jobs;
 use crate::db::state::durability::Durability;
 use crate::db::state::keyspace::tree::Tree;

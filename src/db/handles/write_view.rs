@@ -1,7 +1,7 @@
 //! The keyspace that a handle writes to.
 
-use crate::WriteBatch;
-use crate::batch;
+use std::sync::Arc;
+
 use crate::db::handles::conditional::answers::Mismatch;
 use crate::db::handles::owner::Owner;
 use crate::db::queues::bits::Bits;
@@ -9,10 +9,9 @@ use crate::db::queues::condition::Rule;
 use crate::db::queues::value::Value;
 use crate::db::state::durability::Durability;
 use crate::db::state::keyspace::tree::Tree;
-use crate::db::write::key_writes::KeyWrite;
-use crate::db::write::key_writes::Single;
+use crate::db::write::key_writes::{KeyWrite, Single};
 use crate::error::Result;
-use std::sync::Arc;
+use crate::{WriteBatch, batch};
 
 /// Where a handle writes.
 pub(in crate::db) struct Writes<'a> {

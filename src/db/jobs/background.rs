@@ -10,9 +10,6 @@
 //! Threads call [`Engine::step`] until nothing is left and then sleep; without threads the caller does. The
 //! first of several threads does only the urgent jobs, so that no writer waits for a long compaction.
 
-use crate::db::queues::workers::Jobs;
-use crate::db::state::log::LOG_SYNC_BYTES;
-use crate::sync::lock;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,10 +26,13 @@ use crate::db::engine::Engine;
 use crate::db::queues::job_queue::FlushUrgency;
 use crate::db::queues::reservations::{Job, Reserved, Upkeep};
 use crate::db::queues::retry::Work;
+use crate::db::queues::workers::Jobs;
 use crate::db::state::failure::{catch, is_out_of_space};
 use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::log::LOG_SYNC_BYTES;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
+use crate::sync::lock;
 use crate::version::Version;
 
 /// The most bytes of memtables that are flushed together, if they are not more than a quarter of the memory for
@@ -465,8 +465,7 @@ impl<'a> Free<'a> {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::sync::atomic::AtomicU64;
-    use std::sync::atomic::Ordering;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
     use crate::db::handles::keyspace::Keyspace;

@@ -3,8 +3,6 @@
 //! Both merge their input into new tables and then publish one edit. The new tables are opened before that,
 //! so that no unreadable table enters the tree.
 
-use crate::db::build::tables::MergeWork;
-use crate::db::build::tables::lineage_of;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,11 +11,11 @@ use bytes::Bytes;
 use crate::compaction::filters::Output;
 use crate::compaction::table_origin::{InputTable, Lineage};
 use crate::compaction::task::Task;
+use crate::db::build::tables::{MergeWork, lineage_of};
 use crate::db::engine::Engine;
 use crate::db::queues::retry::Work;
 use crate::db::read::sources::Tables;
-use crate::db::state::keyspace::change::Change;
-use crate::db::state::keyspace::change::TreeChange;
+use crate::db::state::keyspace::change::{Change, TreeChange};
 use crate::db::state::keyspace::tree::{LoggedMemtable, Tree};
 use crate::db::state::progress::Progress;
 use crate::error::{Error, Result};

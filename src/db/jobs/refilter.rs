@@ -28,8 +28,7 @@ use super::flush_and_compact::JobError;
 use crate::compaction::claimed_ranges::Busy;
 use crate::compaction::filters::{Output, plan_output};
 use crate::db::engine::Engine;
-use crate::db::state::keyspace::change::Change;
-use crate::db::state::keyspace::change::FilterChange;
+use crate::db::state::keyspace::change::{Change, FilterChange};
 use crate::db::state::keyspace::tree::Tree;
 use crate::error::{Error, Result};
 use crate::filter::FilterPlan;
@@ -166,14 +165,13 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use crate::db::state::progress::Progress;
-    use crate::filter::FilterPolicy;
     use std::path::Path;
 
     use super::*;
     use crate::db::Db;
+    use crate::db::state::progress::Progress;
     use crate::filename::FileName;
-    use crate::filter::{FilterBuilder, FilterKind, Kind};
+    use crate::filter::{FilterBuilder, FilterKind, FilterPolicy, Kind};
     use crate::fs::{MemFs, Op};
     use crate::options::Options;
     use crate::version::{FilterState, REBUILDS_MAX};

@@ -1,21 +1,20 @@
 //! A new filter for each table of a keyspace, for a caller that changed its policy.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use super::maintain::LOOK_INTERVAL;
 use crate::db::engine::Engine;
 use crate::db::jobs::flush_and_compact::JobError;
 use crate::db::queues::reservations::Job;
 use crate::db::queues::workers::Jobs;
 use crate::db::state::failure::catch;
-use crate::db::state::keyspace::change::Change;
-use crate::db::state::keyspace::change::OptionsChange;
+use crate::db::state::keyspace::change::{Change, OptionsChange};
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::progress::Progress;
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::filter::FilterPolicy;
 use crate::version::TableHandle;
-use std::collections::HashSet;
-use std::sync::Arc;
 
 impl Engine {
     /// Sets the filter policy of a keyspace and builds a new filter for each of its tables, one after the

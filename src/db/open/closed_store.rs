@@ -1,19 +1,17 @@
 //! Whether a store was closed and everything in it is durable, so that opening it changes nothing.
 
+use std::sync::Arc;
+
 use crate::db::engine::Engine;
 use crate::db::open::recover::Recovered;
 use crate::db::state::log::Log;
-use crate::file_header::FileHeader;
-use crate::file_header::FileKind;
+use crate::file_header::{FileHeader, FileKind};
 use crate::filename::FileName;
 use crate::manifest::current::Current;
-use crate::manifest::edit::EditItem;
-use crate::manifest::edit::LogEnd;
+use crate::manifest::edit::{EditItem, LogEnd};
 use crate::manifest::log::ManifestLog;
-use crate::manifest::state::LogState;
-use crate::manifest::state::ManifestState;
+use crate::manifest::state::{LogState, ManifestState};
 use crate::wal::FramedWriter;
-use std::sync::Arc;
 
 /// With more logs than this an opening writes the files anew, so that they do not become more and more.
 const LOGS_MAX: usize = 8;
@@ -60,8 +58,7 @@ impl Engine {
 mod tests {
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
-    use std::sync::atomic::AtomicU64;
-    use std::sync::atomic::Ordering;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
     use crate::db::open::recover::recover;

@@ -19,9 +19,6 @@
 //! checked before anything is written or removed. Batches are kept in memory for that ([`LogPart`]); if there are too
 //! many, the logs are read a second time, part by part.
 
-use crate::DroppedTail;
-use crate::IgnoredFile;
-use crate::OpenReport;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -39,10 +36,12 @@ use crate::manifest::current::Current;
 use crate::manifest::edit::LogEnd;
 use crate::manifest::log::{self as manifest_log, ReadManifest};
 use crate::manifest::state::{LogState, ManifestState};
-use crate::wal::EditMark;
 use crate::wal::reader::{Record, is_zeros_from};
-use crate::wal::{Content, ContentReader, Ending, Expected, FramedReader, RecordKind};
-use crate::wal::{decode_close, decode_promise};
+use crate::wal::{
+    Content, ContentReader, EditMark, Ending, Expected, FramedReader, RecordKind, decode_close,
+    decode_promise,
+};
+use crate::{DroppedTail, IgnoredFile, OpenReport};
 
 /// How far the number of a file that the manifest does not name can be above the manifest's next number.
 const NUMBER_GAP_MAX: u64 = 1 << 32;
@@ -600,7 +599,8 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::manifest::edit::{EditItem, VersionEdit, tests::meta};
+    use crate::manifest::edit::tests::meta;
+    use crate::manifest::edit::{EditItem, VersionEdit};
     use crate::table_meta::FilterRef;
 
     #[test]

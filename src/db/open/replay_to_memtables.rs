@@ -30,8 +30,7 @@ use std::thread::Builder;
 
 use super::recover::{Portion, Recovered, Take, replay};
 use super::replay_buffer::{LogPart, Logged, Piece, part_bytes_max};
-use crate::batch::BatchReader;
-use crate::batch::{foreign, own_batch};
+use crate::batch::{BatchReader, foreign, own_batch};
 use crate::db::commit::apply::apply;
 use crate::db::engine::Engine;
 use crate::db::state::keyspace::tree::Tree;

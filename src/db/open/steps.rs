@@ -50,8 +50,7 @@ use crate::fs::{Fs, HeldByThisProcess, LockGuard, LockKind, LockedDir};
 use crate::limits::FILE_NUMBER_MAX;
 use crate::manifest::edit::{EditItem, VersionEdit};
 use crate::manifest::log::{ManifestLog, NewManifest, ReadManifest};
-use crate::manifest::state::DEFAULT_NAME;
-use crate::manifest::state::{KeyspaceState, ManifestState};
+use crate::manifest::state::{DEFAULT_NAME, KeyspaceState, ManifestState};
 use crate::memory::Memory;
 use crate::options::{KeyspaceOptions, Options};
 use crate::table::{FilterTrust, TableContext, TableIo};
@@ -401,11 +400,12 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
     use crate::IgnoredFile;
     use crate::file_header::{FileHeader, FileKind, MAGIC};
     use crate::fs::{CrashPolicy, MemFs, Op};
-    use std::sync::Mutex;
 
     #[test]
     fn a_stray_file_with_a_huge_number_neither_blocks_opening_nor_makes_a_number_twice() {

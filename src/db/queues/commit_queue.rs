@@ -4,12 +4,12 @@
 //! writer puts a request into the queue and waits until a leader has carried it out, or until it leads itself.
 //! When a leader is done, the writer of the request that has waited longest becomes the leader.
 
-use crate::db::queues::condition::Admitted;
-use crate::db::queues::priority::PriorityLane;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
+use crate::db::queues::condition::Admitted;
+use crate::db::queues::priority::PriorityLane;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LogPosition;
 use crate::error::Result;
@@ -208,12 +208,11 @@ impl CommitQueue {
 
 #[cfg(test)]
 mod tests {
-    use crate::db::queues::priority::PATIENCE;
     use std::sync::atomic::AtomicBool;
-    use std::time::Duration;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::db::queues::priority::PATIENCE;
 
     #[test]
     fn a_writer_that_finds_no_leader_makes_no_request_and_leaves_none_behind() {

@@ -1,16 +1,15 @@
 //! Conditions of batches, as data: the commit leader decides them (`commit/conflict_check`).
 
-use crate::batch::own_batch;
-use crate::batch::select;
-use crate::db::queues::bits::Bits;
+use std::ops::Range;
+use std::sync::Arc;
 
+use crate::batch::{own_batch, select};
+use crate::db::queues::bits::Bits;
 use crate::db::queues::read_set::ReadSet;
 use crate::db::queues::value::Value;
 use crate::db::state::keyspace::tree::Tree;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
-use std::ops::Range;
-use std::sync::Arc;
 /// For which states of its key an entry is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::db) enum Rule {

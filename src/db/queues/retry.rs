@@ -8,7 +8,6 @@
 //!
 //! Each kind of work of each keyspace is put off by itself, so that the others go on.
 
-use crate::db::state::lifecycle::Flag;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +16,7 @@ use std::time::{Duration, Instant};
 use super::reservations::Job;
 use crate::batch::KeyspaceId;
 use crate::db::state::failure::is_out_of_space;
+use crate::db::state::lifecycle::Flag;
 use crate::error::Error;
 use crate::sync::lock;
 

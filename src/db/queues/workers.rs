@@ -1,16 +1,13 @@
 //! The background threads of a store.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
 use crate::db::queues::reservations::Reservations;
 use crate::db::state::keyspace::marks::Marks;
 use crate::db::state::keyspace::tree::Tree;
 use crate::sync::lock;
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 /// The background threads of a store and their jobs.
 pub(in crate::db) struct Background {
     pub(in crate::db) reservations: Arc<Reservations>,

@@ -1,25 +1,17 @@
 //! The commits that are not complete, and the callbacks of complete ones that have not run.
 
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::task::Waker;
+use std::thread;
+use std::thread::{JoinHandle, ThreadId};
+
 use crate::Durability;
 use crate::db::state::failure::catch;
 use crate::db::state::log::LogPosition;
 use crate::error::{Error, Result};
-use crate::sync::lock;
-use crate::sync::wait;
-use std::collections::BTreeMap;
-use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::Condvar;
-use std::sync::Mutex;
-use std::sync::MutexGuard;
-use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
-use std::task::Waker;
-use std::thread;
-use std::thread::JoinHandle;
-use std::thread::ThreadId;
+use crate::sync::{lock, wait};
 pub(in crate::db) type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// What the handle of a commit and the list of those that wait share.

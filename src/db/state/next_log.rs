@@ -1,13 +1,12 @@
 //! The log after the active one, and the end of the one before.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
 use crate::checksum::FileId;
 use crate::manifest::edit::EditItem;
 use crate::sync::lock;
 use crate::wal::FramedWriter;
-use std::sync::Mutex;
-use std::sync::MutexGuard;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
 /// A log that is created, durable and not in use.
 pub(in crate::db) struct NewLog {
     pub(in crate::db) number: u64,

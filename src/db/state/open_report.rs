@@ -1,7 +1,6 @@
 //! The report of an opening: the files it found, the tails it dropped, the files it left alone.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 /// What opening a store found and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]

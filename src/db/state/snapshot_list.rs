@@ -1,12 +1,11 @@
 //! The sequence numbers of live snapshots. Compactions keep the entries that a snapshot sees.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
 use crate::key::SeqNo;
 use crate::sync::lock;
-use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::MutexGuard;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
 /// The live snapshots: the number of holders of each sequence number.
 #[derive(Default)]
 pub(in crate::db) struct SnapshotList(Mutex<BTreeMap<SeqNo, usize>>);

@@ -10,22 +10,19 @@
 //!
 //! The snapshot stays registered until the leader has decided, so that compactions keep what 2 looks for.
 
+use std::mem;
+use std::sync::Arc;
+
 use crate::batch::WriteBatch;
 use crate::db::engine::Engine;
-use crate::db::queues::condition::Admitted;
-use crate::db::queues::condition::Check;
-use crate::db::queues::condition::Condition;
-use crate::db::queues::condition::ReadCondition;
+use crate::db::queues::condition::{Admitted, Check, Condition, ReadCondition};
 use crate::db::queues::read_set::ReadSet;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LogPosition;
 use crate::db::state::switch_points::point;
-use crate::db::write::conditional_loop::Conditional;
-use crate::db::write::conditional_loop::Look;
+use crate::db::write::conditional_loop::{Conditional, Look};
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
-use std::mem;
-use std::sync::Arc;
 
 /// Attempts of a commit. Each fails only if memtables with newer entries are flushed while it runs; with those that are
 /// kept, more than four of one keyspace.

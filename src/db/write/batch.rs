@@ -7,19 +7,17 @@
 //! 3. If the leader found no room and no thread to make some, go back to 1.
 //! 4. Wait for a sync, if the caller asked for one.
 
+use std::sync::Arc;
+
 use crate::WriteBatch;
 use crate::db::engine::Engine;
-use crate::db::queues::commit_queue::Answer;
-use crate::db::queues::commit_queue::Outcome;
-use crate::db::queues::commit_queue::Wanted;
+use crate::db::queues::commit_queue::{Answer, Outcome, Wanted};
 use crate::db::queues::condition::Admitted;
 use crate::db::state::durability::Durability;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LogPosition;
 use crate::db::state::switch_points::point;
-use crate::error::Error;
-use crate::error::Result;
-use std::sync::Arc;
+use crate::error::{Error, Result};
 
 impl Engine {
     /// Writes a batch.

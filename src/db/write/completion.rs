@@ -15,11 +15,6 @@
 //!
 //! The thread is started by the first `write_pending`. It ends when the store is closed.
 
-use crate::db::state::completions::Callback;
-use crate::db::state::completions::END;
-use crate::db::state::completions::Entry;
-use crate::db::state::completions::Next;
-use crate::db::state::completions::run;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock, Weak};
@@ -28,6 +23,7 @@ use std::thread::{self};
 
 use crate::batch::WriteBatch;
 use crate::db::engine::Engine;
+use crate::db::state::completions::{Callback, END, Entry, Next, run};
 use crate::db::state::durability::Durability;
 use crate::db::state::failure::catch;
 use crate::db::state::log::LogPosition;

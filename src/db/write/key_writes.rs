@@ -250,13 +250,13 @@ fn one(tree: &Arc<Tree>, batch: Vec<u8>, read_at: SeqNo, rule: Rule, hash: u64) 
 
 #[cfg(test)]
 mod tests {
-    use crate::db::write::conditional_loop::FREE_ATTEMPTS;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Mutex, mpsc};
 
     use super::*;
     use crate::db::queues::commit_queue::Turn;
     use crate::db::queues::priority::PRIORITY_ONE_IN;
+    use crate::db::write::conditional_loop::FREE_ATTEMPTS;
     use crate::fs::{CrashPolicy, MemFs, Op};
     use crate::options::Options;
     use crate::sync::lock;

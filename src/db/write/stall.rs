@@ -12,20 +12,19 @@
 //! damaged table. A memtable that cannot be sealed takes entries only as long as it has places for them; then writers get
 //! the error of sealing it.
 
-use crate::db::commit::room::has_much_room;
-use crate::db::commit::room::memory_of;
-use crate::db::generation::reserve_upkeep::has_put;
-use crate::db::state::keyspace::pace::DELAY_MAX;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::compaction::debt::{is_none, of_debt, of_runs};
 use crate::compaction::pick;
+use crate::db::commit::room::{has_much_room, memory_of};
 use crate::db::engine::Engine;
+use crate::db::generation::reserve_upkeep::has_put;
 use crate::db::queues::condition::Part;
 use crate::db::queues::retry::Work;
 use crate::db::queues::workers::Jobs;
+use crate::db::state::keyspace::pace::DELAY_MAX;
 use crate::db::state::keyspace::tree::{Tree, View};
 use crate::error::{Error, Result};
 use crate::options::IMMUTABLES_MAX;
@@ -213,15 +212,14 @@ fn pressure_of(trees: &[Arc<Tree>]) -> f64 {
 #[cfg(test)]
 mod tests {
 
-    use crate::sync::lock;
-    use std::sync::Mutex;
-    use std::sync::mpsc;
+    use std::sync::{Mutex, mpsc};
 
     use super::*;
     use crate::batch::WriteBatch;
     use crate::db::Durability;
     use crate::fs::{MemFs, Op};
     use crate::options::{KeyspaceOptions, Options};
+    use crate::sync::lock;
 
     #[test]
     fn pressure_rises_by_degrees_from_nothing_to_full() {

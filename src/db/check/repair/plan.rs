@@ -11,7 +11,6 @@
 //! are doubtful: the table that took its place there is lost. So are those of a table that may have been
 //! replaced so long ago that no list has it any more.
 
-use crate::key::Tag;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 
@@ -19,7 +18,7 @@ use bytes::Bytes;
 
 use super::report::ManifestCondition;
 use crate::batch::KeyspaceId;
-use crate::key::SeqNo;
+use crate::key::{SeqNo, Tag};
 use crate::table::Origin;
 
 /// How certain it is that an entry is part of the store.

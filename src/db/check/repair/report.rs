@@ -4,8 +4,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
-use crate::db::state::open_report::DroppedTail;
-use crate::db::state::open_report::IgnoredFile;
+use crate::db::state::open_report::{DroppedTail, IgnoredFile};
 use crate::error::Error;
 
 /// Most ranges of keys that are listed for a file or a keyspace; a further one is joined with the last.

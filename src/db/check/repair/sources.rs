@@ -4,7 +4,6 @@
 //! bytes of a table were passed over, the chain remembers the keys that they can concern as a [`Gap`], until
 //! the merge is behind them.
 
-use crate::db::check::repair::plan::Head;
 use std::collections::VecDeque;
 use std::ops::Bound;
 
@@ -14,6 +13,7 @@ use super::plan::{KeyRange, Planned, Rank};
 use super::report::{LostEntries, LostRange};
 use super::spill::LoggedWrites;
 use super::survey::Survey;
+use crate::db::check::repair::plan::Head;
 use crate::error::Result;
 use crate::filename::FileName;
 use crate::inspect::TableStream;

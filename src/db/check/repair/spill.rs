@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::plan::Certainty;
-use super::plan::Head;
+use super::plan::{Certainty, Head};
 use crate::batch::{KeyspaceId, WriteBatch};
 use crate::codec::{Reader, put_u64};
 use crate::db::handles::iteration::iter::Iter;

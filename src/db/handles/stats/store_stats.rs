@@ -13,8 +13,7 @@ use crate::error::Error;
 use crate::key::SeqNo;
 use crate::manifest::edit::LEVELS;
 use crate::memory::MemoryStats;
-use crate::version::FilterState;
-use crate::version::TableHandle;
+use crate::version::{FilterState, TableHandle};
 
 /// Statistics of one level of a keyspace, or their sum over levels: [`KeyspaceStats::total`].
 #[derive(Debug, Clone, Default)]

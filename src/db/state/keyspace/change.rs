@@ -1,15 +1,14 @@
 //! The changes of a tree that become visible with an edit of the manifest.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use crate::KeyspaceOptions;
-use crate::db::state::keyspace::tree::LoggedMemtable;
-use crate::db::state::keyspace::tree::Tree;
-use crate::db::state::keyspace::tree::View;
+use crate::db::state::keyspace::tree::{LoggedMemtable, Tree, View};
 use crate::error::{Error, Result};
 use crate::filter::FilterPolicy;
 use crate::manifest::edit::EditItem;
 use crate::version::TableHandle;
-use std::collections::HashSet;
-use std::sync::Arc;
 /// What becomes visible with an edit.
 pub(in crate::db) enum Change {
     /// Nothing: the edit is about logs or options.

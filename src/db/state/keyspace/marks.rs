@@ -1,12 +1,12 @@
 //! The keyspaces whose work may have changed since the background last looked at them.
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::batch::KeyspaceId;
 use crate::key::SeqNo;
 use crate::sync::lock;
-use std::collections::BTreeSet;
-use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
 /// Keyspaces to look at before the next job is chosen. Its lock is held for single operations only.
 pub(in crate::db) struct Marks {
     pub(in crate::db) marked: Mutex<BTreeSet<KeyspaceId>>,

@@ -1,10 +1,10 @@
 //! The rate at which the writers of a keyspace may write while flushes or compactions are behind.
 
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
 use crate::compaction::debt::is_none;
 use crate::sync::lock;
-use std::sync::Mutex;
-use std::time::Duration;
-use std::time::Instant;
 /// Longest single delay.
 pub(in crate::db) const DELAY_MAX: Duration = Duration::from_millis(100);
 

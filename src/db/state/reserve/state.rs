@@ -1,6 +1,5 @@
 //! How long the reserve is and is to be, and whether it was given up.
 
-use crate::db::state::lifecycle::Flag;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::file::{Found, find};
 use crate::checksum::FileId;
+use crate::db::state::lifecycle::Flag;
 use crate::error::Error;
 use crate::fs::Fs;
 use crate::sync::lock;
