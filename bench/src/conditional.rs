@@ -2,18 +2,16 @@
 //! that were seen beside `multi_contains`.
 //!
 //! Times are processor times of all threads, in rounds. Instructions are counted by callgrind, if valgrind is
-//! installed: the program runs itself under it with little work and with more, and takes the difference. These
-//! are what to go by on a machine that others use too.
+//! installed. On a machine that others use too, compare instructions.
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sievedb::{Db, Options, WriteBatch};
 
 use crate::report::{Report, Table, count};
 use crate::rounds::Rounds;
-use crate::{Result, clock, machine, store};
+use crate::{Result, callgrind, clock, machine, store};
 
 /// Keys that are in the store, in one run of tables.
 const KEYS: u64 = 200_000;
@@ -186,16 +184,6 @@ fn measure(pair: [Work; 2], threads: u64) -> Result<Rounds> {
 fn instructions(work: Work, threads: u64) -> Option<f64> {
     let name = work.name();
     eprintln!("counting instructions of {name} …");
-    let counted = |times: u64| -> Option<f64> {
-        let output = Command::new("valgrind")
-            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-            .arg(std::env::current_exe().ok()?)
-            .args(["conditional", "--only", name, &threads.to_string(), &times.to_string()])
-            .output()
-            .ok()?;
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        let line = text.lines().find_map(|line| line.split_once("Collected :"))?;
-        line.1.trim().parse().ok()
-    };
-    Some((counted(24)? - counted(8)?) / (16 * ENTRIES) as f64)
+    let counted = callgrind::each(&["conditional", "--only", name, &threads.to_string()], 8, 24)?;
+    Some(counted / ENTRIES as f64)
 }

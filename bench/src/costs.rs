@@ -1,12 +1,9 @@
 //! What filters and wasted reads cost: the figures behind `FilterKind::Auto` (`sievedb::filter::cost`).
 //!
-//! Times are medians of rounds. Instructions are counted by callgrind, if valgrind is installed: the program
-//! runs itself under it with little work and with more, and takes the difference. Valgrind offers AVX2 but not
-//! AVX-512, so it counts the AVX2 kernels.
+//! Times are medians of rounds. Instructions are counted by callgrind, if valgrind is installed.
 
 use std::hint::black_box;
 use std::path::PathBuf;
-use std::process::Command;
 
 use sievedb::filter::{Expect, Filter, FilterBuilder, Kind};
 use sievedb::{Db, FilterKind, FilterPolicy, Keyspace, KeyspaceOptions, Options};
@@ -14,7 +11,7 @@ use sievedb::{Db, FilterKind, FilterPolicy, Keyspace, KeyspaceOptions, Options};
 use crate::random::number;
 use crate::report::{Report, Table, count};
 use crate::rounds::{Rounds, Spread};
-use crate::{Result, clock, machine, store};
+use crate::{Result, callgrind, clock, machine, store};
 
 const BITS_PER_KEY: f64 = 10.0;
 /// Keys of a filter, and probes of a round.
@@ -81,18 +78,8 @@ fn only(work: &str, times: u64) -> Result<()> {
 
 /// Instructions per key; `None` without valgrind.
 fn instructions(work: &str, kind: Kind) -> Option<f64> {
-    let counted = |times: &str| -> Option<f64> {
-        let output = Command::new("valgrind")
-            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-            .arg(std::env::current_exe().ok()?)
-            .args(["costs", "--only", &format!("{work}-{kind:?}"), times])
-            .output()
-            .ok()?;
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        let line = text.lines().find_map(|line| line.split_once("Collected :"))?;
-        line.1.trim().parse().ok()
-    };
-    Some((counted("3")? - counted("1")?) / (2 * KEYS) as f64)
+    let counted = callgrind::each(&["costs", "--only", &format!("{work}-{kind:?}")], 1, 3)?;
+    Some(counted / KEYS as f64)
 }
 
 fn filters(report: &mut Report) -> Result<()> {

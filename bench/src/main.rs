@@ -8,6 +8,7 @@
 //! cargo run --release -p sievedb-bench -- conditional        # what conditional writes cost beside plain calls
 //! cargo run --release -p sievedb-bench -- uniq --paths FILE  # `sievedb uniq` beside `sort -u` and `awk`
 //! cargo run --release -p sievedb-bench -- engine             # lookups per second
+//! cargo run --release -p sievedb-bench -- instructions       # instructions of gets, puts, scans, flush, compaction
 //! cargo run --release -p sievedb-bench -- scale              # ten million keys, every answer checked
 //! cargo run --release -p sievedb-bench -- paths FILE         # real keys, every answer checked
 //! cargo run --release -p sievedb-bench -- sketches           # the sketches beside those of other crates
@@ -19,16 +20,18 @@
 //! | file | what |
 //! |---|---|
 //! | `rounds` | rounds of competitors; medians |
-//! | `clock`, `machine` | the cost of work, and the machine |
+//! | `clock`, `callgrind`, `machine` | the cost of work by time and by instructions, and the machine |
 //! | `random`, `store` | keys, and stores full of them |
 //! | `report` | Markdown |
 
+mod callgrind;
 mod clock;
 mod conditional;
 mod costs;
 mod deletions;
 mod engine;
 mod filters;
+mod instructions;
 mod machine;
 mod paths;
 mod random;
@@ -61,6 +64,7 @@ enum Command {
     Conditional(conditional::Args),
     Uniq(uniq::Args),
     Engine(engine::Args),
+    Instructions(instructions::Args),
     Scale(scale::Args),
     Paths(paths::Args),
     Sketches(sketches::Args),
@@ -78,6 +82,7 @@ fn main() -> Result<()> {
         Command::Conditional(args) => conditional::run(&args),
         Command::Uniq(args) => uniq::run(&args),
         Command::Engine(args) => engine::run(&args),
+        Command::Instructions(args) => instructions::run(&args),
         Command::Scale(args) => scale::run(&args),
         Command::Paths(args) => paths::run(&args),
         Command::Sketches(args) => sketches::run(&args),

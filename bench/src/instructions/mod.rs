@@ -1,0 +1,100 @@
+//! Instructions of the store's calls, as counted by callgrind: the counts in `docs/benchmarks/limits.md`.
+//!
+//! 1. `stores` makes two closed stores of the same keys: one has a single run, the other has four runs in level 0.
+//! 2. For each row, the program runs itself twice under callgrind, with two lengths of the same work, each on a copy
+//!    of one of these stores or on an empty one.
+//! 3. Each run opens the store, makes the keys of the longer run and reads all blocks into the cache before the
+//!    work begins (`work`), so that the difference of the two counts is that of the calls.
+//!
+//! There are no background threads, and the keys are the same in every run. A new store has a random hash seed, so
+//! the false positives of its filters differ from one run of the command to the next.
+
+mod stores;
+mod work;
+
+use std::path::{Path, PathBuf};
+
+use stores::Shape::{self, Empty, FourRuns, OneRun};
+use work::Work;
+
+use crate::report::{Report, Table, count};
+use crate::store::KEY_BYTES;
+use crate::{Result, callgrind};
+
+/// Keys of a store.
+const KEYS: u64 = 200_000;
+const VALUE_BYTES: usize = 100;
+
+/// Counts the instructions of calls.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Counts only the rows whose names contain this.
+    #[arg(default_value = "")]
+    row: String,
+    /// Does the work of one row so many times, with the stores in this directory, and prints nothing: what
+    /// callgrind counts.
+    #[arg(long, value_names = ["ROW", "DIRECTORY", "TIMES"], num_args = 3, hide = true)]
+    only: Option<Vec<String>>,
+    /// Writes the table to this file as well.
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+}
+
+/// The name of a row, the store that it begins with, and its work.
+type Row = (&'static str, Shape, Work);
+
+const ROWS: [Row; 18] = [
+    ("get of an absent key, one run", OneRun, Work::AbsentGets),
+    ("get of an absent key, four runs", FourRuns, Work::AbsentGets),
+    ("absent keys in batches of 1,000, one run", OneRun, Work::AbsentBatches(1000)),
+    ("absent keys in batches of 32, one run", OneRun, Work::AbsentBatches(32)),
+    ("get of a present key, one run", OneRun, Work::PresentGets),
+    ("put, in no order", Empty, Work::Puts),
+    ("put, ascending", Empty, Work::AscendingPuts),
+    ("full scan, one run: an entry", OneRun, Work::Scan),
+    ("full scan, four runs: an entry", FourRuns, Work::Scan),
+    ("full scan back, one run: an entry", OneRun, Work::ScanBack),
+    ("full scan back, four runs: an entry", FourRuns, Work::ScanBack),
+    ("scan of 100, one run: an entry", OneRun, Work::ShortScans(100)),
+    ("scan of 100, four runs: an entry", FourRuns, Work::ShortScans(100)),
+    ("scan of 200, one run: an entry", OneRun, Work::ShortScans(200)),
+    ("scan of 1, one run", OneRun, Work::ShortScans(1)),
+    ("scan of 1, four runs", FourRuns, Work::ShortScans(1)),
+    ("flush, without the fill: an entry", Empty, Work::Flush),
+    ("compaction of four runs: an entry", FourRuns, Work::Compaction),
+];
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if let Some([row, directory, times]) = args.only.as_deref() {
+        let (_, shape, work) = ROWS.into_iter().find(|(name, ..)| name == row).ok_or("no such row")?;
+        return work::run(shape, work, Path::new(directory), times.parse()?);
+    }
+    let mut report = Report::new(
+        "Instructions of the store's calls: counted",
+        "cargo run --release -p sievedb-bench -- instructions",
+    );
+    report.text(&format!(
+        "{} keys of {KEY_BYTES} bytes with values of {VALUE_BYTES}, all blocks cached, no background threads. \
+         Instructions for a key, or for what the row names, as counted by callgrind: the difference of two runs of \
+         different length. Making the keys is not included.",
+        count(KEYS)
+    ));
+    let dir = tempfile::tempdir()?;
+    stores::make(dir.path())?;
+    let mut table = Table::new(["call", "instructions"]);
+    for (row, _, work) in ROWS.into_iter().filter(|(row, ..)| row.contains(&args.row)) {
+        let counted = count(counted(row, work, dir.path())?.round() as u64);
+        eprintln!("{row}: {counted}");
+        table.row([row.to_owned(), counted]);
+    }
+    report.table(&table);
+    report.write(args.write.as_deref())
+}
+
+/// The instructions for one key, entry or scan.
+fn counted(row: &str, work: Work, directory: &Path) -> Result<f64> {
+    let directory = directory.to_str().ok_or("the temporary directory has a name that is not UTF-8")?;
+    let [few, many] = work.lengths();
+    let counted = callgrind::each(&["instructions", "--only", row, directory], few, many);
+    Ok(counted.ok_or("callgrind counted nothing; is valgrind installed?")? / work.items() as f64)
+}

@@ -1,0 +1,139 @@
+//! The work of a row: preparations that cost the same whatever the length, then the calls that are counted.
+
+use std::hint::black_box;
+use std::path::Path;
+
+use sievedb::{Db, Value};
+
+use super::stores::{self, Shape};
+use super::{KEYS, VALUE_BYTES};
+use crate::store::{self, KEY_BYTES};
+use crate::{Result, random};
+
+type Keys = Vec<[u8; KEY_BYTES]>;
+
+/// Scans of one unit of work.
+const SCANS: u64 = 2000;
+
+/// The calls that a row counts.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Work {
+    AbsentGets,
+    AbsentBatches(usize),
+    PresentGets,
+    Puts,
+    AscendingPuts,
+    Scan,
+    ScanBack,
+    /// Scans of so many entries, each from a present key.
+    ShortScans(usize),
+    Flush,
+    Compaction,
+}
+
+impl Work {
+    /// The two lengths in units of work.
+    pub(super) fn lengths(self) -> [u64; 2] {
+        match self {
+            Self::Flush | Self::Compaction => [0, 1],
+            _ => [1, 2],
+        }
+    }
+
+    /// Keys, entries or scans of one unit of work.
+    pub(super) fn items(self) -> u64 {
+        match self {
+            // The longer run fills the store.
+            Self::Puts | Self::AscendingPuts => KEYS / 2,
+            Self::ShortScans(1) => SCANS,
+            Self::ShortScans(entries) => SCANS * entries as u64,
+            _ => KEYS,
+        }
+    }
+
+    /// The keys of the longer run.
+    fn keys(self) -> Keys {
+        let present = || (0..KEYS).map(store::key).collect::<Keys>();
+        let sorted = || {
+            let mut keys = present();
+            keys.sort_unstable();
+            keys
+        };
+        match self {
+            Self::AbsentGets | Self::AbsentBatches(_) => (0..KEYS).map(store::absent_key).collect(),
+            Self::PresentGets | Self::Puts => present(),
+            Self::AscendingPuts => sorted(),
+            // The last entries are far enough from the end for a whole scan.
+            Self::ShortScans(entries) => {
+                let (sorted, end) = (sorted(), KEYS - entries as u64);
+                let places = (0..2 * SCANS).map(|scan| random::below(random::number(30, scan), end) as usize);
+                places.map(|place| sorted[place]).collect()
+            }
+            Self::Scan | Self::ScanBack | Self::Flush | Self::Compaction => Keys::new(),
+        }
+    }
+
+    /// Whether the calls read blocks that are to be in the cache.
+    fn reads_blocks(self) -> bool {
+        matches!(self, Self::PresentGets | Self::Scan | Self::ScanBack | Self::ShortScans(_))
+    }
+
+    /// Does one unit of work.
+    fn once(self, db: &Db, keys: &Keys, unit: u64) -> Result<()> {
+        let part = |items: u64| &keys[(unit * items) as usize..((unit + 1) * items) as usize];
+        match self {
+            Self::AbsentGets => check(tally(keys, |key| Ok(db.get(key)?.is_some()))?, 0),
+            Self::PresentGets => check(tally(keys, |key| Ok(db.get(key)?.is_some()))?, KEYS),
+            Self::AbsentBatches(size) => keys.chunks(size).try_for_each(|keys| {
+                let found = db.multi_contains(keys)?;
+                check(found.into_iter().filter(|&found| found).count() as u64, 0)
+            }),
+            Self::Puts | Self::AscendingPuts => {
+                part(self.items()).iter().try_for_each(|key| Ok(db.put(key, [7; VALUE_BYTES])?))
+            }
+            Self::Scan => check(entries(db.iter())?, KEYS),
+            Self::ScanBack => check(entries(db.iter().rev())?, KEYS),
+            Self::ShortScans(size) => part(SCANS)
+                .iter()
+                .try_for_each(|key| check(entries(db.range(&key[..]..).take(size))?, size as u64)),
+            Self::Flush => Ok(db.flush()?),
+            Self::Compaction => Ok(db.compact()?),
+        }
+    }
+}
+
+/// Runs the work so many times on a copy of the store of this shape.
+pub(super) fn run(shape: Shape, work: Work, stores: &Path, times: u64) -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let db = shape.open(stores, dir.path())?;
+    db.open_tables()?;
+    let keys = work.keys();
+    match work {
+        Work::Flush => stores::fill(&db, 0..KEYS)?,
+        _ if work.reads_blocks() => check(entries(db.iter())?, KEYS)?,
+        _ => {}
+    }
+    let before = db.stats().data_block_reads;
+    (0..times).try_for_each(|unit| work.once(&db, &keys, unit))?;
+    if work.reads_blocks() {
+        check(db.stats().data_block_reads, before)?;
+    }
+    Ok(db.close()?)
+}
+
+fn tally(keys: &Keys, is_found: impl Fn(&[u8; KEY_BYTES]) -> Result<bool>) -> Result<u64> {
+    keys.iter().try_fold(0, |found, key| Ok(found + u64::from(is_found(key)?)))
+}
+
+fn entries(iter: impl Iterator<Item = sievedb::Result<(Value, Value)>>) -> Result<u64> {
+    let mut entries = 0;
+    for item in iter {
+        black_box(item?);
+        entries += 1;
+    }
+    Ok(entries)
+}
+
+fn check(counted: u64, expected: u64) -> Result<()> {
+    if counted == expected { Ok(()) } else { Err(format!("{counted}, not {expected}").into()) }
+}
