@@ -42,8 +42,8 @@ use alloc::vec::Vec;
 #[cfg(feature = "std")]
 use std::sync::OnceLock;
 
+use super::bits::{BITS_PER_KEY_MAX, millibits, rate};
 use super::header::Kind;
-use super::policy::{BITS_PER_KEY_MAX, millibits, rate};
 use super::ribbon;
 use crate::error::FilterError;
 #[cfg(not(any(test, feature = "std")))]

@@ -146,6 +146,12 @@ pub(super) fn ones(word: &[u8]) -> u32 {
     LittleEndian::read_u64(&bytes).count_ones()
 }
 
+/// A rate in units of 2^-64.
+pub(crate) fn rate_of(units: u64) -> f64 {
+    const UNITS: f64 = (1u128 << 64) as f64;
+    units as f64 / UNITS
+}
+
 /// `part / whole` in units of 2^-64, rounded down; a whole is 2^64 - 1.
 pub(super) fn fraction(part: u64, whole: u64) -> u64 {
     u64::try_from((u128::from(part) << 64) / u128::from(whole.max(1))).unwrap_or(u64::MAX)

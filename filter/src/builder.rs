@@ -23,14 +23,16 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::bits::{check_bits_per_key, millibits};
 use super::blocked::{self, Blocked, LINE_BITS};
 use super::bloom::{self, Bloom, GRANULE_BITS, PROBES_MAX};
 use super::header::{DOMAIN_WHOLE_KEY, HEADER_BYTES, Header, Kind};
-use super::layout::{Layout, Section, Shape};
+use super::layout::{Layout, Shape};
 use super::pages;
-use super::policy::{FilterPlan, check_bits_per_key, millibits};
+use super::policy::FilterPlan;
 use super::reader::{Expect, Filter};
 use super::ribbon::{self, Built, COLUMNS_MAX, GROUPS_MAX, Groups, Ribbon, Size, build_again};
+use super::section::Section;
 use crate::checksum::FileId;
 use crate::codec::DecodeError;
 use crate::error::FilterError;

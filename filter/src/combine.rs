@@ -12,11 +12,11 @@
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::bits::BITS_PER_KEY_MAX;
 use super::bloom::{Bloom, all_ones};
 use super::builder::FilterBuilder;
 use super::header::Kind;
 use super::layout::Shape;
-use super::policy::BITS_PER_KEY_MAX;
 use super::reader::Filter;
 use crate::checksum::FileId;
 use crate::error::FilterError;

@@ -6,8 +6,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::header::{DOMAIN_WHOLE_KEY, HEADER_BYTES, Header, Kind};
-use super::layout::{Layout, Section};
+use super::layout::Layout;
 use super::pages;
+use super::section::Section;
 use crate::checksum::FileId;
 
 /// The header of a filter without bits: a ribbon that could not be built and says "maybe" of all its keys.

@@ -38,13 +38,14 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::blocked::{Blocked, LINE_BITS};
-use super::bloom::{Bloom, PROBES_MAX};
+use super::bloom::{Bloom, PROBES_MAX, rate_of};
 use super::frozen::{self, FROZEN_BYTES, Frozen};
 pub use super::frozen::{HEADER_BYTES_MAX, MAGIC, block_len, checksum, owner};
-pub use super::layout::Section;
+pub use super::layout::HEADER_BYTES;
 use super::layout::{Layout, Shape};
-use super::pages::checksums_len;
 use super::ribbon::{GROUPS_MAX, LAYERS_MAX, Ribbon};
+pub use super::section::Section;
+use super::section::checksums_len;
 use crate::checksum::FileId;
 use crate::codec::{DecodeError, Reader, put_u16, put_u32, put_u64};
 #[cfg(not(any(test, feature = "std")))]
@@ -53,9 +54,6 @@ use crate::hash::HASH_ID;
 
 /// The newest format version, and the only one so far.
 pub const FORMAT_VERSION: u16 = 1;
-
-/// Length of a header of this version.
-pub const HEADER_BYTES: usize = 256;
 
 /// Domain 0: the filter holds whole user keys.
 pub const DOMAIN_WHOLE_KEY: u8 = 0;
@@ -212,7 +210,7 @@ impl Header {
     pub fn head_len(&self) -> u64 {
         match self.sections.first() {
             Some(thresholds) if self.kind.has_columns() => thresholds.offset + thresholds.len,
-            _ => HEADER_BYTES as u64 + checksums_len(self),
+            _ => HEADER_BYTES as u64 + checksums_len(&self.sections),
         }
     }
 
@@ -407,12 +405,6 @@ impl Header {
         }
         Ok(())
     }
-}
-
-/// A rate in units of 2^-64.
-pub(crate) fn rate_of(units: u64) -> f64 {
-    const UNITS: f64 = (1u128 << 64) as f64;
-    units as f64 / UNITS
 }
 
 fn known(offset: u64, what: &'static str, found: u64, supported: u64) -> Result<(), DecodeError> {

@@ -18,28 +18,17 @@ use alloc::vec::Vec;
 
 use super::blocked::{Blocked, LINE_BYTES};
 use super::bloom::Bloom;
-use super::header::HEADER_BYTES;
 use super::ribbon::Ribbon;
+use super::section::PAGE_BYTES;
 
-/// Length of a page, the unit that is checked.
-pub(super) const PAGE_BYTES: u64 = 4096;
+/// Length of a header of this version.
+pub const HEADER_BYTES: usize = 256;
 
 /// What a section starts on a multiple of.
 const ALIGN: u64 = 64;
 
 /// Length from which a section starts on a page.
 const PAGED_BYTES: u64 = 1 << 20;
-
-/// A part of the body that can be loaded, checked and dropped by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Section {
-    /// Where it starts, in bytes from the start of the block.
-    pub offset: u64,
-    /// Its length in bytes.
-    pub len: u64,
-    /// CRC-32 of the checksums of its pages.
-    pub checksum: u32,
-}
 
 /// The parameters of a kind, checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

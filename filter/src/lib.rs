@@ -53,16 +53,18 @@
 //! |---|---|
 //! | `allocation` | how many bits each filter of a tree gets |
 //! | `cost` | which kind costs least |
+//! | `bits` | bits per key, and the rate of each kind with them |
 //! | `policy` | what the user asks for, and what that means for a table |
 //! | `builder` | `(add_hash)* finish`: hashes to bytes |
 //! | `header` | the first 256 bytes of a block |
 //! | `frozen` | those 40 of them that mean the same in every version |
-//! | `layout` | where the rest of the block lies |
+//! | `section`, `layout` | a part of the body; where each part lies |
 //! | `pages` | the checksums of the body, sealed and verified |
 //! | `bloom`, `blocked` | one kind each: where its bits are, what its rate is |
 //! | `ribbon` | the third kind: a folder of its own |
 //! | `arch` | the inner loops of a probe, one file per instruction set; bytes that start on a cache line |
 //! | `reader` | verified bytes to a filter |
+//! | `bit_test` | the trait that tests the bits of one kind |
 //! | `probe` | what a probe needs, and the answers |
 //! | `paged` | the same of a filter that is not in memory, a page at a time |
 //! | `combine` | union and intersection of standard Bloom filters |
@@ -101,6 +103,8 @@ pub mod hash;
 
 pub mod allocation;
 mod arch;
+mod bit_test;
+mod bits;
 mod blocked;
 mod bloom;
 mod builder;
@@ -126,12 +130,14 @@ mod policy;
 mod probe;
 mod reader;
 mod ribbon;
+mod section;
 mod sizes;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod testing;
 
 pub use arch::AlignedBytes;
+pub use bits::BITS_PER_KEY_MAX;
 pub use builder::FilterBuilder;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
@@ -144,7 +150,7 @@ pub use hash::{key_hash, table_hash};
 pub use header::{Header, Kind};
 pub use paged::PagedFilter;
 pub use pages::Page;
-pub use policy::{BITS_PER_KEY_MAX, FilterAllocation, FilterKind, FilterPlan, FilterPolicy, FilterSize};
+pub use policy::{FilterAllocation, FilterKind, FilterPlan, FilterPolicy, FilterSize};
 pub use probe::Probe;
 pub use reader::{Expect, Filter};
 pub use sizes::Sizes;

@@ -34,11 +34,13 @@ use core::ops::Range;
 use super::arch::Simd;
 use super::blocked::LINE_BYTES;
 use super::bloom::Bloom;
-use super::header::{HEADER_BYTES, Header, Kind, rate_of};
-use super::layout::{PAGE_BYTES, Shape};
+use super::bloom::rate_of;
+use super::header::{HEADER_BYTES, Header, Kind};
+use super::layout::Shape;
 use super::pages::{self, Page};
 use super::reader::Expect;
 use super::ribbon::{Paged, Ribbon, tail_bytes};
+use super::section::{PAGE_BYTES, checksums_len};
 use crate::codec::DecodeError;
 use crate::hash::{key_hash, table_hash};
 
@@ -277,7 +279,7 @@ fn open_ribbon(
             tails.push(&bytes[(tail_bytes(&ribbon, group).start % PAGE_BYTES) as usize..]);
         }
     }
-    let checksums_end = HEADER_BYTES + pages::checksums_len(header) as usize;
+    let checksums_end = HEADER_BYTES + checksums_len(&header.sections) as usize;
     pages::expect_zeros(&parts[0], checksums_end, header.sections[0].offset as usize)?;
     Paged::new(ribbon, &tails, &header.sections[1..])
 }

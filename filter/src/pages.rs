@@ -12,7 +12,7 @@ use alloc::format;
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::header::{HEADER_BYTES, Header};
-use super::layout::{PAGE_BYTES, Section};
+use super::section::{PAGE_BYTES, Section, checksums_len};
 use crate::checksum::{FileId, checksum32};
 use crate::codec::DecodeError;
 
@@ -38,7 +38,7 @@ pub(super) fn verify(block: &[u8], header: &Header, count: usize) -> Result<(), 
         return Err(DecodeError::corrupt(32, "filter block length", detail));
     }
     let mut at = HEADER_BYTES;
-    let end = HEADER_BYTES + checksums_len(header) as usize;
+    let end = HEADER_BYTES + checksums_len(&header.sections) as usize;
     verify_checksums(&block[at..end], header)?;
     for section in header.sections.iter().take(count) {
         for (offset, len) in pages_of(section) {
@@ -54,11 +54,6 @@ pub(super) fn verify(block: &[u8], header: &Header, count: usize) -> Result<(), 
         at = (section.offset + section.len) as usize;
     }
     expect_zeros(block, at, block.len())
-}
-
-/// Length of the page checksums of all sections.
-pub(super) fn checksums_len(header: &Header) -> u64 {
-    header.sections.iter().map(|section| 4 * section.len.div_ceil(PAGE_BYTES)).sum()
 }
 
 /// Verifies the page checksums of all sections.

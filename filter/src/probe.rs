@@ -8,6 +8,7 @@
 use core::fmt;
 
 use super::arch::{AlignedBytes, Asked, Lines, Question, Simd, Work};
+use super::bit_test::Test;
 use super::blocked::LANES;
 use super::bloom::Bloom;
 use super::header::Header;
@@ -72,36 +73,6 @@ enum Kernel {
     Bloom(BloomProbe),
     /// Of no keys: the answer.
     Empty(bool),
-}
-
-/// What tests the bits of one kind. Both are `inline(always)`: they are compiled for each instruction set.
-pub(super) trait Test {
-    /// Whether a key with this table hash may be in the filter with this block, if one look at it tells: in all
-    /// but some per cent of queries for absent keys. Otherwise [`Test::test_rest`] tells.
-    fn test_first(&self, simd: Simd, block: &[u8], hash: u64) -> Option<bool>;
-
-    /// The answer where [`Test::test_first`] has none. What is not in the block counts as fitting.
-    fn test_rest(&self, _: Simd, _: &[u8], _: u64) -> bool {
-        true
-    }
-
-    /// The answer.
-    #[inline(always)]
-    fn test(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
-        match self.test_first(simd, block, hash) {
-            Some(answer) => answer,
-            None => self.test_rest(simd, block, hash),
-        }
-    }
-
-    /// The answer, in fewer instructions if the key is there and a loop asks for one after the other.
-    #[inline(always)]
-    fn test_present(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
-        self.test(simd, block, hash)
-    }
-
-    /// Prefetches what [`Test::test`] reads most likely.
-    fn prefetch(&self, block: &[u8], hash: u64);
 }
 
 /// [`Test::test_first`] of the filter of one kind; `None` of another kind.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::header::{HEADER_BYTES, Header};
-use super::layout::PAGE_BYTES;
+use super::section::PAGE_BYTES;
 #[cfg(not(any(test, feature = "std")))]
 use crate::float::Float;
 

@@ -13,13 +13,14 @@
 //! | `faults` | a file system that fails for a while |
 //! | `history`, `value` | what a thread has written, and what may be there of it |
 //! | `dice` | choices that follow from a seed |
-//! | `worker`, `reads` | the calls of a thread; whether each answer is possible |
+//! | `worker`, `calls`, `reads` | a thread and its state; the calls that write and maintain; the calls that read, and whether each answer is possible |
 //! | `life` | which errors have a reason |
 //! | `place` | disk and memory; what somebody else does to a directory |
 //! | `stop` | comparing the whole store |
 //! | `watch` | calls that are stuck; counts |
 //! | `summary` | what is printed at the end |
 
+mod calls;
 mod dice;
 mod faults;
 mod history;

@@ -1,22 +1,9 @@
 //! The reading calls of a thread, and whether each answer is possible.
 
-use std::collections::BTreeMap;
-
-use sievedb::Iter;
-
-use super::history::{Key, SHARED, Space, State};
+use super::history::{Key, SHARED, Space};
 use super::value::{owner, stamp};
 use super::watch::Call;
-use super::worker::Worker;
-
-/// What an entry may be at one moment.
-pub(super) type Expected = BTreeMap<Key, Vec<State>>;
-
-/// An iterator over all keys of a keyspace that has not ended.
-pub(super) struct Walk {
-    pub(super) iter: Iter<'static>,
-    pub(super) expected: Expected,
-}
+use super::worker::{Expected, Walk, Worker};
 
 impl Worker<'_> {
     /// Compares an answer with what is possible.

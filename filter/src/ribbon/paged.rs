@@ -18,7 +18,7 @@ use super::{BLOCK_SLOTS, BUCKET_STARTS, COLUMNS_MAX};
 use crate::arch::Simd;
 use crate::codec::DecodeError;
 use crate::hash::reduce;
-use crate::layout::{PAGE_BYTES, Section};
+use crate::section::{PAGE_BYTES, Section};
 
 /// The rows of the widest window: three blocks of the most columns.
 const ROWS_BYTES: usize = 3 * 8 * COLUMNS_MAX as usize;

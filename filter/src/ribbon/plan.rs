@@ -10,9 +10,9 @@
 
 use super::geometry::{Ribbon, layer_blocks};
 use super::{BLOCK_SLOTS, BUCKET_STARTS, COLUMNS_MAX, LAYERS_MAX, SHARD_BITS, WIDE};
+use crate::bloom::rate_of;
 #[cfg(not(any(test, feature = "std")))]
 use crate::float::Float;
-use crate::header::rate_of;
 
 /// Slots of a bumped layer per 1024 keys.
 const LOAD: u64 = 980;

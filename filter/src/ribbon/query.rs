@@ -14,10 +14,10 @@ use super::solution::unpack;
 use super::standard::aligned;
 use super::{BUCKET_STARTS, BUMPED_BELOW};
 use crate::arch::{FIRST_COLUMNS, FirstLayer, Simd, Work, prefetch};
+use crate::bit_test::Test;
 use crate::codec::DecodeError;
 use crate::hash::reduce;
-use crate::layout::Section;
-use crate::probe::Test;
+use crate::section::Section;
 
 /// What the first columns of the first layer say.
 pub(crate) enum Looked {
