@@ -1,7 +1,8 @@
 //! Opens stores. Commands that only read open read-only, so that several can run at once; only `load`, `put`,
 //! `uniq` and `demo` create a store.
 
-use std::path::Path;
+use std::fs::DirEntry;
+use std::path::{Path, PathBuf};
 
 use sievedb::limits::KEYSPACE_NAME_BYTES_MAX;
 use sievedb::{Db, Keyspace, KeyspaceOptions, LevelStats, Options};
@@ -130,11 +131,18 @@ pub(crate) fn note_filters(db: &Db) {
 
 /// Bytes of all files in the store's directory.
 pub(crate) fn disk_bytes(dir: &Path) -> Result<u64> {
+    // A file that was deleted since the listing takes no space.
+    let len = |entry: &DirEntry| entry.metadata().map_or(0, |metadata| metadata.len());
+    Ok(files(dir)?.iter().map(len).sum())
+}
+
+/// The table in the store's directory with the smallest number.
+pub(crate) fn oldest_table(dir: &Path) -> Result<Option<PathBuf>> {
+    let is_table = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "sst");
+    Ok(files(dir)?.iter().map(DirEntry::path).filter(is_table).min())
+}
+
+fn files(dir: &Path) -> Result<Vec<DirEntry>> {
     let cannot = |error| Failure::io(format!("list {}", dir.display()), error);
-    let mut total = 0;
-    for entry in std::fs::read_dir(dir).map_err(cannot)? {
-        // A file that was deleted since the listing takes no space.
-        total += entry.map_err(cannot)?.metadata().map_or(0, |metadata| metadata.len());
-    }
-    Ok(total)
+    std::fs::read_dir(dir).and_then(Iterator::collect).map_err(cannot)
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::dump::dump;
 use crate::tool::{TempStore, command, run, temp_store};
 
 const LINES: usize = 20_000;
@@ -62,17 +63,19 @@ fn the_demo_reports_what_filters_save_and_the_commands_it_suggests_work() {
     assert!(bits.iter().all(|bits| (10.0..30.0).contains(bits)), "{report}");
 
     // The commands to try are real: the first finds its key, the second does not, the others print something.
+    assert!(report.contains(env!("CARGO_BIN_EXE_sievedb-dump")), "{report}");
     let commands: Vec<Vec<&str>> = report
         .lines()
         .skip_while(|line| *line != "Try next:")
         .skip(1)
         .map(|line| line.split_whitespace().skip(1).map(|word| word.trim_matches('\'')).collect())
         .collect();
-    assert_eq!(commands.len(), 4, "{report}");
+    assert_eq!(commands.len(), 5, "{report}");
     assert!(run(&commands[0]).ok().starts_with("line "));
     run(&commands[1]).fails(1);
     assert_eq!(run(&commands[2]).ok().lines().count(), 5);
     assert!(run(&commands[3]).ok().contains("in tables  20,000 entries"), "{report}");
+    assert!(dump(&commands[4]).ok().contains("intact"), "{report}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! as an object for programs.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 
@@ -15,6 +15,10 @@ use crate::units;
 /// Width of a line's label, and of each of the two columns of figures.
 const LABEL: usize = 44;
 const COLUMN: usize = 16;
+
+/// The program that shows files, and its file.
+const DUMP: &str = "sievedb-dump";
+const DUMP_FILE: &str = if cfg!(windows) { "sievedb-dump.exe" } else { DUMP };
 
 /// Columns of the longer bar.
 const BAR: u64 = 40;
@@ -187,7 +191,6 @@ fn conditions(out: &mut String) {
 
 fn what_next(out: &mut String, findings: &Findings) {
     let Findings { dir, source, deleted, .. } = findings;
-    line(out, "");
     line(out, &format!("The store is kept in {} ({}).", dir.display(), units::bytes(findings.disk_bytes)));
     if *deleted > 0 {
         let entries = units::counted(*deleted, "entry", "entries");
@@ -206,12 +209,31 @@ fn what_next(out: &mut String, findings: &Findings) {
     command("get", &argument(&findings.absent_key));
     command("scan", " --reverse --limit 5");
     command("stats", "");
+    if let Some(table) = &findings.table {
+        let is_installed = std::env::current_exe().is_ok_and(|exe| exe.with_file_name(DUMP_FILE).exists());
+        line(
+            out,
+            &format!("  {} {}", dump_program(&called(), is_installed), quoted(&table.to_string_lossy())),
+        );
+    }
 }
 
 /// The name under which this program was called.
+fn called() -> PathBuf {
+    std::env::args_os().next().unwrap_or_else(|| "sievedb".into()).into()
+}
+
 fn program() -> String {
-    let name = std::env::args_os().next().unwrap_or_else(|| "sievedb".into());
-    quoted(&Path::new(&name).to_string_lossy())
+    quoted(&called().to_string_lossy())
+}
+
+/// The command `sievedb-dump`. `cargo run -- demo` builds `sievedb` only, so the other program is either installed
+/// next to the `called` one, or it has to be built.
+fn dump_program(called: &Path, is_installed: bool) -> String {
+    match is_installed {
+        true => quoted(&called.with_file_name(DUMP).to_string_lossy()),
+        false => format!("cargo run --release --bin {DUMP} --"),
+    }
 }
 
 /// A key as the last argument of a command.
@@ -248,5 +270,13 @@ mod tests {
             [0, 0, 1, 20]
         );
         assert_eq!((bar(1, 1000), bar(1000, 1000)), ("|".into(), "#".repeat(40)));
+    }
+
+    #[test]
+    fn the_dump_program_is_built_first_unless_it_is_installed_next_to_this_one() {
+        let called = Path::new("target/release/sievedb");
+        assert_eq!(dump_program(called, true), "target/release/sievedb-dump");
+        assert_eq!(dump_program(Path::new("sievedb"), true), "sievedb-dump");
+        assert_eq!(dump_program(called, false), "cargo run --release --bin sievedb-dump --");
     }
 }

@@ -58,6 +58,8 @@ pub(super) struct Findings {
     pub(super) compacted: Pair,
     /// Bytes of the store's files at the end.
     pub(super) disk_bytes: u64,
+    /// One of its tables.
+    pub(super) table: Option<PathBuf>,
 }
 
 /// The same data and the same tree, with filters and without.
@@ -101,6 +103,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     db.close()?;
 
     let disk_bytes = store::disk_bytes(&dir)?;
+    let table = store::oldest_table(&dir)?;
     let example = example(&source.records);
     let absent_key = absent[example].clone();
     let keyspace = name.to_owned();
@@ -116,6 +119,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         loaded,
         compacted,
         disk_bytes,
+        table,
     };
     let mut out = Output::new();
     if args.format.json {
