@@ -9,6 +9,7 @@ use sievedb::fs::{CrashPolicy, MemFs, Op};
 use sievedb::{Db, Durability, Error, Result};
 
 use crate::support::rng::Rng;
+use crate::support::sample::thorough;
 use crate::support::store::{self, DIR};
 
 /// What a key has held, oldest first, and which of these is known to be durable.
@@ -148,7 +149,7 @@ fn no_power_loss_takes_back_a_synced_compare_and_set_update_replace_or_remove() 
 
 #[test]
 fn all_new_entries_of_a_call_become_visible_at_one_moment() {
-    let (rounds, each) = (150_u32, 300_u32);
+    let (rounds, each) = (if thorough() { 150 } else { 40 }, 300_u32);
     let db = store::options(&MemFs::new()).background_threads(1).memory_budget(64 << 20).open(DIR).unwrap();
     let round = AtomicU64::new(0);
     let key = |round: u32, n: u32| format!("{n:05} {round}");

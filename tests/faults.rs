@@ -92,12 +92,13 @@ fn an_operation_that_fails_is_reported_and_costs_nothing_that_was_durable() {
     for seed in 1..=2 {
         for at in 0..operations(seed) {
             for (index, kind) in [io::ErrorKind::Other, io::ErrorKind::StorageFull].into_iter().enumerate() {
-                // A sample has each operation fail in one of the two ways, in turn.
-                if !thorough() && (at + index as u64).is_multiple_of(2) {
-                    continue;
-                }
                 let kind = Kind::Error(kind);
-                faults.extend([false, true].map(|forever| Fault { seed, at, kind, forever }));
+                for forever in [false, true] {
+                    // A sample has each operation fail in one of the four ways, in turn.
+                    if thorough() || at % 4 == 2 * index as u64 + u64::from(forever) {
+                        faults.push(Fault { seed, at, kind, forever });
+                    }
+                }
             }
         }
     }

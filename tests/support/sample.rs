@@ -10,6 +10,9 @@ const ENDS_BYTES: usize = 128;
 /// offsets within pages, words and fragments have their turn.
 const LENGTHS_STEP: usize = 5;
 
+/// Of the bytes between, every third is changed. Not a divisor of anything in the format either.
+const BYTES_STEP: usize = 3;
+
 /// Of padding, bytes this far apart are tried. Not a divisor of anything in the format either.
 const PADDING_STEP: usize = 11;
 
@@ -22,9 +25,13 @@ fn is_near_an_end(at: usize, file_len: usize) -> bool {
     at < ENDS_BYTES || at + ENDS_BYTES >= file_len
 }
 
-/// The bits of byte `at` of a file that are flipped: all, or one of those far from the ends.
+/// The bits of byte `at` of a file that are flipped: all, or far from the ends one of every third byte.
 pub(crate) fn bits(at: usize, file_len: usize) -> Range<usize> {
-    if thorough() || is_near_an_end(at, file_len) { 0..8 } else { one_bit(at) }
+    match thorough() || is_near_an_end(at, file_len) {
+        true => 0..8,
+        false if at.is_multiple_of(BYTES_STEP) => one_bit(at),
+        false => 0..0,
+    }
 }
 
 /// One bit of byte `at`, another one for the next byte.

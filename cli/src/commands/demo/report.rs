@@ -191,7 +191,6 @@ fn conditions(out: &mut String) {
 
 fn what_next(out: &mut String, findings: &Findings) {
     let Findings { dir, source, deleted, .. } = findings;
-    line(out, "");
     line(out, &format!("The store is kept in {} ({}).", dir.display(), units::bytes(findings.disk_bytes)));
     if *deleted > 0 {
         let entries = units::counted(*deleted, "entry", "entries");
