@@ -164,11 +164,11 @@ impl Engine {
         }
     }
 
-    /// Makes a store writable.
-    pub(in crate::db) fn set_writable(&mut self, log: Log, manifest: ManifestLog) {
+    /// Makes a store writable. `None`: its manifest is about to be put in force.
+    pub(in crate::db) fn set_writable(&mut self, log: Log, manifest: Option<ManifestLog>) {
         self.lifecycle.set_writable();
         self.log = Some(log);
-        self.manifest = Manifest::new(Some(manifest));
+        self.manifest = Manifest::new(manifest);
     }
 
     /// The log. Writers have checked that the store is not read-only.

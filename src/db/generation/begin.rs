@@ -25,7 +25,7 @@
 //! has synced it: an opening syncs neither its tables nor its logs.
 
 use crate::db::engine::Engine;
-use crate::db::generation::new_files::Memory;
+use crate::db::generation::memory::Memory;
 use crate::db::state::failure::{catch, is_out_of_space};
 use crate::error::Result;
 use crate::sync::lock;

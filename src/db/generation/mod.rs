@@ -1,7 +1,9 @@
 mod apply_edit;
 pub(in crate::db) mod begin;
+pub(in crate::db) mod draft;
 mod end_log;
-mod new_files;
+mod in_force;
+mod memory;
 mod next_log;
 pub(in crate::db) mod reserve_upkeep;
 mod resume;

@@ -41,7 +41,7 @@
 //! that failed, and those of a manifest whose renaming into `CURRENT` failed ([`InDoubt`]).
 
 use crate::db::engine::Engine;
-use crate::db::generation::new_files::Memory;
+use crate::db::generation::memory::Memory;
 use crate::db::generation::suspend::LOOK_INTERVAL;
 use crate::db::queues::retry::Work;
 use crate::db::state::failure::is_out_of_space;

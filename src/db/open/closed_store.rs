@@ -1,19 +1,18 @@
 //! Whether a store was closed and everything in it is durable, so that opening it changes nothing.
 
+use std::sync::Arc;
+
 use crate::db::engine::Engine;
+use crate::db::generation::draft::older_logs;
 use crate::db::open::recover::Recovered;
 use crate::db::state::log::Log;
-use crate::file_header::FileHeader;
-use crate::file_header::FileKind;
+use crate::file_header::{FileHeader, FileKind};
 use crate::filename::FileName;
 use crate::manifest::current::Current;
-use crate::manifest::edit::EditItem;
-use crate::manifest::edit::LogEnd;
+use crate::manifest::edit::{EditItem, LogEnd};
 use crate::manifest::log::ManifestLog;
-use crate::manifest::state::LogState;
-use crate::manifest::state::ManifestState;
+use crate::manifest::state::{LogState, ManifestState};
 use crate::wal::FramedWriter;
-use std::sync::Arc;
 
 /// With more logs than this an opening writes the files anew, so that they do not become more and more.
 const LOGS_MAX: usize = 8;
@@ -46,12 +45,11 @@ impl Engine {
         let number = recovered.last_log;
         let (fs, dir) = (Arc::clone(&self.files.fs), &self.files.dir);
         let manifest = ManifestLog::ended(fs, dir, current, &recovered.manifest);
-        let older = manifest.state().logs.range(..number);
-        let older = older.map(|(&number, log)| (number, log.end.map_or(0, |end| end.len))).collect();
+        let older = older_logs(manifest.state(), number);
         let header = FileHeader::new(FileKind::Log, current.store_id, last_log.file_id);
         let writer = FramedWriter::ended(&FileName::Log(number).path(dir), header, end.len);
         let end = EditItem::LogEnded { number, end: LogEnd { is_cut: false, ..end } };
-        self.set_writable(Log::ended(number, writer, end, older), manifest);
+        self.set_writable(Log::ended(number, writer, end, older), Some(manifest));
         self.lifecycle.set_unchanged(true);
     }
 }

@@ -29,18 +29,18 @@ use byteorder::{ByteOrder, LittleEndian};
 
 use super::recover::{Recovered, check_never_used, is_ours, list, recover};
 use super::replay_buffer::part_bytes_max;
-use super::replay_to_memtables::{Carry, Replayed};
+use super::replay_to_memtables::Carry;
 use crate::batch::DEFAULT_KEYSPACE;
 use crate::cache::FileCache;
 use crate::checksum::FileId;
 use crate::db::engine::{Engine, EngineParts};
+use crate::db::generation::draft::NewGeneration;
 use crate::db::open::closed_store::Closed;
 use crate::db::state::failure::is_out_of_space;
 use crate::db::state::files::{Numbers, StoreFiles, random_id};
 use crate::db::state::keyspace::keyspaces::{Keyspaces, Trees};
 use crate::db::state::keyspace::memtables::Memtables;
 use crate::db::state::keyspace::tree::Tree;
-use crate::db::state::log::Log;
 use crate::db::state::open_report::OpenReport;
 use crate::db::state::reserve::file::remove_reserve;
 use crate::db::state::reserve::state::Reserve;
@@ -49,9 +49,8 @@ use crate::filename::{FileName, dangling, names_in};
 use crate::fs::{Fs, HeldByThisProcess, LockGuard, LockKind, LockedDir};
 use crate::limits::FILE_NUMBER_MAX;
 use crate::manifest::edit::{EditItem, VersionEdit};
-use crate::manifest::log::{ManifestLog, NewManifest, ReadManifest};
-use crate::manifest::state::DEFAULT_NAME;
-use crate::manifest::state::{KeyspaceState, ManifestState};
+use crate::manifest::log::ReadManifest;
+use crate::manifest::state::{DEFAULT_NAME, KeyspaceState, ManifestState};
 use crate::memory::Memory;
 use crate::options::{KeyspaceOptions, Options};
 use crate::table::{FilterTrust, TableContext, TableIo};
@@ -99,7 +98,7 @@ pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<En
         return Ok(engine);
     }
     let write = |carry| write_anew(dir, &options, &recovered, state.clone(), &fs, carry);
-    let (mut engine, replayed, manifest) = match write(Carry::Rewrite) {
+    let (mut engine, new) = match write(Carry::Rewrite) {
         Err(error) if is_out_of_space(&error) => {
             if let Err(error) = remove_reserve(&*fs, dir, recovered.store_id) {
                 tracing::warn!(dir = %dir.display(), %error, "the reserve could not be given up");
@@ -113,40 +112,37 @@ pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<En
     };
     engine.report.created = recovered.current.is_none();
     engine.report.flushes = engine.counters.flushes.load(Ordering::Relaxed);
-    let kept = engine.put_in_force(replayed, manifest)?;
-    let old = recovered.manifest.state.logs.keys().filter(|number| !kept.contains(number));
-    let mut old: Vec<_> = old.map(|&number| FileName::Log(number)).collect();
-    old.extend(later);
-    old.extend(recovered.current.map(|current| FileName::Manifest(current.manifest)));
-    remove(&*fs, dir, &old);
+    match engine.put_in_force(new)? {
+        // The store is open, and writing resumes when it can.
+        Err(error) if is_out_of_space(&error) => {
+            engine.report.full_disk = Some(engine.suspend(error).to_string());
+        }
+        activated => activated?,
+    }
+    let old = recovered.current.map(|current| FileName::Manifest(current.manifest));
+    later.into_iter().chain(old).for_each(|name| engine.files.obsolete.add(name));
+    engine.remove_obsolete_files();
     Ok(engine)
 }
 
-/// Writes everything that the store needs to go on into new files. If that fails, removes them: nothing
-/// refers to them, and on a full disk the next attempt needs their space.
+/// Writes everything that the store needs to go on into new files. If that fails, removes them.
 fn write_anew(
     dir: &Path,
     options: &Options,
     recovered: &Recovered,
-    mut state: ManifestState,
+    state: ManifestState,
     fs: &Arc<LockedDir>,
     carry: Carry,
-) -> Result<(Engine, Replayed, NewManifest)> {
-    let engine = build_engine(dir, options.clone(), recovered, &state, Arc::clone(fs))?;
-    let first_number = engine.files.next_number();
-    let written = engine.replay_to_memtables(recovered, &mut state, carry).and_then(|replayed| {
-        let (fs, number) = (Arc::clone(&engine.files.fs), replayed.manifest_number);
-        let manifest = ManifestLog::prepare(fs, dir, engine.files.store_id, number, state, &random_id)?;
-        Ok((replayed, manifest))
-    });
-    let written = written.inspect_err(|_| {
-        let numbers = first_number..engine.files.next_number();
-        let numbers = numbers.filter(|number| !recovered.taken_numbers.contains(number));
-        let names = numbers
-            .flat_map(|number| [FileName::Log, FileName::Table, FileName::Manifest].map(|name| name(number)));
-        names.for_each(|name| drop(fs.remove(&name.path(dir))));
-    });
-    written.map(|(replayed, manifest)| (engine, replayed, manifest))
+) -> Result<(Engine, NewGeneration)> {
+    let mut engine = build_engine(dir, options.clone(), recovered, &state, Arc::clone(fs))?;
+    let new = engine.prepare(state, |draft| engine.replay_to_memtables(recovered, draft, carry));
+    let mut new = new.inspect_err(|_| {
+        engine.remove_obsolete_files();
+    })?;
+    if let Some(log) = new.take_log() {
+        engine.set_writable(log, None);
+    }
+    Ok((engine, new))
 }
 
 /// Opens a store that was closed, and changes nothing. `None` if its files have to be written anew.
@@ -377,25 +373,6 @@ fn remove(fs: &dyn Fs, dir: &Path, names: &[FileName]) {
         if let Err(error) = fs.remove(&name.path(dir)) {
             tracing::warn!(%name, %error, "a file that is left over could not be removed");
         }
-    }
-}
-
-impl Engine {
-    /// Makes the state of the manifest current, and marks the log as used with its first promise. Returns the
-    /// logs that the manifest names. If the disk is full at the promise, the store is open, and writing resumes
-    /// when it can.
-    fn put_in_force(&mut self, replayed: Replayed, manifest: NewManifest) -> Result<BTreeSet<u64>> {
-        let manifest = manifest.install()?;
-        let Replayed { log_number, log, older, .. } = replayed;
-        let (mark, named) = (manifest.state().mark, manifest.state().logs.keys().copied().collect());
-        self.set_writable(Log::new(log_number, log, older), manifest);
-        match self.log().begin(mark) {
-            Err(error) if is_out_of_space(&error) => {
-                self.report.full_disk = Some(self.suspend(error).to_string());
-            }
-            begun => begun?,
-        }
-        Ok(named)
     }
 }
 
