@@ -209,6 +209,14 @@ impl Engine {
         self.background.notify();
     }
 
+    /// Disables writing if this failure ends it; otherwise puts the work off, to be tried again.
+    pub(in crate::db) fn fail_or_put_off(&self, work: Work, error: Error) {
+        let error = self.fail_if_final(error);
+        if !self.lifecycle.has_failed() {
+            self.put_off(work, error);
+        }
+    }
+
     /// Disables writing if this failure ends it, and returns the error to report.
     pub(in crate::db) fn fail_if_final(&self, error: Error) -> Error {
         if ends_writing(&error, &self.files.dir) { self.fail(error) } else { error }

@@ -103,18 +103,10 @@ impl Engine {
 
     /// Goes on in a new manifest with the same state, and in the same log.
     fn replace_manifest(&self, state: ManifestState, current: &mut Option<ManifestLog>) {
-        match self.prepare(state, |_| Ok(())) {
-            Ok(new) => {
-                if let Err(error) = self.put_manifest_in_force(new, current) {
-                    self.suspend(error);
-                }
-            }
-            Err(error) => {
-                let error = self.fail_if_final(error);
-                if !self.lifecycle.has_failed() {
-                    self.put_off(Work::ReplaceManifest, error);
-                }
-            }
+        match self.prepare(state, |_| Ok(())).map(|new| self.install(new, current)) {
+            Ok(Ok(old)) => self.clean_up(old),
+            Ok(Err(error)) => drop(self.suspend(error)),
+            Err(error) => self.fail_or_put_off(Work::ReplaceManifest, error),
         }
     }
 

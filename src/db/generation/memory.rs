@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::db::engine::Engine;
-use crate::db::generation::draft::Draft;
+use crate::db::generation::new_generation::Draft;
 use crate::db::state::keyspace::tree::Tree;
 use crate::error::{Error, Result};
 

@@ -19,7 +19,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::draft::{create_log, log_created};
+use super::new_generation::{create_log, log_created};
 use crate::db::engine::Engine;
 use crate::db::queues::retry::Work;
 use crate::db::state::keyspace::change::Change;

@@ -2,8 +2,7 @@
 
 use crate::db::engine::Engine;
 use crate::db::queues::retry::Work;
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sync::lock;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::db::engine::Engine;
-use crate::db::generation::draft::older_logs;
+use crate::db::generation::new_generation::older_logs;
 use crate::db::open::recover::Recovered;
 use crate::db::state::log::Log;
 use crate::file_header::{FileHeader, FileKind};

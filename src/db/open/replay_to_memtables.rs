@@ -32,7 +32,7 @@ use super::replay_buffer::{LogPart, Logged, Piece, part_bytes_max};
 use crate::batch::{BatchReader, foreign, own_batch};
 use crate::db::commit::apply::apply;
 use crate::db::engine::Engine;
-use crate::db::generation::draft::Draft;
+use crate::db::generation::new_generation::Draft;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::next_log::NewLog;
 use crate::db::state::parallel::in_parallel;

@@ -1,24 +1,20 @@
 //! Opening, the part that writes: from what [`recover`](super::recover) found to a store that is in use.
 //!
 //! A store that was closed is opened without writing anything, unless its memtables do not fit or it gets other
-//! options; [`begin`](crate::db::generation::begin) has the rest and says why that is safe. All others are written anew:
-//!
-//! The batches of the old logs are written to new, synced files before any write is acknowledged: to the new log if the
-//! memtables have room for them, or to tables. The old files are not changed until `CURRENT` names the new
-//! manifest. So an interrupted open can be repeated: the tables that it wrote are not named anywhere, and are
-//! removed.
+//! options; [`begin`](crate::db::generation::begin) makes its files later, and says why that is safe. All others get a new
+//! generation ([`new_generation`](crate::db::generation::new_generation)):
 //!
 //! 1. lock; recover; remove files that nothing refers to;
-//! 2. replay ([`replay_to_memtables`](super::replay_to_memtables)): batches into memtables, these into tables
-//!    (synced, directory synced) as they fill, and in the end the rest, into tables or the new log;
-//! 3. new log, synced; new manifest with the whole state, synced; `CURRENT`: from here on the new state
-//!    counts;
-//! 4. the new log's first promise: from here on the log counts as used (if the disk is full, writing is
-//!    suspended instead, and `resume` goes on);
-//! 5. remove files that the new state does not name. What only the last edit of the old manifest has let go is
+//! 2. replay ([`replay_to_memtables`](super::replay_to_memtables)): batches into memtables, and from there into tables as
+//!    they fill; all that remain in memory are synced in the new log or in a kept one;
+//! 3. put the generation in force. If the disk is full at the log's first promise, writing is suspended, and `resume`
+//!    goes on;
+//! 4. remove files that the new state does not name. Files that only the last edit of the old manifest has released are
 //!    removed here too, not in step 1: that edit may not be durable.
 //!
-//! An open that fails before step 3 removes what it wrote.
+//! The old files are not changed until `CURRENT` names the new manifest. So an interrupted open can be repeated: no
+//! manifest names the tables that it wrote, and the next one removes them. An open that fails before that removes them
+//! itself.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
@@ -34,7 +30,7 @@ use crate::batch::DEFAULT_KEYSPACE;
 use crate::cache::FileCache;
 use crate::checksum::FileId;
 use crate::db::engine::{Engine, EngineParts};
-use crate::db::generation::draft::NewGeneration;
+use crate::db::generation::new_generation::NewGeneration;
 use crate::db::open::closed_store::Closed;
 use crate::db::state::failure::is_out_of_space;
 use crate::db::state::files::{Numbers, StoreFiles, random_id};
@@ -62,9 +58,8 @@ const OTHER_FILES_NAMED: usize = 5;
 pub(in crate::db) fn open_for_reading(dir: &Path, options: Options) -> Result<Engine> {
     names_in(&*options.fs, dir)?;
     let locked = LockedDir::new(dir, &options.fs, lock_for_reading(&*options.fs, dir)?);
-    let Some(recovered) = recover(&*locked, dir, part_bytes_max(options.memory_budget))? else {
-        return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
-    };
+    let recovered = recover(&*locked, dir, part_bytes_max(options.memory_budget))?;
+    let recovered = recovered.ok_or_else(|| no_current(dir))?;
     let state = &recovered.manifest.state;
     let engine = build_engine(dir, options, &recovered, state, locked)?;
     engine.replay_for_reading(&recovered)?;
@@ -76,7 +71,7 @@ pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<En
     let recovered = match recover(&*fs, dir, part_bytes_max(options.memory_budget))? {
         Some(recovered) => recovered,
         None if options.create => new_store(&*fs, dir, &options)?,
-        None => return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" }),
+        None => return Err(no_current(dir)),
     };
     let mut state = recovered.manifest.state.clone();
     state.last_seqno = recovered.last_seqno;
@@ -227,7 +222,7 @@ fn prepare_directory(dir: &Path, options: &Options) -> Result<Arc<LockedDir>> {
         let current = fs.open(&FileName::Current.path(dir));
         if current.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             recover(fs, dir, 0)?;
-            return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
+            return Err(no_current(dir));
         }
     }
     let lock = fs.lock(&FileName::Lock.path(dir), LockKind::Exclusive);
@@ -255,6 +250,10 @@ fn check_other_files(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<()> {
         0 => Ok(()),
         _ => Err(Error::OtherFiles { dir: dir.to_path_buf(), found, count }),
     }
+}
+
+fn no_current(dir: &Path) -> Error {
+    Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" }
 }
 
 /// Takes the shared lock, which excludes writers. A copy of a store may lack the lock file; then only the
