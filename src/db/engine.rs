@@ -164,11 +164,11 @@ impl Engine {
         }
     }
 
-    /// Makes a store writable.
-    pub(in crate::db) fn set_writable(&mut self, log: Log, manifest: ManifestLog) {
+    /// Makes a store writable. `None`: its manifest is about to be put in force.
+    pub(in crate::db) fn set_writable(&mut self, log: Log, manifest: Option<ManifestLog>) {
         self.lifecycle.set_writable();
         self.log = Some(log);
-        self.manifest = Manifest::new(Some(manifest));
+        self.manifest = Manifest::new(manifest);
     }
 
     /// The log. Writers have checked that the store is not read-only.
@@ -207,6 +207,14 @@ impl Engine {
         tracing::warn!(dir = %self.files.dir.display(), ?work, %error, "work failed and is tried again");
         self.retry.put_off(work, error);
         self.background.notify();
+    }
+
+    /// Disables writing if this failure ends it; otherwise puts the work off, to be tried again.
+    pub(in crate::db) fn fail_or_put_off(&self, work: Work, error: Error) {
+        let error = self.fail_if_final(error);
+        if !self.lifecycle.has_failed() {
+            self.put_off(work, error);
+        }
     }
 
     /// Disables writing if this failure ends it, and returns the error to report.

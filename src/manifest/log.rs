@@ -160,6 +160,11 @@ pub(crate) struct ManifestLog {
 pub(crate) struct NewManifest(ManifestLog);
 
 impl NewManifest {
+    /// The state that it describes.
+    pub(crate) fn state(&self) -> &ManifestState {
+        self.0.state()
+    }
+
     /// Makes `CURRENT` name the manifest.
     ///
     /// # Errors
@@ -265,6 +270,7 @@ impl ManifestLog {
     }
 
     /// Writes a new manifest with the same state.
+    #[cfg(test)]
     pub(crate) fn prepare_next(
         &self,
         number: u64,

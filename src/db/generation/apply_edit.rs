@@ -8,27 +8,16 @@
 
 use std::sync::Arc;
 
-use crate::checksum::FileId;
 use crate::db::engine::Engine;
 use crate::db::queues::retry::Work;
 use crate::db::state::failure::catch;
-use crate::db::state::files::random_id;
 use crate::db::state::keyspace::change::{Change, TreeChange};
 use crate::db::state::keyspace::tree::LoggedMemtable;
 use crate::db::state::switch_points::point;
 use crate::error::{Error, Result};
-use crate::filename::FileName;
-use crate::key::SeqNo;
-use crate::manifest::edit::{EditItem, LogEnd};
+use crate::manifest::edit::EditItem;
 use crate::manifest::log::ManifestLog;
-
-pub(super) fn log_created(number: u64, file_id: FileId, predecessor: u64) -> EditItem {
-    EditItem::LogCreated { number, file_id, predecessor }
-}
-
-pub(super) fn log_closed(number: u64, len: u64, last_seqno: SeqNo) -> EditItem {
-    EditItem::LogEnded { number, end: LogEnd { len, last_seqno, is_cut: false } }
-}
+use crate::manifest::state::ManifestState;
 
 impl Engine {
     /// Makes an edit durable, then visible.
@@ -75,11 +64,17 @@ impl Engine {
         change.install();
         doubt.end();
         let log_floor = manifest.state().log_floor;
-        if manifest.is_long() && self.retry.is_due(Work::ReplaceManifest) {
+        let is_due = manifest.is_long() && self.retry.is_due(Work::ReplaceManifest);
+        if is_due {
             // The edit has been published, whatever happens here.
-            if let Err(panic) = catch("a new manifest", || self.replace_manifest(manifest)) {
+            let state = manifest.state().clone();
+            if let Err(panic) = catch("a new manifest", || self.replace_manifest(state, &mut guard)) {
                 self.fail(panic);
             }
+        }
+        drop(guard);
+        if is_due {
+            self.remove_obsolete_files();
         }
         Ok(log_floor)
     }
@@ -106,30 +101,12 @@ impl Engine {
         })
     }
 
-    /// Starts a new manifest with the same state.
-    fn replace_manifest(&self, manifest: &mut ManifestLog) {
-        let number = self.files.new_number();
-        match manifest.prepare_next(number, &random_id) {
-            Ok(next) => match next.install() {
-                Ok(next) => {
-                    let old = std::mem::replace(manifest, next);
-                    self.manifest.set_mark(manifest.state().mark);
-                    self.files.remove(FileName::Manifest(old.number()));
-                    self.retry.done(Work::ReplaceManifest);
-                }
-                // `CURRENT` may name either of the two.
-                Err(error) => {
-                    self.lifecycle.keep_file(FileName::Manifest(number));
-                    self.suspend(error);
-                }
-            },
-            Err(error) => {
-                self.files.obsolete.add(FileName::Manifest(number));
-                let error = self.fail_if_final(error);
-                if !self.lifecycle.has_failed() {
-                    self.put_off(Work::ReplaceManifest, error);
-                }
-            }
+    /// Goes on in a new manifest with the same state, and in the same log.
+    fn replace_manifest(&self, state: ManifestState, current: &mut Option<ManifestLog>) {
+        match self.prepare(state, |_| Ok(())).map(|new| self.install(new, current)) {
+            Ok(Ok(old)) => self.clean_up(old),
+            Ok(Err(error)) => drop(self.suspend(error)),
+            Err(error) => self.fail_or_put_off(Work::ReplaceManifest, error),
         }
     }
 

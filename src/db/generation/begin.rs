@@ -1,10 +1,9 @@
 //! The first change of a store that was closed.
 //!
-//! Opening a store that was closed changes nothing and syncs nothing. The logs are replayed into memory and stay,
-//! and there is no log to append to. Before the first batch is logged, before the first edit is published, and
-//! before the first answer that a caller wants synced, [`Engine::begin_writing`] makes what an opening makes
-//! otherwise: a new log and a new manifest that names it beside the logs that are still needed, `CURRENT`, the first
-//! promise. It goes the way of `resume`, with the memtables kept.
+//! Opening a store that was closed changes nothing and syncs nothing. The logs are replayed into memory and stay, and
+//! there is no log to append to. Before the first batch is logged, before the first edit is published, and before the
+//! first answer that a caller wants synced, [`Engine::begin_writing`] makes a generation
+//! ([`new_generation`](super::new_generation)) that keeps the memtables and the logs that are still needed.
 //!
 //! # Why nothing has to be synced before
 //!
@@ -25,7 +24,7 @@
 //! has synced it: an opening syncs neither its tables nor its logs.
 
 use crate::db::engine::Engine;
-use crate::db::generation::new_files::Memory;
+use crate::db::generation::memory::Memory;
 use crate::db::state::failure::{catch, is_out_of_space};
 use crate::error::Result;
 use crate::sync::lock;

@@ -1,10 +1,10 @@
 //! The end of the active log: its close record, synced.
 
 use crate::db::engine::Engine;
-use crate::db::generation::apply_edit::log_closed;
 use crate::db::state::keyspace::change::Change;
 use crate::db::state::log::LogPosition;
 use crate::error::Result;
+use crate::manifest::edit::{EditItem, LogEnd};
 
 impl Engine {
     /// Ends the last log. Its commits are complete when the directory is unlocked: callbacks may open the store.
@@ -12,20 +12,22 @@ impl Engine {
         if self.stays_unchanged() {
             return Ok(());
         }
+        let (_, ended) = self.close_active()?;
+        self.publish(vec![ended], Change::End).map(drop)
+    }
+
+    /// Ends the active log, because another one follows. Returns the edit that describes the end.
+    pub(super) fn end_active(&self) -> Result<EditItem> {
+        let (end, ended) = self.close_active()?;
+        self.completions.complete(end, &Ok(()));
+        Ok(ended)
+    }
+
+    fn close_active(&self) -> Result<(LogPosition, EditItem)> {
         let last_seqno = self.sequence.visible();
-        let (number, len) = self.close_active()?;
-        self.publish(vec![log_closed(number, len, last_seqno)], Change::End).map(drop)
-    }
-
-    /// Ends the active log, because another one follows.
-    pub(super) fn end_active(&self) -> Result<(u64, u64)> {
-        let (number, len) = self.close_active()?;
-        self.completions.complete(LogPosition { number, offset: len }, &Ok(()));
-        Ok((number, len))
-    }
-
-    fn close_active(&self) -> Result<(u64, u64)> {
-        let closed = self.log().close_active(self.sequence.visible(), self.manifest.mark());
-        closed.map_err(|error| self.suspend(error))
+        let closed = self.log().close_active(last_seqno, self.manifest.mark());
+        let (number, len) = closed.map_err(|error| self.suspend(error))?;
+        let end = LogEnd { len, last_seqno, is_cut: false };
+        Ok((LogPosition { number, offset: len }, EditItem::LogEnded { number, end }))
     }
 }

@@ -19,7 +19,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::apply_edit::{log_closed, log_created};
+use super::new_generation::{create_log, log_created};
 use crate::db::engine::Engine;
 use crate::db::queues::retry::Work;
 use crate::db::state::keyspace::change::Change;
@@ -27,6 +27,7 @@ use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::next_log::NewLog;
 use crate::error::Result;
 use crate::filename::FileName;
+use crate::manifest::edit::EditItem;
 use crate::sync::lock;
 
 /// How often the leader looks at the sizes of memtables: once for so many bytes of the log.
@@ -89,61 +90,53 @@ impl Engine {
         if prepared.is_some() || !self.next_log.is_wanted.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let log = self.create_log()?;
+        let log = create_log(&self.files)?;
+        self.name_log(&log, None)?;
+        tracing::debug!(log = %FileName::Log(log.number), "prepared a log");
+        *prepared = Some(log);
+        Ok(())
+    }
+
+    /// Names a new log in the manifest. `ended`: the end of the active log, to which nothing can be appended any more.
+    fn name_log(&self, log: &NewLog, ended: Option<EditItem>) -> Result<()> {
         let name = FileName::Log(log.number);
-        let created = log_created(log.number, log.file_id, self.log().active());
-        self.publish(vec![created], Change::None).inspect_err(|_| {
+        let must_go_on = ended.is_some();
+        let items = ended.into_iter().chain([log_created(log, self.log().active())]).collect();
+        let published = self.publish(items, Change::None);
+        let published = published.map_err(|error| if must_go_on { self.suspend(error) } else { error });
+        published.map(drop).inspect_err(|_| {
             if self.lifecycle.is_suspended() {
                 // The manifest may name it.
                 self.lifecycle.keep_file(name);
             } else if !self.lifecycle.has_failed() {
                 self.files.obsolete.add(name);
             }
-        })?;
-        tracing::debug!(log = %name, "prepared a log");
-        *prepared = Some(log);
-        Ok(())
+        })
     }
 
     /// Ends the active log and begins the next. The whole old log is durable before the new one is used. Only the
     /// leader calls this.
     pub(in crate::db) fn begin_log(&self) -> Result<()> {
         let mut prepared = lock(&self.next_log.prepared);
-        let last_seqno = self.sequence.visible();
         let next = match prepared.take() {
             Some(next) => {
                 // If that fails, resuming removes the next log too.
-                let (old, len) = self.end_active()?;
-                *lock(&self.next_log.ended) = Some(log_closed(old, len, last_seqno));
+                *lock(&self.next_log.ended) = Some(self.end_active()?);
                 next
             }
             None => {
-                let next = self.create_log().map_err(|error| self.fail_if_final(error))?;
+                let next = create_log(&self.files).map_err(|error| self.fail_if_final(error))?;
                 let name = FileName::Log(next.number);
-                let closed = self.end_active().inspect_err(|_| self.files.obsolete.add(name));
-                let (old, len) = closed?;
-                let created = log_created(next.number, next.file_id, old);
-                let items = vec![log_closed(old, len, last_seqno), created];
-                self.publish(items, Change::None).map_err(|error| {
-                    // The manifest may name the new log, and nothing can be appended to the old one.
-                    self.lifecycle.keep_file(name);
-                    self.suspend(error)
-                })?;
+                let ended = self.end_active().inspect_err(|_| self.files.obsolete.add(name))?;
+                self.name_log(&next, Some(ended))?;
                 next
             }
         };
-        let NewLog { number, writer, .. } = next;
-        let activated = self.log().activate(number, writer, self.manifest.mark());
-        activated.map_err(|error| self.suspend(error))?;
+        let name = FileName::Log(next.number);
+        self.activate(Some(next)).map_err(|error| self.suspend(error))?;
         self.next_log.is_wanted.store(false, Ordering::Relaxed);
-        tracing::debug!(log = %FileName::Log(number), "began a log");
+        tracing::debug!(log = %name, "began a log");
         Ok(())
-    }
-
-    fn create_log(&self) -> Result<NewLog> {
-        let number = self.files.new_number();
-        let (writer, file_id) = self.files.create_log(number)?;
-        Ok(NewLog { number, file_id, writer })
     }
 }
 

@@ -46,7 +46,7 @@ impl Engine {
         self.notice_full_disk(cause);
         let bytes = self.reserve.bytes();
         if let Err(error) = self.remove_reserve() {
-            self.put_off_reserve(error);
+            self.fail_or_put_off(Work::Reserve, error);
             return;
         }
         self.await_reserve(cause);
@@ -84,16 +84,9 @@ impl Engine {
                 tracing::warn!(dir = %self.files.dir.display(), wanted, %error, "there is no room for the reserve");
                 self.retry.done(Work::Reserve);
             }
-            (Err(error), _) => self.put_off_reserve(error),
+            (Err(error), _) => self.fail_or_put_off(Work::Reserve, error),
         }
         false
-    }
-
-    fn put_off_reserve(&self, error: Error) {
-        let error = self.fail_if_final(error);
-        if !self.lifecycle.has_failed() {
-            self.put_off(Work::Reserve, error);
-        }
     }
 
     /// How much is free, if the file system says so. It may be too much: a quota is lower.

@@ -1,47 +1,40 @@
 //! Resuming: writing goes on by itself after an append to the log or to the manifest failed.
 //!
-//! After such a failure the end of the file is unknown, so nothing later is appended to it. The writers of
-//! the group, or the callers whose edit it was, get the error, and writing is *suspended*: no batch is logged
-//! and no edit is published. Then writing resumes the way an opening does, but from the memtables instead of
-//! the logs:
+//! After such a failure the end of the file is unknown, so nothing later is appended to it. The writers of the group,
+//! or the caller whose edit it was, get the error, and writing is *suspended*: no batch is logged and no edit is
+//! published. Then the store goes on in a new generation ([`new_generation`](super::new_generation)):
 //!
 //! 1. wait for running flushes; take the state after the last edit that was appended
-//!    ([`ManifestLog::known_state`]): the edit that failed has no effect;
-//! 2. seal all memtables and write them into tables, synced;
-//! 3. create a log, synced; write a manifest with the whole state, synced. It names these tables and this log,
-//!    and no older log;
-//! 4. rename `CURRENT`, sync the directory: from here on the new manifest counts, and the old logs do not;
-//! 5. install the tables; append the first promise to the new log; writing goes on;
-//! 6. remove old logs, the old manifest, and files that nothing names.
+//!    ([`ManifestLog::known_state`](crate::manifest::log::ManifestLog::known_state)): the edit that failed has no effect;
+//! 2. seal all memtables and write them into tables. So the new manifest names no older log;
+//! 3. prepare the generation, put it in force, and remove old files.
 //!
-//! The commit leader does all this, so that nothing is written meanwhile, and so that one thread does: whoever finds
-//! that it is due enters the commit queue, and finds it done when its turn comes. A failure before step 4 removes
-//! what was written, and the work is tried again like other work (`retry`).
+//! Only the commit leader resumes, so nothing is written meanwhile. A thread that finds an attempt due enters the
+//! commit queue; when its turn comes, the attempt may have been made. A failure before `CURRENT` is renamed removes the
+//! new files, and the work is tried again like other work (`retry`).
 //!
 //! # On a full disk
 //!
-//! There may be no room for the memtables. So if the disk is full, the reserve is given up first (`reserve`),
-//! and instead of step 2 the active log is made durable up to its last batch
-//! ([`Log::cut_active`](crate::db::state::log::Log)). The new manifest names the old logs too, and says that this one
-//! was *cut* there: what is behind, which may be a part of the write that failed, does not count. The
-//! memtables stay, and are flushed like others. A log without batches is not kept. Beyond [`OLDER_LOGS_MAX`]
-//! logs this is not done, and resuming waits for room.
+//! There may be no room for the memtables. So if the disk is full, the reserve is given up first (`reserve`), and
+//! instead of step 2 the active log is made durable up to its last batch
+//! ([`Log::cut_active`](crate::db::state::log::Log)). The new manifest names the old logs too, with the end of this one:
+//! it is *cut* there, and bytes behind, which may be a part of the write that failed, do not count. The memtables stay,
+//! and are flushed like others. A log without batches is not kept. Beyond [`OLDER_LOGS_MAX`] logs this is not done, and
+//! resuming waits for room.
 //!
-//! # What a failed write becomes
+//! # A failed write
 //!
-//! It is never visible, and its sequence numbers are given again. Its record may be in the old log, whole or
-//! in part: the log counts until `CURRENT` names another manifest. So if the machine or the process ends
-//! before step 4, the next opening may find the write; after step 4 it is gone for good. The same is true of
-//! an edit that failed, in the old manifest. Acknowledged writes are safe either way: they are in the old
-//! log, before the record that failed, until they are in tables that the new manifest names.
+//! It is never visible, and its sequence numbers are given again. Its record may be in the old log, whole or in part:
+//! the log counts until `CURRENT` names another manifest. So if the machine or the process ends before that, the next
+//! opening may find the write; afterwards it is gone for good. The same is true of an edit that failed, in the old
+//! manifest. Acknowledged writes are safe either way: they are in the old log, before the record that failed, until they
+//! are in tables that the new manifest names.
 //!
-//! # What is not removed
-//!
-//! Files that a manifest may name stay until it is certain that another one counts: the new files of an edit
-//! that failed, and those of a manifest whose renaming into `CURRENT` failed ([`InDoubt`]).
+//! The new files of an edit that failed stay in doubt until a generation is in force, because the manifest may name
+//! them.
 
 use crate::db::engine::Engine;
-use crate::db::generation::new_files::Memory;
+use crate::db::generation::memory::Memory;
 use crate::db::generation::suspend::LOOK_INTERVAL;
 use crate::db::queues::retry::Work;
 use crate::db::state::failure::is_out_of_space;

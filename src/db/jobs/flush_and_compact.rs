@@ -61,10 +61,7 @@ impl Engine {
                 Ok(change) => changes.push(change),
                 Err(error) if changes.is_empty() => return Err(error),
                 Err(error) => {
-                    let error = self.fail_if_final(error);
-                    if !self.lifecycle.has_failed() {
-                        self.put_off(Work::Flush(tree.id), error);
-                    }
+                    self.fail_or_put_off(Work::Flush(tree.id), error);
                     break;
                 }
             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::db::engine::Engine;
+use crate::db::generation::new_generation::older_logs;
 use crate::db::open::recover::Recovered;
 use crate::db::state::log::Log;
 use crate::file_header::{FileHeader, FileKind};
@@ -44,12 +45,11 @@ impl Engine {
         let number = recovered.last_log;
         let (fs, dir) = (Arc::clone(&self.files.fs), &self.files.dir);
         let manifest = ManifestLog::ended(fs, dir, current, &recovered.manifest);
-        let older = manifest.state().logs.range(..number);
-        let older = older.map(|(&number, log)| (number, log.end.map_or(0, |end| end.len))).collect();
+        let older = older_logs(manifest.state(), number);
         let header = FileHeader::new(FileKind::Log, current.store_id, last_log.file_id);
         let writer = FramedWriter::ended(&FileName::Log(number).path(dir), header, end.len);
         let end = EditItem::LogEnded { number, end: LogEnd { is_cut: false, ..end } };
-        self.set_writable(Log::ended(number, writer, end, older), manifest);
+        self.set_writable(Log::ended(number, writer, end, older), Some(manifest));
         self.lifecycle.set_unchanged(true);
     }
 }

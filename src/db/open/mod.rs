@@ -1,3 +1,17 @@
+//! Opening: from the files in a directory to an engine. The whole store is read and checked before anything in the
+//! directory is changed or removed.
+//!
+//! | file | content |
+//! |---|---|
+//! | `steps` | the steps in order: lock, recover, replay, first generation |
+//! | `recover` | the state of the files, read and checked |
+//! | `replay_buffer` | batches of the logs in parts, sorted by key |
+//! | `replay_to_memtables` | these batches into memtables, tables and the new log |
+//! | `closed_store` | a store that was closed: opened without a change |
+//!
+//! The room may use `state`, `queues`, `engine`, `read`, `build`, `generation` and `commit`. It never starts background
+//! jobs, never enters the commit queue, and acknowledges no write.
+
 mod closed_store;
 pub(in crate::db) mod recover;
 mod replay_buffer;

@@ -24,7 +24,6 @@
 //!
 //! A store that is opened for reading cannot write tables: it keeps everything.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::thread::Builder;
 
@@ -33,12 +32,13 @@ use super::replay_buffer::{LogPart, Logged, Piece, part_bytes_max};
 use crate::batch::{BatchReader, foreign, own_batch};
 use crate::db::commit::apply::apply;
 use crate::db::engine::Engine;
+use crate::db::generation::new_generation::Draft;
 use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::next_log::NewLog;
 use crate::db::state::parallel::in_parallel;
-use crate::error::{Error, Result};
-use crate::key::SeqNo;
-use crate::manifest::edit::{EditItem, LogEnd, VersionEdit};
-use crate::manifest::state::{LogState, ManifestState};
+use crate::error::Result;
+use crate::manifest::edit::{EditItem, LogEnd};
+use crate::manifest::state::ManifestState;
 use crate::memory::LeaseKind;
 use crate::memtable::Memtable;
 use crate::sync::lock;
@@ -61,15 +61,6 @@ pub(super) enum Carry {
     Rewrite,
     /// In the old logs, as far as they are durable there for certain, and in the new log.
     Keep,
-}
-
-/// What a replay leaves for the store to go on with.
-pub(super) struct Replayed {
-    pub(in crate::db) log_number: u64,
-    pub(in crate::db) log: FramedWriter,
-    /// Lengths of the logs before it that are kept.
-    pub(in crate::db) older: BTreeMap<u64, u64>,
-    pub(super) manifest_number: u64,
 }
 
 impl Engine {
@@ -112,57 +103,45 @@ impl Engine {
         Ok(fits)
     }
 
-    /// Replays the logs into memory and tables, durable in logs and tables, and describes all of it in the
-    /// state of the new manifest.
+    /// Replays the logs into memory and tables, durable in logs and tables, and describes all of it in a new
+    /// generation.
     pub(super) fn replay_to_memtables(
         &self,
         recovered: &Recovered,
-        state: &mut ManifestState,
+        draft: &mut Draft,
         carry: Carry,
-    ) -> Result<Replayed> {
-        let newest = state.logs.keys().next_back().copied().unwrap_or(0);
-        let log_number = self.files.new_number();
-        let (mut writer, file_id) = self.files.create_log(log_number)?;
-        // Where the newest log is cut, and the sequence number there.
-        let mut cut = None;
+    ) -> Result<()> {
+        let mut log = draft.create_log(&self.files)?;
         let kept = recovered.kept.as_ref().map(LogPart::all).filter(|all| {
             carry == Carry::Rewrite
                 && recovered.log_bytes <= self.options.logs_bytes()
                 && self.has_room_for(all)
         });
         match (kept, carry) {
-            (Some(kept), _) => self.carry(&kept, recovered.log_bytes, &mut writer, log_number)?,
-            (None, Carry::Rewrite) => self.replay_and_flush(recovered, state, &mut writer, log_number)?,
-            (None, Carry::Keep) => cut = self.replay_and_keep(recovered, &mut writer, log_number)?,
+            (Some(kept), _) => self.carry(&kept, recovered.log_bytes, &mut log)?,
+            (None, Carry::Rewrite) => self.replay_and_flush(recovered, draft, &mut log)?,
+            (None, Carry::Keep) => {
+                let end = self.replay_and_keep(recovered, &mut log)?;
+                draft.keep_logs(0, recovered.last_log, end)?;
+            }
         }
-        match carry {
-            Carry::Rewrite => state.logs.clear(),
-            Carry::Keep => keep_logs(state, recovered.last_log, cut)?,
+        if carry == Carry::Rewrite {
+            draft.keep_no_logs();
         }
-        // A power loss may have come before the edit that says where one ended.
-        let len = |log: &LogState| log.end.map_or(0, |end| end.len);
-        let older = state.logs.iter().map(|(&number, log)| (number, len(log))).collect();
-        let predecessor = state.logs.keys().next_back().copied().unwrap_or(newest);
-        let floor = state.logs.keys().next().copied().unwrap_or(log_number);
-        let created = EditItem::LogCreated { number: log_number, file_id, predecessor };
-        let items = vec![EditItem::LogFloor(floor), created];
-        state.apply(&VersionEdit::new(items)).map_err(Error::invalid)?;
-        let manifest_number = self.files.new_number();
-        state.next_file = manifest_number + 1;
-        Ok(Replayed { log_number, log: writer, older, manifest_number })
+        draft.name_log(log, self.sequence.visible())
     }
 
     /// Writes these batches into the new log, synced, and applies them. If they are many, two threads do that.
-    fn carry(&self, all: &Piece<'_>, bytes: u64, writer: &mut FramedWriter, log: u64) -> Result<()> {
+    fn carry(&self, all: &Piece<'_>, bytes: u64, log: &mut NewLog) -> Result<()> {
         let threads = if bytes > CARRY_BYTES_MAX && self.options.background_threads > 0 { 2 } else { 1 };
-        let writer = Mutex::new(writer);
+        let (number, writer) = (log.number, Mutex::new(&mut log.writer));
         let append = || {
             let mut writer = lock(&writer);
             all.batches().try_for_each(|batch| append(&mut writer, batch.bytes))?;
             writer.sync()
         };
         let apply = || {
-            self.apply_piece(all, Some(log))?.iter().for_each(|full| full.seal());
+            self.apply_piece(all, Some(number))?.iter().for_each(|full| full.seal());
             Ok(())
         };
         let both = |part| if part == 0 { apply() } else { append() };
@@ -174,68 +153,58 @@ impl Engine {
 
     /// Applies all batches and writes full memtables into tables; in the end the others too, unless the batches are so
     /// few that they were written into the new log.
-    fn replay_and_flush(
-        &self,
-        recovered: &Recovered,
-        state: &mut ManifestState,
-        writer: &mut FramedWriter,
-        log: u64,
-    ) -> Result<()> {
+    fn replay_and_flush(&self, recovered: &Recovered, draft: &mut Draft, log: &mut NewLog) -> Result<()> {
         let known = &recovered.manifest.state;
         let is_carried = recovered.log_bytes <= CARRY_BYTES_MAX.min(self.options.memory_budget as u64 / 16);
         self.replay(recovered, &|piece| self.has_room_for(piece), &mut |portion| {
             if is_carried {
-                portion.batches().try_for_each(|batch| append(writer, batch.bytes))?;
+                portion.batches().try_for_each(|batch| append(&mut log.writer, batch.bytes))?;
             }
             let full = match portion {
-                Portion::Piece(piece) => self.apply_piece(&piece, Some(log))?,
+                Portion::Piece(piece) => self.apply_piece(&piece, Some(log.number))?,
                 Portion::Batch(Logged { bytes, .. }) => {
                     let trees = self.lacking(known, bytes)?;
                     while !self.has_room(std::iter::once((bytes, &trees[..]))) {
                         let Some(largest) = self.keyspaces.largest_filled() else { break };
-                        self.flush_into(state, &largest)?;
+                        self.flush_into(draft, &largest)?;
                     }
-                    self.apply_lacking(known, bytes, trees, log)?
+                    self.apply_lacking(known, bytes, trees, log.number)?
                 }
             };
-            full.iter().try_for_each(|full| self.flush_into(state, full))
+            full.iter().try_for_each(|full| self.flush_into(draft, full))
         })?;
         if is_carried {
-            return writer.sync();
+            return log.writer.sync();
         }
         while let Some(largest) = self.keyspaces.largest_filled() {
-            self.flush_into(state, &largest)?;
+            self.flush_into(draft, &largest)?;
         }
         Ok(())
     }
 
-    /// Applies all batches, and writes those into the new log that may not be durable. Returns where the newest of
-    /// the old logs is cut, and the sequence number there.
-    fn replay_and_keep(
-        &self,
-        recovered: &Recovered,
-        writer: &mut FramedWriter,
-        new_log: u64,
-    ) -> Result<Option<(u64, SeqNo)>> {
-        let known = &recovered.manifest.state;
+    /// Applies all batches, and writes those into the new log that may not be durable. Returns the edit that cuts the
+    /// newest of the old logs.
+    fn replay_and_keep(&self, recovered: &Recovered, new: &mut NewLog) -> Result<Option<EditItem>> {
+        let (known, number) = (&recovered.manifest.state, recovered.last_log);
         let mut cut = None;
         self.replay(recovered, &|_| true, &mut |portion| {
             portion.batches().try_for_each(|Logged { bytes, log, end }| {
-                let is_newest = log == recovered.last_log;
+                let is_newest = log == number;
                 let stays = !is_newest || end <= recovered.durable;
                 if !stays {
-                    append(writer, bytes)?;
+                    append(&mut new.writer, bytes)?;
                 } else if is_newest {
                     let batch = BatchReader::open(bytes).map_err(own_batch)?;
-                    cut = Some((end, batch.last_seqno()));
+                    let end = LogEnd { len: end, last_seqno: batch.last_seqno(), is_cut: true };
+                    cut = Some(EditItem::LogEnded { number, end });
                 }
-                let log = if stays { log } else { new_log };
+                let log = if stays { log } else { new.number };
                 let full = self.apply_lacking(known, bytes, self.lacking(known, bytes)?, log)?;
                 full.iter().for_each(|full| full.seal());
                 Ok(())
             })
         })?;
-        writer.sync()?;
+        new.writer.sync()?;
         Ok(cut)
     }
 
@@ -320,15 +289,13 @@ impl Engine {
         Ok(self.keyspaces.full_among(std::iter::once(&trees[..])))
     }
 
-    /// Flushes the memtable of a tree and describes the tables in the state of the new manifest.
-    fn flush_into(&self, state: &mut ManifestState, tree: &Arc<Tree>) -> Result<()> {
+    /// Flushes the memtable of a tree and describes the tables in the new generation.
+    fn flush_into(&self, draft: &mut Draft, tree: &Arc<Tree>) -> Result<()> {
         tree.seal();
         let Some(memtable) = tree.view().immutables.last().cloned() else { return Ok(()) };
         let change = self.write_memtable(tree, &tree.view().version, &memtable)?;
         self.files.sync_dir()?;
-        state.apply(&VersionEdit::new(change.items())).map_err(Error::invalid)?;
-        change.install();
-        Ok(())
+        draft.add_visible(change)
     }
 }
 
@@ -344,19 +311,6 @@ fn by_pieces(piece: Piece<'_>, fits: &dyn Fn(&Piece<'_>) -> bool, take: &mut Tak
     match piece.halves() {
         Some(halves) => halves.into_iter().try_for_each(|half| by_pieces(half, fits, take)),
         None => piece.batches().try_for_each(|batch| take(Portion::Batch(batch))),
-    }
-}
-
-/// Says in `state` where the newest log that was used ends, or takes it out if nothing of it is needed. Later
-/// ones were never used.
-fn keep_logs(state: &mut ManifestState, last: u64, cut: Option<(u64, SeqNo)>) -> Result<()> {
-    state.logs.retain(|&number, log| number < last || number == last && (log.end.is_some() || cut.is_some()));
-    match (state.logs.get(&last), cut) {
-        (Some(log), Some((len, last_seqno))) if log.end.is_none() => {
-            let cut = EditItem::LogEnded { number: last, end: LogEnd { len, last_seqno, is_cut: true } };
-            state.apply(&VersionEdit::new(vec![cut])).map_err(Error::invalid)
-        }
-        _ => Ok(()),
     }
 }
 

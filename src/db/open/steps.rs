@@ -1,24 +1,20 @@
 //! Opening, the part that writes: from what [`recover`](super::recover) found to a store that is in use.
 //!
 //! A store that was closed is opened without writing anything, unless its memtables do not fit or it gets other
-//! options; [`begin`](crate::db::generation::begin) has the rest and says why that is safe. All others are written anew:
-//!
-//! The batches of the old logs are written to new, synced files before any write is acknowledged: to the new log if the
-//! memtables have room for them, or to tables. The old files are not changed until `CURRENT` names the new
-//! manifest. So an interrupted open can be repeated: the tables that it wrote are not named anywhere, and are
-//! removed.
+//! options; [`begin`](crate::db::generation::begin) makes its files later, and says why that is safe. All others get a new
+//! generation ([`new_generation`](crate::db::generation::new_generation)):
 //!
 //! 1. lock; recover; remove files that nothing refers to;
-//! 2. replay ([`replay_to_memtables`](super::replay_to_memtables)): batches into memtables, these into tables
-//!    (synced, directory synced) as they fill, and in the end the rest, into tables or the new log;
-//! 3. new log, synced; new manifest with the whole state, synced; `CURRENT`: from here on the new state
-//!    counts;
-//! 4. the new log's first promise: from here on the log counts as used (if the disk is full, writing is
-//!    suspended instead, and `resume` goes on);
-//! 5. remove files that the new state does not name. What only the last edit of the old manifest has let go is
+//! 2. replay ([`replay_to_memtables`](super::replay_to_memtables)): batches into memtables, and from there into tables as
+//!    they fill; all that remain in memory are synced in the new log or in a kept one;
+//! 3. put the generation in force. If the disk is full at the log's first promise, writing is suspended, and `resume`
+//!    goes on;
+//! 4. remove files that the new state does not name. Files that only the last edit of the old manifest has released are
 //!    removed here too, not in step 1: that edit may not be durable.
 //!
-//! An open that fails before step 3 removes what it wrote.
+//! The old files are not changed until `CURRENT` names the new manifest. So an interrupted open can be repeated: no
+//! manifest names the tables that it wrote, and the next one removes them. An open that fails before that removes them
+//! itself.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
@@ -29,18 +25,18 @@ use byteorder::{ByteOrder, LittleEndian};
 
 use super::recover::{Recovered, check_never_used, is_ours, list, recover};
 use super::replay_buffer::part_bytes_max;
-use super::replay_to_memtables::{Carry, Replayed};
+use super::replay_to_memtables::Carry;
 use crate::batch::DEFAULT_KEYSPACE;
 use crate::cache::FileCache;
 use crate::checksum::FileId;
 use crate::db::engine::{Engine, EngineParts};
+use crate::db::generation::new_generation::NewGeneration;
 use crate::db::open::closed_store::Closed;
 use crate::db::state::failure::is_out_of_space;
 use crate::db::state::files::{Numbers, StoreFiles, random_id};
 use crate::db::state::keyspace::keyspaces::{Keyspaces, Trees};
 use crate::db::state::keyspace::memtables::Memtables;
 use crate::db::state::keyspace::tree::Tree;
-use crate::db::state::log::Log;
 use crate::db::state::open_report::OpenReport;
 use crate::db::state::reserve::file::remove_reserve;
 use crate::db::state::reserve::state::Reserve;
@@ -49,7 +45,7 @@ use crate::filename::{FileName, dangling, names_in};
 use crate::fs::{Fs, HeldByThisProcess, LockGuard, LockKind, LockedDir};
 use crate::limits::FILE_NUMBER_MAX;
 use crate::manifest::edit::{EditItem, VersionEdit};
-use crate::manifest::log::{ManifestLog, NewManifest, ReadManifest};
+use crate::manifest::log::ReadManifest;
 use crate::manifest::state::{DEFAULT_NAME, KeyspaceState, ManifestState};
 use crate::memory::Memory;
 use crate::options::{KeyspaceOptions, Options};
@@ -62,9 +58,8 @@ const OTHER_FILES_NAMED: usize = 5;
 pub(in crate::db) fn open_for_reading(dir: &Path, options: Options) -> Result<Engine> {
     names_in(&*options.fs, dir)?;
     let locked = LockedDir::new(dir, &options.fs, lock_for_reading(&*options.fs, dir)?);
-    let Some(recovered) = recover(&*locked, dir, part_bytes_max(options.memory_budget))? else {
-        return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
-    };
+    let recovered = recover(&*locked, dir, part_bytes_max(options.memory_budget))?;
+    let recovered = recovered.ok_or_else(|| no_current(dir))?;
     let state = &recovered.manifest.state;
     let engine = build_engine(dir, options, &recovered, state, locked)?;
     engine.replay_for_reading(&recovered)?;
@@ -76,7 +71,7 @@ pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<En
     let recovered = match recover(&*fs, dir, part_bytes_max(options.memory_budget))? {
         Some(recovered) => recovered,
         None if options.create => new_store(&*fs, dir, &options)?,
-        None => return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" }),
+        None => return Err(no_current(dir)),
     };
     let mut state = recovered.manifest.state.clone();
     state.last_seqno = recovered.last_seqno;
@@ -98,7 +93,7 @@ pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<En
         return Ok(engine);
     }
     let write = |carry| write_anew(dir, &options, &recovered, state.clone(), &fs, carry);
-    let (mut engine, replayed, manifest) = match write(Carry::Rewrite) {
+    let (mut engine, new) = match write(Carry::Rewrite) {
         Err(error) if is_out_of_space(&error) => {
             if let Err(error) = remove_reserve(&*fs, dir, recovered.store_id) {
                 tracing::warn!(dir = %dir.display(), %error, "the reserve could not be given up");
@@ -112,40 +107,37 @@ pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<En
     };
     engine.report.created = recovered.current.is_none();
     engine.report.flushes = engine.counters.flushes.load(Ordering::Relaxed);
-    let kept = engine.put_in_force(replayed, manifest)?;
-    let old = recovered.manifest.state.logs.keys().filter(|number| !kept.contains(number));
-    let mut old: Vec<_> = old.map(|&number| FileName::Log(number)).collect();
-    old.extend(later);
-    old.extend(recovered.current.map(|current| FileName::Manifest(current.manifest)));
-    remove(&*fs, dir, &old);
+    match engine.put_in_force(new)? {
+        // The store is open, and writing resumes when it can.
+        Err(error) if is_out_of_space(&error) => {
+            engine.report.full_disk = Some(engine.suspend(error).to_string());
+        }
+        activated => activated?,
+    }
+    let old = recovered.current.map(|current| FileName::Manifest(current.manifest));
+    later.into_iter().chain(old).for_each(|name| engine.files.obsolete.add(name));
+    engine.remove_obsolete_files();
     Ok(engine)
 }
 
-/// Writes everything that the store needs to go on into new files. If that fails, removes them: nothing
-/// refers to them, and on a full disk the next attempt needs their space.
+/// Writes everything that the store needs to go on into new files. If that fails, removes them.
 fn write_anew(
     dir: &Path,
     options: &Options,
     recovered: &Recovered,
-    mut state: ManifestState,
+    state: ManifestState,
     fs: &Arc<LockedDir>,
     carry: Carry,
-) -> Result<(Engine, Replayed, NewManifest)> {
-    let engine = build_engine(dir, options.clone(), recovered, &state, Arc::clone(fs))?;
-    let first_number = engine.files.next_number();
-    let written = engine.replay_to_memtables(recovered, &mut state, carry).and_then(|replayed| {
-        let (fs, number) = (Arc::clone(&engine.files.fs), replayed.manifest_number);
-        let manifest = ManifestLog::prepare(fs, dir, engine.files.store_id, number, state, &random_id)?;
-        Ok((replayed, manifest))
-    });
-    let written = written.inspect_err(|_| {
-        let numbers = first_number..engine.files.next_number();
-        let numbers = numbers.filter(|number| !recovered.taken_numbers.contains(number));
-        let names = numbers
-            .flat_map(|number| [FileName::Log, FileName::Table, FileName::Manifest].map(|name| name(number)));
-        names.for_each(|name| drop(fs.remove(&name.path(dir))));
-    });
-    written.map(|(replayed, manifest)| (engine, replayed, manifest))
+) -> Result<(Engine, NewGeneration)> {
+    let mut engine = build_engine(dir, options.clone(), recovered, &state, Arc::clone(fs))?;
+    let new = engine.prepare(state, |draft| engine.replay_to_memtables(recovered, draft, carry));
+    let mut new = new.inspect_err(|_| {
+        engine.remove_obsolete_files();
+    })?;
+    if let Some(log) = new.take_log() {
+        engine.set_writable(log, None);
+    }
+    Ok((engine, new))
 }
 
 /// Opens a store that was closed, and changes nothing. `None` if its files have to be written anew.
@@ -230,7 +222,7 @@ fn prepare_directory(dir: &Path, options: &Options) -> Result<Arc<LockedDir>> {
         let current = fs.open(&FileName::Current.path(dir));
         if current.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             recover(fs, dir, 0)?;
-            return Err(Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" });
+            return Err(no_current(dir));
         }
     }
     let lock = fs.lock(&FileName::Lock.path(dir), LockKind::Exclusive);
@@ -258,6 +250,10 @@ fn check_other_files(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<()> {
         0 => Ok(()),
         _ => Err(Error::OtherFiles { dir: dir.to_path_buf(), found, count }),
     }
+}
+
+fn no_current(dir: &Path) -> Error {
+    Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" }
 }
 
 /// Takes the shared lock, which excludes writers. A copy of a store may lack the lock file; then only the
@@ -376,25 +372,6 @@ fn remove(fs: &dyn Fs, dir: &Path, names: &[FileName]) {
         if let Err(error) = fs.remove(&name.path(dir)) {
             tracing::warn!(%name, %error, "a file that is left over could not be removed");
         }
-    }
-}
-
-impl Engine {
-    /// Makes the state of the manifest current, and marks the log as used with its first promise. Returns the
-    /// logs that the manifest names. If the disk is full at the promise, the store is open, and writing resumes
-    /// when it can.
-    fn put_in_force(&mut self, replayed: Replayed, manifest: NewManifest) -> Result<BTreeSet<u64>> {
-        let manifest = manifest.install()?;
-        let Replayed { log_number, log, older, .. } = replayed;
-        let (mark, named) = (manifest.state().mark, manifest.state().logs.keys().copied().collect());
-        self.set_writable(Log::new(log_number, log, older), manifest);
-        match self.log().begin(mark) {
-            Err(error) if is_out_of_space(&error) => {
-                self.report.full_disk = Some(self.suspend(error).to_string());
-            }
-            begun => begun?,
-        }
-        Ok(named)
     }
 }
 

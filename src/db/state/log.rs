@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use super::failure::catch;
 use super::switch_points::point;
 use crate::error::{Error, Result};
+use crate::filename::FileName;
 use crate::key::SeqNo;
 use crate::manifest::edit::{EditItem, LogEnd};
 use crate::sync::{lock, wait, wait_for};
@@ -394,10 +395,10 @@ impl Log {
         std::mem::replace(&mut state.older, kept).into_keys().collect()
     }
 
-    /// Drops these logs from the list of older ones.
-    pub(in crate::db) fn forget(&self, numbers: &[u64]) {
+    /// Drops those of these files that are logs from the list of older ones.
+    pub(in crate::db) fn forget(&self, names: &[FileName]) {
         let mut state = self.lock();
-        state.older.retain(|number, _| !numbers.contains(number));
+        state.older.retain(|&number, _| !names.contains(&FileName::Log(number)));
     }
 
     /// Nothing is appended as long as the guard is held.

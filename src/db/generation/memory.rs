@@ -1,0 +1,71 @@
+//! A new generation of an open store: what becomes of its memtables.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::db::engine::Engine;
+use crate::db::generation::new_generation::Draft;
+use crate::db::state::keyspace::tree::Tree;
+use crate::error::{Error, Result};
+
+/// What becomes of the memtables when there is a new generation.
+#[derive(Clone, Copy)]
+pub(super) enum Memory {
+    /// They are written into tables, and the old logs are not needed.
+    Flushed,
+    /// They stay, and so do the logs: the disk is full, or the store was just opened.
+    Kept,
+}
+
+impl Engine {
+    /// Goes on in a new log and a new manifest, which is in force then. The result in the result is that of the
+    /// log's first promise. No edit is published meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The old manifest is in force, or it is unknown which.
+    pub(super) fn move_to_new_files(&self, memory: Memory) -> Result<Result<()>> {
+        let state = self.manifest.lock().as_ref().ok_or(Error::Closed)?.known_state()?;
+        let new = self.prepare(state, |draft| {
+            match memory {
+                Memory::Flushed => self.flush_memory(draft)?,
+                Memory::Kept => self.keep_memory(draft)?,
+            }
+            let log = draft.create_log(&self.files)?;
+            draft.name_log(log, self.sequence.visible())
+        })?;
+        self.put_in_force(new)
+    }
+
+    /// Ends the active log, which is durable to its end then. Keeps the logs from the oldest whose entries are in
+    /// memory only.
+    fn keep_memory(&self, draft: &mut Draft) -> Result<()> {
+        draft.describe(self.next_log.ended().into_iter().collect())?;
+        let active = self.log().active();
+        let end = self.log().cut_active(self.sequence.visible()).map_err(|error| self.fail(error))?;
+        draft.keep_logs(self.keyspaces.memtables.oldest_log(&[]).unwrap_or(u64::MAX), active, end)
+    }
+
+    /// Writes the memtables into tables. No log is needed then.
+    fn flush_memory(&self, draft: &mut Draft) -> Result<()> {
+        let trees: Vec<Arc<Tree>> =
+            self.keyspaces.with_memtables().into_iter().filter(|tree| tree.is_alive()).collect();
+        let mut any = false;
+        for tree in &trees {
+            if tree.is_filled() {
+                tree.seal();
+            }
+            let view = tree.view();
+            let mut version = Arc::clone(&view.version);
+            for memtable in view.immutables.iter().rev() {
+                let change = self.write_memtable(tree, &version, memtable)?;
+                // What the next memtable deletes may be in these tables.
+                version = Arc::new(version.apply(&HashSet::new(), change.added.clone()));
+                draft.add(change)?;
+                any = true;
+            }
+        }
+        draft.keep_no_logs();
+        if any { self.files.sync_dir() } else { Ok(()) }
+    }
+}

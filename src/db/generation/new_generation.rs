@@ -1,0 +1,233 @@
+//! A new generation of files: a manifest with the whole state, and with it usually a new log.
+//!
+//! There is one sequence of steps. Opening, the first change of a store that was closed ([`begin`](super::begin)),
+//! resuming ([`resume`](super::resume)) and the replacement of a long manifest ([`apply_edit`](super::apply_edit)) differ
+//! in the memtables and logs that they keep, and the last one keeps the log.
+//! The next log of an open store ([`next_log`](super::next_log)) is created and activated by the same functions, but
+//! an edit names it.
+//!
+//! | step | durable before the next |
+//! |---|---|
+//! | 1 [`Draft::create_log`] | the log's header, its name in the directory |
+//! | 2 the state is edited: new tables, logs that are kept and their ends, the new log | the tables and their names; the kept logs up to their ends; batches that were copied into the new log |
+//! | 3 the manifest is written ([`Engine::prepare`]) | the manifest, its name, `CURRENT.new` |
+//! | 4 `CURRENT` is renamed ([`Engine::install`]) | the directory: the generation is in force |
+//! | 5 manifest, mark and trees are replaced in memory | |
+//! | 6 the log takes batches, after its first promise ([`Engine::activate`]) | |
+//! | 7 old files are obsolete ([`Engine::clean_up`]); the caller removes them | |
+//!
+//! # A crash or a failure
+//!
+//! - In steps 1 to 3 no manifest names the new files, and the generation before is complete. After a crash the next
+//!   opening removes them as strays. A failure makes them obsolete at once: a full disk needs their space.
+//! - If step 4 fails, `CURRENT` may name either manifest. Both are complete. All files are kept, the new ones in doubt
+//!   ([`InDoubt`](crate::db::state::lifecycle::InDoubt)), until a later generation is in force.
+//! - Between steps 4 and 6 the new log may have no record. Then recovery takes it as unused, and loses nothing: batches
+//!   are appended after the promise, and all earlier ones are in tables, kept logs or the new log.
+//! - Files are obsolete after step 5, so no version and no manifest that counts names them.
+//!
+//! Whoever compares `CURRENT` with the state in memory holds the lock of the manifest, and so do steps 4 and 5.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::db::engine::Engine;
+use crate::db::queues::retry::Work;
+use crate::db::state::files::{StoreFiles, random_id};
+use crate::db::state::keyspace::change::TreeChange;
+use crate::db::state::log::{Log, LogPosition};
+use crate::db::state::next_log::NewLog;
+use crate::error::{Error, Result};
+use crate::filename::FileName;
+use crate::key::SeqNo;
+use crate::manifest::edit::{EditItem, VersionEdit};
+use crate::manifest::log::{ManifestLog, NewManifest};
+use crate::manifest::state::ManifestState;
+use crate::sync::lock;
+
+/// A generation that is being written.
+pub(in crate::db) struct Draft {
+    /// The state that its manifest will describe.
+    state: ManifestState,
+    /// The logs of the generation before.
+    known_logs: Vec<u64>,
+    log: Option<NewLog>,
+    /// The memtables as tables, oldest first in each tree. They become visible with the generation.
+    changes: Vec<TreeChange>,
+    /// The other files.
+    files: Vec<FileName>,
+}
+
+/// A generation that is complete and durable, but not in force.
+pub(in crate::db) struct NewGeneration {
+    manifest: NewManifest,
+    draft: Draft,
+}
+
+impl Draft {
+    /// Creates the log. It belongs to the generation once it is named.
+    pub(in crate::db) fn create_log(&mut self, files: &StoreFiles) -> Result<NewLog> {
+        let log = create_log(files)?;
+        self.files.push(FileName::Log(log.number));
+        Ok(log)
+    }
+
+    /// Describes the new log, after the logs that are kept.
+    pub(in crate::db) fn name_log(&mut self, log: NewLog, last_seqno: SeqNo) -> Result<()> {
+        let newest = self.state.logs.keys().next_back().or(self.known_logs.last());
+        let created = log_created(&log, newest.copied().unwrap_or(0));
+        let floor = self.state.logs.keys().next().copied().unwrap_or(log.number);
+        self.log = Some(log);
+        self.describe(vec![EditItem::LastSeqno(last_seqno), EditItem::LogFloor(floor), created])
+    }
+
+    /// Keeps the logs from `oldest` to `last`, the last that was used, and describes the end of that one, unless the
+    /// state has it. Without an end nothing of it is needed. Later logs were never used.
+    pub(in crate::db) fn keep_logs(&mut self, oldest: u64, last: u64, end: Option<EditItem>) -> Result<()> {
+        self.state.logs.retain(|&number, log| {
+            let is_used = number < last || number == last && (log.end.is_some() || end.is_some());
+            is_used && number >= oldest
+        });
+        let lacks_end = self.state.logs.get(&last).is_some_and(|log| log.end.is_none());
+        self.describe(end.into_iter().filter(|_| lacks_end).collect())
+    }
+
+    /// Keeps no log: everything is in tables, or in the new log.
+    pub(in crate::db) fn keep_no_logs(&mut self) {
+        self.state.logs.clear();
+    }
+
+    /// Describes tables that become visible with the generation.
+    pub(super) fn add(&mut self, change: TreeChange) -> Result<()> {
+        let items = change.items();
+        self.changes.push(change);
+        self.describe(items)
+    }
+
+    /// Describes tables, and makes them visible now.
+    pub(in crate::db) fn add_visible(&mut self, change: TreeChange) -> Result<()> {
+        self.files.extend(change.added.iter().map(|(_, _, table)| FileName::Table(table.meta.number)));
+        self.describe(change.items())?;
+        change.install();
+        Ok(())
+    }
+
+    pub(super) fn describe(&mut self, items: Vec<EditItem>) -> Result<()> {
+        self.state.apply(&VersionEdit::new(items)).map_err(Error::invalid)
+    }
+
+    fn write_manifest(&mut self, files: &StoreFiles) -> Result<NewManifest> {
+        let number = files.new_number();
+        self.files.push(FileName::Manifest(number));
+        let mut state = std::mem::take(&mut self.state);
+        state.next_file = files.next_number();
+        ManifestLog::prepare(Arc::clone(&files.fs), &files.dir, files.store_id, number, state, &random_id)
+    }
+}
+
+impl NewGeneration {
+    /// Takes the log, for an engine that has none yet.
+    pub(in crate::db) fn take_log(&mut self) -> Option<Log> {
+        let NewLog { number, writer, .. } = self.draft.log.take()?;
+        Some(Log::new(number, writer, older_logs(self.manifest.state(), number)))
+    }
+}
+
+impl Engine {
+    /// Steps 1 to 3. `write` makes everything in memory durable, and describes it.
+    ///
+    /// # Errors
+    ///
+    /// Nothing has changed. The new files are obsolete.
+    pub(in crate::db) fn prepare(
+        &self,
+        state: ManifestState,
+        write: impl FnOnce(&mut Draft) -> Result<()>,
+    ) -> Result<NewGeneration> {
+        let known_logs = state.logs.keys().copied().collect();
+        let mut draft = Draft { state, known_logs, log: None, changes: Vec::new(), files: Vec::new() };
+        match write(&mut draft).and_then(|()| draft.write_manifest(&self.files)) {
+            Ok(manifest) => Ok(NewGeneration { manifest, draft }),
+            Err(error) => {
+                draft.changes.iter().for_each(TreeChange::set_added_obsolete);
+                draft.files.into_iter().for_each(|name| self.files.obsolete.add(name));
+                Err(error)
+            }
+        }
+    }
+
+    /// Steps 4 to 7. The result in the result is that of the log's first promise. No edit is published meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// It is unknown which manifest is in force.
+    pub(in crate::db) fn put_in_force(&self, mut new: NewGeneration) -> Result<Result<()>> {
+        let log = new.draft.log.take();
+        let old = self.install(new, &mut self.manifest.lock())?;
+        let activated = self.activate(log);
+        self.clean_up(old);
+        // The batches of older logs are in tables, or durable in a log that has ended.
+        self.completions.complete(LogPosition { number: self.log().active(), offset: 0 }, &Ok(()));
+        self.retry.done(Work::BeginLog);
+        self.retry.done(Work::PrepareLog);
+        Ok(activated)
+    }
+
+    /// Steps 4 and 5. `current` is the manifest, locked. Returns the files that are obsolete then.
+    ///
+    /// # Errors
+    ///
+    /// It is unknown which manifest is in force.
+    pub(super) fn install(
+        &self,
+        new: NewGeneration,
+        current: &mut Option<ManifestLog>,
+    ) -> Result<Vec<FileName>> {
+        let Draft { mut known_logs, changes, files, .. } = new.draft;
+        let manifest = new.manifest.install().inspect_err(|_| self.lifecycle.keep_files(&changes, files))?;
+        self.manifest.set_mark(manifest.state().mark);
+        known_logs.retain(|number| !manifest.state().logs.contains_key(number));
+        let before = current.replace(manifest).map(|before| FileName::Manifest(before.number()));
+        changes.into_iter().for_each(TreeChange::install);
+        // No new manifest is long.
+        self.retry.done(Work::ReplaceManifest);
+        Ok(known_logs.into_iter().map(FileName::Log).chain(before).collect())
+    }
+
+    /// Step 6. Makes this log active and appends its first promise; `None`: it is active since the store was opened.
+    ///
+    /// # Errors
+    ///
+    /// The log is active, but nothing can be appended to it.
+    pub(super) fn activate(&self, log: Option<NewLog>) -> Result<()> {
+        let mark = self.manifest.mark();
+        match log {
+            Some(NewLog { number, writer, .. }) => self.log().activate(number, writer, mark),
+            None => self.log().begin(mark),
+        }
+    }
+
+    /// Step 7. No file is in doubt any more.
+    pub(super) fn clean_up(&self, old: Vec<FileName>) {
+        let in_doubt = std::mem::take(&mut lock(&self.lifecycle.suspension).in_doubt);
+        self.log().forget(&old);
+        old.into_iter().chain(in_doubt.files).for_each(|name| self.files.obsolete.add(name));
+    }
+}
+
+/// Creates a log that no manifest names, and syncs it and the directory.
+pub(super) fn create_log(files: &StoreFiles) -> Result<NewLog> {
+    let number = files.new_number();
+    let (writer, file_id) = files.create_log(number)?;
+    Ok(NewLog { number, file_id, writer })
+}
+
+pub(super) fn log_created(log: &NewLog, predecessor: u64) -> EditItem {
+    EditItem::LogCreated { number: log.number, file_id: log.file_id, predecessor }
+}
+
+/// The lengths of the logs before this one, 0 if a power loss came before the edit that describes the end.
+pub(in crate::db) fn older_logs(state: &ManifestState, number: u64) -> BTreeMap<u64, u64> {
+    let older = state.logs.range(..number);
+    older.map(|(&number, log)| (number, log.end.map_or(0, |end| end.len))).collect()
+}
