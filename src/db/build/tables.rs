@@ -102,7 +102,11 @@ impl Engine {
         let options = tree.options.load_full();
         let lookups = tree.lookups();
         let shape = tree.shape();
-        let filter = plan_output(&options.filter, &shape, version, lookups, output);
+        let plan = || plan_output(&options.filter, &shape, version, lookups, output);
+        let filter = match inputs.is_empty() {
+            true => tree.flush_filter(options.filter, output.keys, version.all_tables().count(), plan),
+            false => plan(),
+        };
         let memory = &self.context.memory;
         // Each thread, and a caller that compacts.
         let memory_max = memory.builder_max(self.options.background_threads + 1, options.block_bytes);
@@ -214,4 +218,64 @@ fn memtable_output(memtable: &Arc<Memtable>) -> Result<Output> {
 
 pub(in crate::db) fn lineage_of(tree: &Tree, inputs: Vec<InputTable>) -> Lineage {
     Lineage { keyspace: tree.id, name: tree.name.clone(), newest: 0, inputs }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Db;
+    use crate::compaction::filters::tests::PLANNED_WITH;
+    use crate::fs::MemFs;
+    use crate::options::Options;
+
+    fn open(options: KeyspaceOptions) -> Db {
+        let fs = Arc::new(MemFs::new());
+        Options::new().fs(fs).background_threads(0).default_keyspace(options).open("/db").unwrap()
+    }
+
+    fn tables(db: &Db) -> usize {
+        db.engine().keyspaces.default_tree().view().version.all_tables().count()
+    }
+
+    #[test]
+    fn flushes_of_single_keys_leave_few_tables_whatever_their_order() {
+        for step in [1, 7, 299] {
+            let db = open(KeyspaceOptions::new());
+            for n in 0..300u32 {
+                db.put((n * step % 300).to_be_bytes(), "value").unwrap();
+                db.flush().unwrap();
+                while db.step().unwrap() {}
+                assert!(tables(&db) <= 16, "{} tables after {n} flushes in steps of {step}", tables(&db));
+            }
+            assert!((0..300u32).all(|n| db.contains(n.to_be_bytes()).unwrap()));
+        }
+    }
+
+    #[test]
+    fn a_flush_plans_its_filter_with_as_many_tables_in_the_mean_however_many_there_are() {
+        let small = KeyspaceOptions::new().block_bytes(512).table_bytes(2 << 10).memtable_bytes(64 << 10);
+        let db = open(small);
+        let mut planned = Vec::new();
+        for round in 0..3u32 {
+            for n in 0..4000 * round {
+                db.put((round << 16 | n).to_be_bytes(), n.wrapping_mul(0x9e37_79b9).to_be_bytes().repeat(8))
+                    .unwrap();
+            }
+            db.flush().unwrap();
+            while db.step().unwrap() {}
+            let (tables, before) = (tables(&db), PLANNED_WITH.get());
+            let mut flushes = 0;
+            for n in 0..64u32 {
+                db.put((u32::MAX - n).to_be_bytes(), "v").unwrap();
+                let before = PLANNED_WITH.get();
+                db.flush().unwrap();
+                flushes += PLANNED_WITH.get() - before;
+                while db.step().unwrap() {}
+            }
+            planned.push((tables, flushes / 64, (PLANNED_WITH.get() - before) / 64));
+        }
+        let [(few, _, _), (many, _, _), (most, _, _)] = planned[..] else { panic!() };
+        assert!(few < 10 && many > 60 && most > 2 * many, "{planned:?}");
+        assert!(planned.iter().all(|&(_, of_flush, _)| of_flush <= 80), "{planned:?}");
+    }
 }
