@@ -14,6 +14,8 @@
 //!   most frequent calls, which the callers check ([`LockedDir::check_not_forked`]), take the word of the C
 //!   library, because to ask for the id is a system call.
 //!
+//! A file system that does not sync directories is noted ([`LockedDir::refuses_dir_syncs`]), and the store goes on.
+//!
 //! If the process cannot open another file, one that is only kept open for later is closed, and the operation
 //! is tried again.
 //!
@@ -27,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::process::Process;
-use super::{AppendFile, Fs, LockGuard, LockKind, ReadFile, is_out_of_files};
+use super::{AppendFile, Fs, LockGuard, LockKind, ReadFile, is_out_of_files, refuses_dir_syncs};
 use crate::error::{Error, Result};
 use crate::sync::lock;
 
@@ -39,6 +41,7 @@ pub(crate) struct LockedDir {
     fs: Arc<dyn Fs>,
     held: Arc<Held>,
     close_spare: Mutex<Option<Arc<CloseSpare>>>,
+    refuses_dir_syncs: AtomicBool,
 }
 
 /// The lock and its state.
@@ -53,12 +56,15 @@ struct Held {
     is_lost: AtomicBool,
 }
 
+/// The operation that fails if the directory cannot be compared after a sync. The sync did not fail, but it is unknown
+/// whether it was one of this store's files.
+pub(crate) const LOOK_AFTER_SYNC: &str = "look at the directory after a sync of";
+
 /// When the directory is compared with the one that was locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Compare {
     Never,
     Before,
-    After,
     Both,
 }
 
@@ -67,6 +73,13 @@ impl Held {
     fn change<T>(&self, compare: Compare, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         self.check_process()?;
         self.under_lock(compare, act)
+    }
+
+    /// Syncs a file or the directory, and then compares. A comparison that cannot be made is an error of its own.
+    fn sync(&self, path: &Path, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        self.change(Compare::Never, sync)?;
+        let look = self.change(Compare::Before, || Ok(()));
+        Ok(look.map_err(|error| Error::io(LOOK_AFTER_SYNC, path, error))?)
     }
 
     /// Carries out a change under the lock. The caller knows the process.
@@ -80,7 +93,7 @@ impl Held {
             self.compare(guard)?;
         }
         let done = act()?;
-        if matches!(compare, Compare::After | Compare::Both) {
+        if compare == Compare::Both {
             self.compare(guard)?;
         }
         Ok(done)
@@ -126,6 +139,7 @@ impl LockedDir {
                 is_lost: AtomicBool::new(false),
             }),
             close_spare: Mutex::default(),
+            refuses_dir_syncs: AtomicBool::new(false),
         })
     }
 
@@ -153,6 +167,24 @@ impl LockedDir {
     /// Whether a comparison has found that the directory or its `LOCK` was replaced.
     pub(crate) fn has_lost_lock(&self) -> bool {
         self.held.is_lost.load(Ordering::Acquire)
+    }
+
+    /// Whether the file system has refused to sync the directory, because it syncs none.
+    pub(crate) fn refuses_dir_syncs(&self) -> bool {
+        self.refuses_dir_syncs.load(Ordering::Relaxed)
+    }
+
+    /// Syncs the directory, if the file system can do that.
+    fn sync_dir_if_it_can(&self, dir: &Path) -> io::Result<()> {
+        match self.with_room(|| self.fs.sync_dir(dir)) {
+            Err(error) if refuses_dir_syncs(&error) => {
+                if !self.refuses_dir_syncs.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(dir = %dir.display(), %error, "the file system does not sync directories");
+                }
+                Ok(())
+            }
+            result => result,
+        }
     }
 
     /// Releases the lock, after running changes have ended.
@@ -190,13 +222,13 @@ impl Fs for LockedDir {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.held.change(Compare::After, || self.with_room(|| self.fs.sync_dir(dir)))
+        self.held.sync(dir, || self.sync_dir_if_it_can(dir))
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
         let create = || self.with_room(|| self.fs.create(path));
         let file = self.held.change(Compare::Never, create)?;
-        Ok(Arc::new(HeldFile { file, held: Arc::clone(&self.held) }))
+        Ok(Arc::new(HeldFile { file, path: path.to_path_buf(), held: Arc::clone(&self.held) }))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
@@ -228,6 +260,7 @@ impl Fs for LockedDir {
 #[derive(Debug)]
 struct HeldFile {
     file: Arc<dyn AppendFile>,
+    path: PathBuf,
     held: Arc<Held>,
 }
 
@@ -238,7 +271,7 @@ impl AppendFile for HeldFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.held.change(Compare::After, || self.file.sync())
+        self.held.sync(&self.path, || self.file.sync())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -318,5 +351,44 @@ mod tests {
         assert_eq!(dir.with_room(|| failures.borrow_mut().next().unwrap()).unwrap(), 7);
         let none: io::Result<()> = dir.with_room(|| Err(out_of_files()));
         assert!(is_out_of_files(&none.unwrap_err()), "no spare file is left");
+    }
+
+    /// A lock that cannot be looked at while the flag is set.
+    #[derive(Debug)]
+    struct Unseen(Arc<AtomicBool>);
+
+    impl LockGuard for Unseen {
+        fn is_in_place(&self) -> io::Result<bool> {
+            if self.0.load(Ordering::SeqCst) { Err(io::Error::other("broken")) } else { Ok(true) }
+        }
+    }
+
+    #[test]
+    fn a_look_that_fails_after_a_sync_is_named_and_is_no_failed_sync() {
+        let mem = MemFs::new();
+        let (dir, fs): (_, Arc<dyn Fs>) = (Path::new(DIR), Arc::new(mem.clone()));
+        fs.create_dir(dir).unwrap();
+        let is_unseen = Arc::new(AtomicBool::new(false));
+        let locked = LockedDir::new(dir, &fs, Box::new(Unseen(Arc::clone(&is_unseen))));
+        let path = dir.join("a");
+        let file = locked.create(&path).unwrap();
+        file.append(b"x").unwrap();
+        is_unseen.store(true, Ordering::SeqCst);
+        let as_store = |result: io::Result<()>| Error::io("sync", Path::new("?"), result.unwrap_err());
+        for (error, about) in [(as_store(file.sync()), &*path), (as_store(locked.sync_dir(dir)), dir)] {
+            assert!(
+                matches!(&error, Error::Io { op: LOOK_AFTER_SYNC, path, .. } if path == about),
+                "{error}"
+            );
+            let text = format!("cannot look at the directory after a sync of {}: broken", about.display());
+            assert_eq!(error.to_string(), text);
+        }
+        assert!(mem.is_durable(&path), "the syncs were made");
+        assert!(
+            locked.remove(&path).is_err() && mem.open(&path).is_ok(),
+            "before a change nothing is changed"
+        );
+        is_unseen.store(false, Ordering::SeqCst);
+        locked.remove(&path).unwrap();
     }
 }

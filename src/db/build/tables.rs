@@ -4,8 +4,8 @@
 //! the directory and applies the edit.
 
 use std::collections::HashSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
@@ -66,7 +66,7 @@ impl Engine {
             output: &output,
             lineage: &lineage,
         };
-        let tables = self.merge_into(tree, &work, &input, &|_| false)?;
+        let tables = self.merge_into(tree, &work, &input, &|_| Ok(()))?;
         let bytes: u64 = tables.iter().map(|table| table.meta.len).sum();
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -88,19 +88,23 @@ impl Engine {
         tree: &Tree,
         work: &MergeWork<'_>,
         input: &(dyn Fn() -> Result<Box<dyn InternalIterator>> + Sync),
-        stop: &(dyn Fn(u64) -> bool + Sync),
+        check: &(dyn Fn(u64) -> Result<()> + Sync),
     ) -> Result<Vec<Arc<TableHandle>>> {
         let &MergeWork { version, inputs, level, cuts, output, lineage } = work;
         let options = tree.options.load_full();
         let lookups = tree.lookups();
         let shape = tree.shape();
-        let filter = plan_output(&options.filter, &shape, version, lookups, output);
+        let plan = || plan_output(&options.filter, &shape, version, lookups, output);
+        let filter = match inputs.is_empty() {
+            true => tree.flush_filter(options.filter, output.keys, version.all_tables().count(), plan),
+            false => plan(),
+        };
         let memory = &self.context.memory;
         // Each thread, and a caller that compacts.
         let memory_max = memory.builder_max(self.options.background_threads + 1, options.block_bytes);
         let memory_max = memory_max / (cuts.len() + 1);
         let snapshots = self.sequence.snapshots.numbers();
-        let merge_part = |part: usize, stop: &dyn Fn(u64) -> bool| {
+        let merge_part = |part: usize, check: &dyn Fn(u64) -> Result<()>| {
             let building = Building::new(memory);
             let merge = Merge {
                 fs: &*self.files.fs,
@@ -117,11 +121,11 @@ impl Engine {
                 },
                 memory_max,
                 memory: &|bytes| building.set(bytes),
-                stop,
+                check,
             };
             merge.run(&mut *input()?, Retain::new(snapshots.clone()))
         };
-        let metas = self.merge_parts(cuts.len() + 1, stop, merge_part)?;
+        let metas = self.merge_parts(cuts.len() + 1, check, merge_part)?;
         let shared = self.shared_by_tables(tree.id);
         let tables: Vec<_> =
             metas.into_iter().map(|meta| TableHandle::new(Arc::new(meta), &shared)).collect();
@@ -137,23 +141,22 @@ impl Engine {
     fn merge_parts(
         &self,
         parts: usize,
-        stop: &(dyn Fn(u64) -> bool + Sync),
-        merge_part: impl Fn(usize, &dyn Fn(u64) -> bool) -> Result<Vec<TableMeta>> + Sync,
+        check: &(dyn Fn(u64) -> Result<()> + Sync),
+        merge_part: impl Fn(usize, &dyn Fn(u64) -> Result<()>) -> Result<Vec<TableMeta>> + Sync,
     ) -> Result<Vec<TableMeta>> {
-        let has_failed = AtomicBool::new(false);
+        // The first error ends the other parts.
+        let failure: OnceLock<Error> = OnceLock::new();
         let merge = |part: usize| {
-            let merged = merge_part(part, &|bytes| stop(bytes) || has_failed.load(Ordering::Relaxed));
-            has_failed.fetch_or(merged.is_err(), Ordering::Relaxed);
+            let check = |bytes| check(bytes).and_then(|()| failure.get().cloned().map_or(Ok(()), Err));
+            let merged = merge_part(part, &check);
+            if let Err(error) = &merged {
+                let _ = failure.set(error.clone());
+            }
             merged
         };
         let thread = || std::thread::Builder::new().name("sievedb-merge".to_owned());
         let results = in_parallel(parts, thread, merge);
-        // Parts that were stopped because another one has failed say that the store is closed.
-        let is_closed = |error: &&Error| matches!(error, Error::Closed);
-        let mut errors: Vec<&Error> = results.iter().filter_map(|result| result.as_ref().err()).collect();
-        errors.sort_by_key(is_closed);
-        if let Some(&error) = errors.first() {
-            let error = error.clone();
+        if let Some(error) = failure.into_inner() {
             for meta in results.into_iter().flatten().flatten() {
                 self.files.remove(FileName::Table(meta.number));
             }
@@ -207,4 +210,64 @@ fn memtable_output(memtable: &Arc<Memtable>) -> Result<Output> {
 
 pub(in crate::db) fn lineage_of(tree: &Tree, inputs: Vec<InputTable>) -> Lineage {
     Lineage { keyspace: tree.id, name: tree.name.clone(), newest: 0, inputs }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Db;
+    use crate::compaction::filters::tests::PLANNED_WITH;
+    use crate::fs::MemFs;
+    use crate::options::Options;
+
+    fn open(options: KeyspaceOptions) -> Db {
+        let fs = Arc::new(MemFs::new());
+        Options::new().fs(fs).background_threads(0).default_keyspace(options).open("/db").unwrap()
+    }
+
+    fn tables(db: &Db) -> usize {
+        db.engine().keyspaces.default_tree().view().version.all_tables().count()
+    }
+
+    #[test]
+    fn flushes_of_single_keys_leave_few_tables_whatever_their_order() {
+        for step in [1, 7, 299] {
+            let db = open(KeyspaceOptions::new());
+            for n in 0..300u32 {
+                db.put((n * step % 300).to_be_bytes(), "value").unwrap();
+                db.flush().unwrap();
+                while db.step().unwrap() {}
+                assert!(tables(&db) <= 16, "{} tables after {n} flushes in steps of {step}", tables(&db));
+            }
+            assert!((0..300u32).all(|n| db.contains(n.to_be_bytes()).unwrap()));
+        }
+    }
+
+    #[test]
+    fn a_flush_plans_its_filter_with_as_many_tables_in_the_mean_however_many_there_are() {
+        let small = KeyspaceOptions::new().block_bytes(512).table_bytes(2 << 10).memtable_bytes(64 << 10);
+        let db = open(small);
+        let mut planned = Vec::new();
+        for round in 0..3u32 {
+            for n in 0..4000 * round {
+                db.put((round << 16 | n).to_be_bytes(), n.wrapping_mul(0x9e37_79b9).to_be_bytes().repeat(8))
+                    .unwrap();
+            }
+            db.flush().unwrap();
+            while db.step().unwrap() {}
+            let (tables, before) = (tables(&db), PLANNED_WITH.get());
+            let mut flushes = 0;
+            for n in 0..64u32 {
+                db.put((u32::MAX - n).to_be_bytes(), "v").unwrap();
+                let before = PLANNED_WITH.get();
+                db.flush().unwrap();
+                flushes += PLANNED_WITH.get() - before;
+                while db.step().unwrap() {}
+            }
+            planned.push((tables, flushes / 64, (PLANNED_WITH.get() - before) / 64));
+        }
+        let [(few, _, _), (many, _, _), (most, _, _)] = planned[..] else { panic!() };
+        assert!(few < 10 && many > 60 && most > 2 * many, "{planned:?}");
+        assert!(planned.iter().all(|&(_, of_flush, _)| of_flush <= 80), "{planned:?}");
+    }
 }

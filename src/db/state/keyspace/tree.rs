@@ -16,6 +16,7 @@ use crate::compaction::shape::Shape;
 use crate::counters::{FilterCounts, Stripe, Striped};
 use crate::db::state::keyspace::pace::{Pace, has_no_pressure};
 use crate::error::{Error, Result};
+use crate::filter::{FilterPlan, FilterPolicy};
 use crate::key::SeqNo;
 use crate::manifest::edit::LEVELS;
 use crate::memtable::{Entry, Memtable};
@@ -128,6 +129,20 @@ pub(in crate::db) struct Tree {
     lookups: Striped<1>,
     /// How many of them were counted into the sum for all keyspaces.
     counted_lookups: AtomicU64,
+    /// The filter that was planned for a flush, and may be used for the next ones.
+    flush_filter: Mutex<Option<FlushFilter>>,
+}
+
+/// So many tables let a plan be used for one more flush: a plan looks at all tables, so a flush looks at this many in
+/// the mean.
+const TABLES_PER_PLAN: usize = 64;
+
+/// A filter that was planned for a flush.
+struct FlushFilter {
+    policy: FilterPolicy,
+    keys: u64,
+    filter: Option<FilterPlan>,
+    flushes_left: usize,
 }
 
 /// Counts of the filters of tables that have left the tree.
@@ -171,6 +186,7 @@ impl Tree {
             retired: Mutex::default(),
             lookups: Striped::default(),
             counted_lookups: AtomicU64::new(0),
+            flush_filter: Mutex::default(),
         })
     }
 
@@ -433,6 +449,29 @@ impl Tree {
     /// How many lookups reached the tables since the store was opened; approximate.
     pub(in crate::db) fn lookups(&self) -> u64 {
         self.lookups.sum(0)
+    }
+
+    /// The filter of a flush of so many keys in a tree of so many tables, by `plan` or as it was planned for an earlier
+    /// flush of about as many.
+    pub(in crate::db) fn flush_filter(
+        &self,
+        policy: FilterPolicy,
+        keys: u64,
+        tables: usize,
+        plan: impl FnOnce() -> Option<FilterPlan>,
+    ) -> Option<FilterPlan> {
+        let mut known = lock(&self.flush_filter);
+        let fits = |known: &&mut FlushFilter| {
+            let is_similar = keys / 2 <= known.keys && known.keys / 2 <= keys;
+            known.policy == policy && is_similar && known.flushes_left > 0
+        };
+        if let Some(known) = known.as_mut().filter(fits) {
+            known.flushes_left -= 1;
+            return known.filter;
+        }
+        let filter = plan();
+        *known = Some(FlushFilter { policy, keys, filter, flushes_left: tables / TABLES_PER_PLAN });
+        filter
     }
 
     /// How many there were since this was last called.
