@@ -14,6 +14,7 @@ mod conditional_losses;
 mod crash;
 mod damage;
 mod directory;
+mod drops;
 mod faults;
 #[cfg(target_os = "linux")]
 mod fd;

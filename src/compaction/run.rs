@@ -8,7 +8,7 @@
 //! A table ends when it has the target length, when it takes all memory that the job may use, or when it
 //! overlaps so much of the next level that a later compaction would be expensive. A table of level 0 also ends
 //! where its keys leave out a good part of level 1, so that a queue, which is written at both ends, is not
-//! rewritten as a whole. No table ends within a user key. After an error, or when `stop` returns `true`, the
+//! rewritten as a whole. No table ends within a user key. After an error, or when `check` returns one, the
 //! outputs are removed. The caller publishes them.
 
 use std::collections::HashSet;
@@ -21,7 +21,7 @@ use bytes::Bytes;
 use super::retain::{Fate, Retain};
 use super::shape::Shape;
 use super::table_origin::Lineage;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::filename::FileName;
 use crate::fs::Fs;
 use crate::iter::InternalIterator;
@@ -54,16 +54,15 @@ pub(crate) struct Merge<'a> {
     pub(crate) memory_max: usize,
     /// Called at intervals with the memory in use, in bytes.
     pub(crate) memory: &'a dyn Fn(usize),
-    /// Called at intervals with the bytes of keys and values read since; `true` ends the work with
-    /// [`Error::Closed`].
-    pub(crate) stop: &'a dyn Fn(u64) -> bool,
+    /// Called at intervals with the bytes of keys and values read since; an error ends the work.
+    pub(crate) check: &'a dyn Fn(u64) -> Result<()>,
 }
 
 /// A table of level 0 ends where its keys leave out one part in so many of level 1.
 const GAPS_MAX: u64 = 4;
 
-/// How many entries are merged between two calls of `stop`.
-const STOP_INTERVAL: u32 = 1024;
+/// How many entries are merged between two calls of `check`.
+const CHECK_INTERVAL: u32 = 1024;
 
 /// How many entries are written between two looks at the memory in use, or more to the end of a user key.
 const MEMORY_INTERVAL: u32 = 16;
@@ -94,7 +93,7 @@ impl Merge<'_> {
     ) -> Result<()> {
         let mut older_holds = holds_in_order(self.version, self.newest_level()..LEVELS, self.inputs);
         let mut overlap = Overlap::new(self.next_level(), self.overlap_max());
-        let (mut since_stop, mut since_look, mut bytes) = (0, 0, 0);
+        let (mut since_check, mut since_look, mut bytes) = (0, 0, 0);
         let (from, to) = self.part;
         match from {
             Some(from) => input.seek(InternalKey::new(from, Tag::newest_at(SEQNO_MAX)))?,
@@ -104,9 +103,9 @@ impl Merge<'_> {
             if to.is_some_and(|to| *key.user >= **to) {
                 break;
             }
-            since_stop += 1;
-            if since_stop % STOP_INTERVAL == 0 && (self.stop)(std::mem::take(&mut bytes)) {
-                return Err(Error::Closed);
+            since_check += 1;
+            if since_check % CHECK_INTERVAL == 0 {
+                (self.check)(std::mem::take(&mut bytes))?;
             }
             bytes += key.user.len() as u64;
             if let Fate::Keep(tag) = retain.decide(key, |user_key| !older_holds(user_key)) {
@@ -132,7 +131,8 @@ impl Merge<'_> {
             }
             input.next()?;
         }
-        (self.stop)(bytes);
+        // The work is done: the call only reports the last bytes.
+        let _ = (self.check)(bytes);
         Ok(())
     }
 
@@ -153,9 +153,7 @@ impl Merge<'_> {
     /// The table being written, started if there is none.
     fn output<'w>(&self, outputs: &'w mut Outputs<'_>) -> Result<&'w mut TableWriter> {
         if outputs.current.is_none() {
-            if (self.stop)(0) {
-                return Err(Error::Closed);
-            }
+            (self.check)(0)?;
             let number = (self.new_number)();
             outputs.current = Some((self.create)(number)?);
             outputs.created.push(number);
@@ -269,6 +267,7 @@ mod tests {
 
     use super::*;
     use crate::block::Compression;
+    use crate::error::Error;
     use crate::fs::MemFs;
     use crate::key::{EntryKind, SeqNo, Tag};
     use crate::merge::vec_iter::{Entry, VecIter};
@@ -290,9 +289,9 @@ mod tests {
         version: &Version,
         output_level: usize,
         input: VecIter,
-        stop: &dyn Fn(u64) -> bool,
+        check: &dyn Fn(u64) -> Result<()>,
     ) -> (Result<Vec<TableMeta>>, Vec<PathBuf>) {
-        run_at(Vec::new(), version, output_level, input, stop)
+        run_at(Vec::new(), version, output_level, input, check)
     }
 
     /// The same, with snapshots.
@@ -301,9 +300,9 @@ mod tests {
         version: &Version,
         output_level: usize,
         input: VecIter,
-        stop: &dyn Fn(u64) -> bool,
+        check: &dyn Fn(u64) -> Result<()>,
     ) -> (Result<Vec<TableMeta>>, Vec<PathBuf>) {
-        run_in(1 << 30, snapshots, version, output_level, input, stop)
+        run_in(1 << 30, snapshots, version, output_level, input, check)
     }
 
     /// The same, in so much memory.
@@ -313,7 +312,7 @@ mod tests {
         version: &Version,
         output_level: usize,
         mut input: VecIter,
-        stop: &dyn Fn(u64) -> bool,
+        check: &dyn Fn(u64) -> Result<()>,
     ) -> (Result<Vec<TableMeta>>, Vec<PathBuf>) {
         let fs = MemFs::new();
         let dir = Path::new(DIR);
@@ -350,15 +349,15 @@ mod tests {
             create: &create,
             memory_max,
             memory: &|_| {},
-            stop,
+            check,
         };
         let outputs = merge.run(&mut input, Retain::new(snapshots));
         let files = fs.files(dir).into_iter().map(|(path, _)| path).collect();
         (outputs, files)
     }
 
-    fn never(_: u64) -> bool {
-        false
+    fn never(_: u64) -> Result<()> {
+        Ok(())
     }
 
     fn bounds(outputs: &[TableMeta]) -> Vec<(String, String)> {
@@ -449,12 +448,12 @@ mod tests {
         assert!(outputs.is_err());
         assert_eq!(files, [] as [PathBuf; 0]);
         let asked = RefCell::new(0);
-        let stop = |_: u64| {
+        let check = |_: u64| {
             *asked.borrow_mut() += 1;
-            *asked.borrow() > 2
+            if *asked.borrow() > 2 { Err(Error::Cancelled) } else { Ok(()) }
         };
-        let (outputs, files) = run(&Version::default(), 1, VecIter::new(entries()), &stop);
-        assert!(matches!(outputs, Err(Error::Closed)));
+        let (outputs, files) = run(&Version::default(), 1, VecIter::new(entries()), &check);
+        assert!(matches!(outputs, Err(Error::Cancelled)));
         assert_eq!(files, [] as [PathBuf; 0]);
     }
 

@@ -4,26 +4,26 @@ use std::sync::Arc;
 
 use super::filter::{finish_filter, start_filter};
 use super::reader::Table;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::filter::FilterPlan;
 use crate::hash::key_hash;
 use crate::iter::InternalIterator;
 
-/// How many entries are read between two calls of `stop`.
-const STOP_INTERVAL: u64 = 1024;
+/// How many entries are read between two calls of `check`.
+const CHECK_INTERVAL: u64 = 1024;
 
 impl Table {
     /// Builds the filter block of the table from the keys in its data. Takes eight bytes per key, and what
-    /// the filter kind needs to build; `stop` is called with the bytes in use so far.
+    /// the filter kind needs to build; `check` is called with the bytes in use so far.
     ///
     /// # Errors
     ///
-    /// [`Error::Corruption`] or [`Error::Io`] if part of the table cannot be read; [`Error::Closed`] if
-    /// `stop` returns `true`.
+    /// [`Error::Corruption`](crate::Error::Corruption) or [`Error::Io`](crate::Error::Io) if part of the table cannot be read; the error
+    /// of `check`.
     pub(crate) fn build_filter(
         self: &Arc<Self>,
         plan: FilterPlan,
-        stop: &dyn Fn(usize) -> bool,
+        check: &dyn Fn(usize) -> Result<()>,
     ) -> Result<Vec<u8>> {
         let (file_id, seed) = (self.file.file_id, self.file.ctx.hash_seed);
         let mut filter = start_filter(plan, seed, file_id)?;
@@ -37,8 +37,8 @@ impl Table {
                 last.extend_from_slice(key.user);
             }
             read += 1;
-            if read % STOP_INTERVAL == 0 && stop(filter.finish_bytes()) {
-                return Err(Error::Closed);
+            if read % CHECK_INTERVAL == 0 {
+                check(filter.finish_bytes())?;
             }
             entries.next()?;
         }
@@ -46,9 +46,7 @@ impl Table {
             let detail = format!("the table says {}, its blocks hold {}", self.properties.keys, filter.len());
             return Err(self.file.corrupt(self.footer.properties.offset, "key count", detail));
         }
-        if stop(filter.finish_bytes()) {
-            return Err(Error::Closed);
-        }
+        check(filter.finish_bytes())?;
         finish_filter(filter)
     }
 }

@@ -35,7 +35,7 @@ use crate::version::Version;
 use bytes::Bytes;
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 /// A merge: what goes into it, and what comes out.
@@ -74,7 +74,7 @@ impl Engine {
             output: &output,
             lineage: &lineage,
         };
-        let tables = self.merge_into(tree, &work, &input, &|_| false)?;
+        let tables = self.merge_into(tree, &work, &input, &|_| Ok(()))?;
         let bytes: u64 = tables.iter().map(|table| table.meta.len).sum();
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -96,7 +96,7 @@ impl Engine {
         tree: &Tree,
         work: &MergeWork<'_>,
         input: &(dyn Fn() -> Result<Box<dyn InternalIterator>> + Sync),
-        stop: &(dyn Fn(u64) -> bool + Sync),
+        check: &(dyn Fn(u64) -> Result<()> + Sync),
     ) -> Result<Vec<Arc<TableHandle>>> {
         let &MergeWork { version, inputs, level, cuts, output, lineage } = work;
         let options = tree.options.load_full();
@@ -108,7 +108,7 @@ impl Engine {
         let memory_max = memory.builder_max(self.options.background_threads + 1, options.block_bytes);
         let memory_max = memory_max / (cuts.len() + 1);
         let snapshots = self.sequence.snapshots.numbers();
-        let merge_part = |part: usize, stop: &dyn Fn(u64) -> bool| {
+        let merge_part = |part: usize, check: &dyn Fn(u64) -> Result<()>| {
             let building = Building::new(memory);
             let merge = Merge {
                 fs: &*self.files.fs,
@@ -125,11 +125,11 @@ impl Engine {
                 },
                 memory_max,
                 memory: &|bytes| building.set(bytes),
-                stop,
+                check,
             };
             merge.run(&mut *input()?, Retain::new(snapshots.clone()))
         };
-        let metas = self.merge_parts(cuts.len() + 1, stop, merge_part)?;
+        let metas = self.merge_parts(cuts.len() + 1, check, merge_part)?;
         let shared = self.shared_by_tables(tree.id);
         let tables: Vec<_> =
             metas.into_iter().map(|meta| TableHandle::new(Arc::new(meta), &shared)).collect();
@@ -145,23 +145,22 @@ impl Engine {
     fn merge_parts(
         &self,
         parts: usize,
-        stop: &(dyn Fn(u64) -> bool + Sync),
-        merge_part: impl Fn(usize, &dyn Fn(u64) -> bool) -> Result<Vec<TableMeta>> + Sync,
+        check: &(dyn Fn(u64) -> Result<()> + Sync),
+        merge_part: impl Fn(usize, &dyn Fn(u64) -> Result<()>) -> Result<Vec<TableMeta>> + Sync,
     ) -> Result<Vec<TableMeta>> {
-        let has_failed = AtomicBool::new(false);
+        // The first error ends the other parts.
+        let failure: OnceLock<Error> = OnceLock::new();
         let merge = |part: usize| {
-            let merged = merge_part(part, &|bytes| stop(bytes) || has_failed.load(Ordering::Relaxed));
-            has_failed.fetch_or(merged.is_err(), Ordering::Relaxed);
+            let check = |bytes| check(bytes).and_then(|()| failure.get().cloned().map_or(Ok(()), Err));
+            let merged = merge_part(part, &check);
+            if let Err(error) = &merged {
+                let _ = failure.set(error.clone());
+            }
             merged
         };
         let thread = || std::thread::Builder::new().name("sievedb-merge".to_owned());
         let results = in_parallel(parts, thread, merge);
-        // Parts that were stopped because another one has failed say that the store is closed.
-        let is_closed = |error: &&Error| matches!(error, Error::Closed);
-        let mut errors: Vec<&Error> = results.iter().filter_map(|result| result.as_ref().err()).collect();
-        errors.sort_by_key(is_closed);
-        if let Some(&error) = errors.first() {
-            let error = error.clone();
+        if let Some(error) = failure.into_inner() {
             for meta in results.into_iter().flatten().flatten() {
                 self.files.remove(FileName::Table(meta.number));
             }

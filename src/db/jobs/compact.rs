@@ -14,7 +14,7 @@ use crate::db::queues::reservations::{Job, Reservation};
 use crate::db::state::failure::catch;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::progress::Progress;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::snapshot_read::KeyRange;
 use crate::version::TableHandle;
 
@@ -77,9 +77,7 @@ impl Engine {
             is_done || found.is_some()
         })?;
         tree.check_alive()?;
-        if progress.is_cancelled() {
-            return Err(Error::Cancelled);
-        }
+        progress.check()?;
         Ok(found)
     }
 
@@ -97,9 +95,6 @@ impl Engine {
             false => task_output(task),
         };
         let compacted = catch("a compaction", || self.compact_as(tree, task, &output, Some(progress)));
-        match compacted.unwrap_or_else(|panic| Err(JobError::Store(panic))) {
-            Err(JobError::Store(Error::Closed)) if progress.is_cancelled() => Err(Error::Cancelled),
-            result => result.map_err(|error| self.fail_job(error)),
-        }
+        compacted.unwrap_or_else(|panic| Err(JobError::Store(panic))).map_err(|error| self.fail_job(error))
     }
 }

@@ -47,10 +47,21 @@ impl Engine {
     pub(super) fn fail_job(&self, error: JobError) -> Error {
         match error {
             JobError::Table(error) => error,
-            // A job is told to stop also if writing has ended meanwhile: that is why.
-            JobError::Store(Error::Closed) => self.lifecycle.failure().cloned().unwrap_or(Error::Closed),
             JobError::Store(error) => self.fail_if_final(error),
         }
+    }
+
+    /// Whether a job for a tree may continue.
+    ///
+    /// # Errors
+    ///
+    /// Why not: the failure that ended writing, [`Error::Closed`], or [`Error::KeyspaceDropped`].
+    pub(super) fn check_job(&self, tree: &Tree) -> Result<()> {
+        self.lifecycle.check_not_failed()?;
+        if self.background.is_stopping() {
+            return Err(Error::Closed);
+        }
+        tree.check_alive()
     }
 
     /// Writes the oldest immutable memtables of these trees into new runs of level 0, and publishes them with one
@@ -120,18 +131,15 @@ impl Engine {
         let input = || -> Result<Box<dyn InternalIterator>> {
             Ok(Box::new(MergeIter::new(task_sources(&view.version, task))))
         };
-        let stop = |bytes| {
-            let is_cancelled = progress.is_some_and(|progress| {
-                progress.add(bytes);
-                progress.is_cancelled()
-            });
-            is_cancelled || self.background.is_stopping() || !tree.is_alive() || self.lifecycle.has_failed()
+        let check = |bytes| {
+            self.check_job(tree)?;
+            progress.map_or(Ok(()), |progress| progress.add_and_check(bytes))
         };
         let (version, level) = (&view.version, task.output_level);
         let merged = task_lineage(tree, task).and_then(|lineage| {
             let (inputs, cuts) = (&task.numbers(), &self.cuts(tree, task));
             let work = MergeWork { version, inputs, level, cuts, output, lineage: &lineage };
-            self.merge_into(tree, &work, &input, &stop)
+            self.merge_into(tree, &work, &input, &check)
         });
         let added = match merged {
             Ok(added) => added,

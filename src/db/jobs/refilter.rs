@@ -94,7 +94,6 @@ impl Engine {
         };
         let block = match self.build_filter(tree, plan, old, &room) {
             Ok(block) => block,
-            Err(Error::Closed) => return Err(Error::Closed.into()),
             Err(error) => return Err(self.no_filter(tree, old, error)),
         };
         let bytes = block.as_ref().map_or(0, Vec::len);
@@ -146,15 +145,16 @@ impl Engine {
         table: &TableHandle,
         room: &Room,
     ) -> Result<Option<Vec<u8>>> {
-        let stop = |bytes| {
+        let check = |bytes| {
             room.set(bytes);
-            self.background.is_stopping() || !tree.is_alive() || self.lifecycle.has_failed()
+            self.check_job(tree)
         };
-        plan.map(|plan| table.open()?.build_filter(plan, &stop)).transpose()
+        plan.map(|plan| table.open()?.build_filter(plan, &check)).transpose()
     }
 
     fn no_filter(&self, tree: &Tree, table: &TableHandle, error: Error) -> JobError {
-        if matches!(error, Error::Io { .. } | Error::FaultyMemory { .. }) {
+        let is_told = matches!(error, Error::Closed | Error::KeyspaceDropped { .. } | Error::Poisoned { .. });
+        if is_told || matches!(error, Error::Io { .. } | Error::FaultyMemory { .. }) {
             return JobError::Store(error);
         }
         table.filter.set_rebuild_failed();
@@ -203,7 +203,7 @@ mod tests {
         let (tree, old) = table(&db);
         let engine = db.engine();
         let own =
-            old.open().unwrap().build_filter(tree.options.load().filter.resolve(1000).unwrap(), &|_| false);
+            old.open().unwrap().build_filter(tree.options.load().filter.resolve(1000).unwrap(), &|_| Ok(()));
         let own = crate::filter::Header::decode(&own.unwrap()).unwrap();
         let mut lie = FilterBuilder::new(own.kind, 10.0, own.seed, own.salt, own.owner).unwrap();
         (0..KEYS).for_each(|n| lie.add_key(format!("other {n}").as_bytes()));

@@ -10,7 +10,6 @@ use crate::db::state::keyspace::change::Change;
 use crate::db::state::keyspace::change::OptionsChange;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::progress::Progress;
-use crate::error::Error;
 use crate::error::Result;
 use crate::filter::FilterPolicy;
 use crate::version::TableHandle;
@@ -47,9 +46,7 @@ impl Engine {
         loop {
             self.check_writable()?;
             tree.check_alive()?;
-            if progress.is_cancelled() {
-                return Err(Error::Cancelled);
-            }
+            progress.check()?;
             let epoch = reservations.epoch();
             if !is_last_pass && reservations.have_ended(begun) {
                 is_last_pass = true;

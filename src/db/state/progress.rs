@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::error::{Error, Result};
+
 /// How far a long call is; a way to cancel it. Clones are the same: give one to the call and keep another, in
 /// another thread. For [`Db::compact_with`](crate::Db::compact_with) and
 /// [`Db::refilter_with`](crate::Db::refilter_with).
@@ -70,6 +72,17 @@ impl Progress {
 
     pub(in crate::db) fn add(&self, bytes: u64) {
         self.0.done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Adds bytes that were read, and checks that the call may continue.
+    pub(in crate::db) fn add_and_check(&self, bytes: u64) -> Result<()> {
+        self.add(bytes);
+        self.check()
+    }
+
+    /// [`Error::Cancelled`] if [`Progress::cancel`] was called.
+    pub(in crate::db) fn check(&self) -> Result<()> {
+        if self.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
     /// The call has ended well: there is nothing more to do.
