@@ -35,10 +35,22 @@ pub(in crate::db) struct Keyspaces {
     scans: std::sync::atomic::AtomicUsize,
 }
 
+/// How many names of dropped keyspaces are kept for errors.
+const DROPPED_NAMES_MAX: usize = 1000;
+
 #[derive(Default)]
 struct NamedTrees {
     by_id: Trees,
     ids: BTreeMap<String, KeyspaceId>,
+    /// The names of the keyspaces that were dropped last since the store was opened.
+    dropped: BTreeMap<KeyspaceId, String>,
+}
+
+impl NamedTrees {
+    fn dropped_error(&self, id: KeyspaceId) -> Error {
+        let name = self.dropped.get(&id).cloned();
+        Error::KeyspaceDropped { name: name.unwrap_or_else(|| format!("number {id}")) }
+    }
 }
 
 impl Keyspaces {
@@ -54,7 +66,7 @@ impl Keyspaces {
         Self {
             default: Arc::clone(default),
             hash_seed: memtables.hash_seed,
-            trees: Mutex::new(NamedTrees { by_id, ids }),
+            trees: Mutex::new(NamedTrees { by_id, ids, ..NamedTrees::default() }),
             memtables,
             open_tables,
             next_id: Mutex::new(next_id),
@@ -128,6 +140,10 @@ impl Keyspaces {
         let mut trees = self.lock();
         trees.ids.remove(&tree.name);
         trees.by_id.remove(&tree.id);
+        trees.dropped.insert(tree.id, tree.name.clone());
+        if trees.dropped.len() > DROPPED_NAMES_MAX {
+            trees.dropped.pop_first();
+        }
     }
 
     /// The trees of these keyspaces, in this order.
@@ -135,7 +151,7 @@ impl Keyspaces {
         let trees = self.lock();
         let tree = |id| match trees.by_id.get(id) {
             Some(tree) => Ok(Arc::clone(tree)),
-            None => Err(Error::KeyspaceDropped { name: format!("number {id}") }),
+            None => Err(trees.dropped_error(*id)),
         };
         keyspaces.iter().map(tree).collect()
     }
