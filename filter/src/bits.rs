@@ -2,6 +2,9 @@
 
 use alloc::format;
 
+#[cfg(feature = "std")]
+use std::sync::{Mutex, PoisonError};
+
 use super::header::Kind;
 use super::{blocked, bloom, ribbon};
 use crate::error::FilterError;
@@ -31,8 +34,61 @@ pub(super) fn rate(kind: Kind, millibits: u32) -> f64 {
     }
 }
 
-/// The fewest bits per key, in thousandths, for a rate of at most `wanted`.
+/// The fewest bits per key, in thousandths, for a rate of at most `wanted`. The last results are kept: a search takes up
+/// to two milliseconds, and a store resolves its few policies for each table.
+#[cfg(feature = "std")]
 pub(super) fn bits_for_rate(kind: Kind, wanted: f64) -> Option<f64> {
+    static FOUND: Mutex<Found> = Mutex::new(Found { searches: [None; SEARCHES_KEPT], next: 0 });
+    let found = || FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    let search = (kind, wanted.to_bits());
+    if let Some(bits) = found().get(search) {
+        return bits;
+    }
+    // Without the lock: others need not wait for this search.
+    let bits = search_bits_for_rate(kind, wanted);
+    found().keep(search, bits);
+    bits
+}
+
+#[cfg(not(feature = "std"))]
+pub(super) fn bits_for_rate(kind: Kind, wanted: f64) -> Option<f64> {
+    search_bits_for_rate(kind, wanted)
+}
+
+/// How many results of searches are kept.
+#[cfg(feature = "std")]
+const SEARCHES_KEPT: usize = 64;
+
+/// A kind, and the bits of the wanted rate.
+#[cfg(feature = "std")]
+type Search = (Kind, u64);
+
+/// The results of the last searches.
+#[cfg(feature = "std")]
+struct Found {
+    searches: [Option<(Search, Option<f64>)>; SEARCHES_KEPT],
+    /// The place of the next one; it replaces the oldest.
+    next: usize,
+}
+
+#[cfg(feature = "std")]
+impl Found {
+    fn get(&self, wanted: Search) -> Option<Option<f64>> {
+        let mut kept = self.searches.iter().flatten();
+        kept.find(|(search, _)| *search == wanted).map(|(_, bits)| *bits)
+    }
+
+    fn keep(&mut self, search: Search, bits: Option<f64>) {
+        if self.get(search).is_none() {
+            self.searches[self.next] = Some((search, bits));
+            self.next = (self.next + 1) % SEARCHES_KEPT;
+        }
+    }
+}
+
+fn search_bits_for_rate(kind: Kind, wanted: f64) -> Option<f64> {
+    #[cfg(test)]
+    tests::SEARCHES.with(|searches| searches.set(searches.get() + 1));
     let (mut low, mut high) = (0, millibits(BITS_PER_KEY_MAX));
     if rate(kind, high) > wanted {
         return None;
@@ -42,4 +98,50 @@ pub(super) fn bits_for_rate(kind: Kind, wanted: f64) -> Option<f64> {
         if rate(kind, middle) <= wanted { high = middle } else { low = middle }
     }
     Some(f64::from(high) / 1000.0)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use core::cell::Cell;
+
+    use super::*;
+    use crate::{FilterKind, FilterPolicy};
+
+    std::thread_local! {
+        /// Searches of this thread.
+        pub(super) static SEARCHES: Cell<u64> = const { Cell::new(0) };
+    }
+
+    #[test]
+    fn a_policy_with_a_rate_searches_for_its_bits_once_however_many_tables_it_is_resolved_for() {
+        for (number, kind) in FilterKind::ALL.into_iter().enumerate() {
+            // A rate that no other test has.
+            let policy = FilterPolicy::new(kind).false_positive_rate(0.010_203 + number as f64 * 1e-6);
+            let before = SEARCHES.get();
+            let first = policy.resolve(100_000);
+            let searched = SEARCHES.get() - before;
+            assert!(
+                searched <= 2,
+                "{kind:?}: {searched} searches, at most one for each kind that it may build"
+            );
+            for keys in 0..1000 {
+                assert!(policy.resolve(100_000 + keys) == first);
+                policy.validate().unwrap();
+            }
+            assert_eq!(SEARCHES.get() - before, searched, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_result_that_was_kept_is_that_of_a_search() {
+        for kind in Kind::ALL {
+            for number in 1..2 * SEARCHES_KEPT as u32 {
+                let rate = 0.5 / f64::from(number);
+                let searched = if number % 16 == 0 { search_bits_for_rate(kind, rate) } else { continue };
+                assert_eq!(bits_for_rate(kind, rate), searched);
+                assert_eq!(bits_for_rate(kind, rate), searched);
+            }
+            assert_eq!((bits_for_rate(kind, 1e-300), bits_for_rate(kind, 1e-300)), (None, None));
+        }
+    }
 }
