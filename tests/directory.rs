@@ -2,9 +2,13 @@
 //! open.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use sievedb::fs::{CrashPolicy, Fs, MemFs, Op};
 use sievedb::{Db, Durability, Error, KeyspaceOptions, Options, WriteBatch};
 
 fn put_synced(db: &Db, key: &str) -> sievedb::Result<()> {
@@ -207,5 +211,105 @@ fn a_file_grown_to_a_tebibyte_keeps_neither_opening_nor_verifying_busy() {
         // Zeros behind the last record of a log are room.
         let is_told = name != "LOCK" && !name.ends_with(".wal");
         assert_eq!(!verified.dropped.is_empty(), is_told, "{name}");
+    }
+}
+
+/// A deep directory, of which nothing is there before.
+const DEEP: &str = "/a/b/db";
+
+fn in_memory(fs: &MemFs) -> Options {
+    Options::new().fs(Arc::new(fs.clone())).background_threads(0)
+}
+
+/// Writes a synced value, and finds it after a power loss.
+fn survives(fs: &MemFs) -> bool {
+    let db = in_memory(fs).open(DEEP).unwrap();
+    put_synced(&db, "k").unwrap();
+    let image = fs.crash(CrashPolicy::DropUnsynced);
+    in_memory(&image).create_if_missing(false).open(DEEP).is_ok_and(|db| db.contains("k").unwrap())
+}
+
+#[test]
+fn a_synced_write_survives_a_power_loss_whoever_made_the_directories() {
+    for made in ["/", "/a", "/a/b", DEEP] {
+        let fs = MemFs::new();
+        fs.create_dir(Path::new(made)).unwrap();
+        assert!(survives(&fs), "{made} was there, and not durable");
+    }
+}
+
+#[test]
+fn a_synced_write_survives_a_power_loss_after_a_creation_that_was_interrupted_anywhere() {
+    for at in 0.. {
+        let fs = MemFs::new();
+        let (failed, count) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
+        let was = Arc::clone(&failed);
+        fs.observe(move |_, _| match count.fetch_add(1, Ordering::SeqCst) {
+            now if now == at => {
+                was.store(1, Ordering::SeqCst);
+                Err(io::Error::from(io::ErrorKind::Other))
+            }
+            _ => Ok(()),
+        });
+        let _ = in_memory(&fs).open(DEEP);
+        fs.stop_observing();
+        if failed.load(Ordering::SeqCst) == 0 {
+            assert!(at > 10);
+            break;
+        }
+        assert!(survives(&fs), "operation {at} of the first opening failed");
+    }
+}
+
+#[test]
+fn a_repair_into_a_directory_that_is_there_is_durable_when_it_is_done() {
+    let fs = MemFs::new();
+    let db = in_memory(&fs).open("/old").unwrap();
+    put_synced(&db, "k").unwrap();
+    db.close().unwrap();
+    fs.create_dir(Path::new(DEEP)).unwrap();
+    assert!(in_memory(&fs).repair("/old", DEEP).unwrap().is_complete());
+    let image = fs.crash(CrashPolicy::DropUnsynced);
+    assert!(in_memory(&image).create_if_missing(false).open(DEEP).unwrap().contains("k").unwrap());
+}
+
+/// An observer that refuses to sync directories, of these or of all.
+fn refuse_syncs(fs: &MemFs, of: Option<&'static str>, error: impl Fn() -> io::Error + Send + Sync + 'static) {
+    fs.observe(move |_, op| match op {
+        Op::SyncDir(dir) if of.is_none_or(|of| dir == Path::new(of)) => Err(error()),
+        _ => Ok(()),
+    });
+}
+
+#[test]
+fn a_parent_that_cannot_be_synced_is_named_each_time() {
+    let fs = MemFs::new();
+    refuse_syncs(&fs, Some("/a/b"), || io::ErrorKind::PermissionDenied.into());
+    for _ in 0..2 {
+        let error = in_memory(&fs).open(DEEP).unwrap_err();
+        let is_named = |path: &Path| path == Path::new("/a/b");
+        assert!(matches!(&error, Error::Io { op: "sync", path, .. } if is_named(path)), "{error}");
+    }
+    fs.stop_observing();
+    assert!(survives(&fs));
+}
+
+#[test]
+fn a_file_system_that_syncs_no_directories_is_used_and_reported() {
+    let fs = MemFs::new();
+    assert!(!in_memory(&fs).open("/synced").unwrap().open_report().directory_syncs_refused);
+    for kind in [io::ErrorKind::InvalidInput, io::ErrorKind::Unsupported] {
+        let fs = MemFs::new();
+        refuse_syncs(&fs, None, move || kind.into());
+        let db = in_memory(&fs).open(DEEP).unwrap();
+        assert!(db.open_report().created && db.open_report().directory_syncs_refused);
+        put_synced(&db, "k").unwrap();
+        db.flush().unwrap();
+        db.compact().unwrap();
+        db.put("l", "v").unwrap();
+        let image = fs.crash(CrashPolicy::KeepAll);
+        refuse_syncs(&image, None, move || kind.into());
+        let again = in_memory(&image).open(DEEP).unwrap();
+        assert!(again.open_report().directory_syncs_refused && again.contains("l").unwrap());
     }
 }

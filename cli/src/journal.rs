@@ -194,7 +194,11 @@ fn refused(path: &Path, found: Option<u64>, record: Option<&Record>) -> Failure 
 fn sync_folder(path: &Path) -> io::Result<()> {
     if cfg!(unix) {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        match File::open(folder.unwrap_or(Path::new(".")))?.sync_all() {
+            // The file system syncs no directories.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {}
+            synced => synced?,
+        }
     }
     Ok(())
 }

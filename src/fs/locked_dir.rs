@@ -14,6 +14,8 @@
 //!   most frequent calls, which the callers check ([`LockedDir::check_not_forked`]), take the word of the C
 //!   library, because to ask for the id is a system call.
 //!
+//! A file system that does not sync directories is noted ([`LockedDir::refuses_dir_syncs`]), and the store goes on.
+//!
 //! If the process cannot open another file, one that is only kept open for later is closed, and the operation
 //! is tried again.
 //!
@@ -27,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::process::Process;
-use super::{AppendFile, Fs, LockGuard, LockKind, ReadFile, is_out_of_files};
+use super::{AppendFile, Fs, LockGuard, LockKind, ReadFile, is_out_of_files, refuses_dir_syncs};
 use crate::error::{Error, Result};
 use crate::sync::lock;
 
@@ -39,6 +41,7 @@ pub(crate) struct LockedDir {
     fs: Arc<dyn Fs>,
     held: Arc<Held>,
     close_spare: Mutex<Option<Arc<CloseSpare>>>,
+    refuses_dir_syncs: AtomicBool,
 }
 
 /// The lock and its state.
@@ -136,6 +139,7 @@ impl LockedDir {
 
     /// Whether this is the process that locked the directory, or [`Error::Forked`].
     pub(crate) fn check_process(&self) -> Result<()> {
+            refuses_dir_syncs: AtomicBool::new(false),
         self.held.check_process()
     }
 
@@ -165,6 +169,24 @@ impl LockedDir {
         loop {
             match open() {
                 Err(error) if is_out_of_files(&error) && self.closed_spare() => {}
+    /// Whether the file system has refused to sync the directory, because it syncs none.
+    pub(crate) fn refuses_dir_syncs(&self) -> bool {
+        self.refuses_dir_syncs.load(Ordering::Relaxed)
+    }
+
+    /// Syncs the directory, if the file system can do that.
+    fn sync_dir_if_it_can(&self, dir: &Path) -> io::Result<()> {
+        match self.with_room(|| self.fs.sync_dir(dir)) {
+            Err(error) if refuses_dir_syncs(&error) => {
+                if !self.refuses_dir_syncs.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(dir = %dir.display(), %error, "the file system does not sync directories");
+                }
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
                 result => return result,
             }
         }
@@ -190,7 +212,7 @@ impl Fs for LockedDir {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.held.change(Compare::After, || self.with_room(|| self.fs.sync_dir(dir)))
+        self.held.change(Compare::After, || self.sync_dir_if_it_can(dir))
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {

@@ -1,11 +1,11 @@
 //! A file system in memory that simulates power losses.
 //!
-//! It records how much of each file and which entries of each directory were synced. [`MemFs::crash`] makes a
+//! It records how much of each file and which entries of each directory (files and directories) were synced. [`MemFs::crash`] makes a
 //! new, independent file system with what would be left after a power loss now, according to a
 //! [`CrashPolicy`]. An observer is called before every change with the [`Op`] about to happen: a test takes a
 //! crash image there, makes the operation fail by returning an error, or checks the order of operations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -65,6 +65,8 @@ struct Inner {
 struct Tree {
     /// Sorted.
     dirs: Vec<PathBuf>,
+    /// Those whose names are durable in the directory above them.
+    durable_dirs: BTreeSet<PathBuf>,
     /// What a reader of the running system sees.
     files: BTreeMap<PathBuf, Arc<MemFile>>,
     /// The entries that would be found after a power loss.
@@ -145,7 +147,16 @@ impl MemFs {
             CrashPolicy::Random(seed) => seed,
             _ => 0,
         });
-        let mut image = Tree { dirs: tree.dirs.clone(), ..Tree::default() };
+        let is_random = matches!(policy, CrashPolicy::Random(_));
+        let mut image = Tree::default();
+        // Sorted, so the directory above comes first.
+        for dir in &tree.dirs {
+            let survives = tree.is_durable_dir(dir) || is_random && dice.coin();
+            if survives && dir.parent().is_none_or(|parent| image.has_dir(parent)) {
+                image.dirs.push(dir.clone());
+            }
+        }
+        image.durable_dirs = image.dirs.iter().cloned().collect();
         let mut names: Vec<&PathBuf> = tree.files.keys().chain(tree.durable.keys()).collect();
         names.sort_unstable();
         names.dedup();
@@ -155,7 +166,8 @@ impl MemFs {
                 CrashPolicy::Random(_) if dice.coin() => now,
                 _ => durable,
             };
-            if let Some(file) = survivor {
+            let has_dir = name.parent().is_none_or(|dir| !tree.has_dir(dir) || image.has_dir(dir));
+            if let Some(file) = survivor.filter(|_| has_dir) {
                 let data = file.read().expect("file lock").after_crash(policy, &mut dice);
                 let file = Arc::new(RwLock::new(data));
                 image.files.insert(name.clone(), Arc::clone(&file));
@@ -191,6 +203,9 @@ impl MemFs {
         let synced = bytes.len();
         let file = Arc::new(RwLock::new(FileData { bytes, synced, ..FileData::default() }));
         let mut tree = self.tree();
+        let dirs: Vec<_> =
+            path.ancestors().skip(1).filter(|dir| tree.has_dir(dir)).map(Path::to_path_buf).collect();
+        tree.durable_dirs.extend(dirs);
         tree.files.insert(path.to_path_buf(), Arc::clone(&file));
         tree.durable.insert(path.to_path_buf(), file);
     }
@@ -210,6 +225,11 @@ impl Tree {
         self.dirs.binary_search_by(|known| known.as_path().cmp(dir)).is_ok()
     }
 
+    /// Whether the name of a directory is durable. The root is.
+    fn is_durable_dir(&self, dir: &Path) -> bool {
+        dir.parent().is_none() || self.durable_dirs.contains(dir)
+    }
+
     /// A copy without locks.
     fn as_it_is(&self) -> Self {
         let mut originals: Vec<_> = self.files.values().chain(self.durable.values()).collect();
@@ -223,7 +243,8 @@ impl Tree {
         };
         let files = self.files.iter().map(copied).collect();
         let durable = self.durable.iter().map(copied).collect();
-        Self { dirs: self.dirs.clone(), files, durable, locks: Vec::new() }
+        let (dirs, durable_dirs) = (self.dirs.clone(), self.durable_dirs.clone());
+        Self { dirs, durable_dirs, files, durable, locks: Vec::new() }
     }
 }
 
@@ -314,6 +335,9 @@ impl Fs for MemFs {
         let now: Vec<_> = now.map(|(path, file)| (path.clone(), Arc::clone(file))).collect();
         tree.durable.retain(|path, _| path.parent() != Some(dir));
         tree.durable.extend(now);
+        let dir = if dir == Path::new(".") { Path::new("") } else { dir };
+        let inside: Vec<_> = tree.dirs.iter().filter(|path| path.parent() == Some(dir)).cloned().collect();
+        tree.durable_dirs.extend(inside);
         Ok(())
     }
 
@@ -474,6 +498,7 @@ mod tests {
         let fs = MemFs::new();
         let dir = PathBuf::from("/db");
         fs.create_dir(&dir).unwrap();
+        fs.sync_dir(Path::new("/")).unwrap();
         (fs, dir)
     }
 
@@ -490,6 +515,23 @@ mod tests {
         assert_eq!(fs.crash(CrashPolicy::DropUnsynced).files(&dir), [(path.clone(), b"kept".to_vec())]);
         assert_eq!(fs.crash(CrashPolicy::KeepAll).files(&dir), [(path.clone(), b"keptlost".to_vec())]);
         assert!(!fs.is_durable(&path));
+    }
+
+    #[test]
+    fn a_crash_drops_a_directory_whose_name_was_not_synced_in_each_directory_above() {
+        let fs = MemFs::new();
+        let (above, dir) = (Path::new("/a"), Path::new("/a/db"));
+        fs.create_dir(dir).unwrap();
+        fs.create(&dir.join("f")).unwrap();
+        fs.sync_dir(dir).unwrap();
+        let is_left = |policy| fs.crash(policy).open(&dir.join("f")).is_ok();
+        assert!(is_left(CrashPolicy::KeepAll) && !is_left(CrashPolicy::DropUnsynced));
+        let left = (0..64).filter(|&seed| is_left(CrashPolicy::Random(seed))).count();
+        assert!((4..28).contains(&left), "{left}");
+        fs.sync_dir(above).unwrap();
+        assert!(!is_left(CrashPolicy::DropUnsynced));
+        fs.sync_dir(Path::new("/")).unwrap();
+        assert!(is_left(CrashPolicy::DropUnsynced) && is_left(CrashPolicy::Random(0)));
     }
 
     #[test]

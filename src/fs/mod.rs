@@ -30,8 +30,8 @@ use std::sync::Arc;
 /// An implementation that passes calls on to another one passes [`Fs::lock`] on too, and wraps the file
 /// system that [`LockGuard::fs`] gives.
 pub trait Fs: Debug + Send + Sync + 'static {
-    /// Creates a directory and its missing parents, readable by the owner only, and makes that durable.
-    /// Not an error if it exists.
+    /// Creates a directory and its missing parents, readable by the owner only. Not an error if it exists. A
+    /// [`Fs::sync_dir`] of each directory above it makes that durable.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// The path of a directory that is there, without links, `.` and `..`: two paths are the same directory
@@ -48,7 +48,9 @@ pub trait Fs: Debug + Send + Sync + 'static {
     /// The names in a directory, in no particular order.
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>>;
 
-    /// Makes creations, renames and removals in `dir` durable.
+    /// Makes creations, renames and removals in `dir` durable. The store takes the errors `InvalidInput` and
+    /// `Unsupported` as a file system that cannot do that: see
+    /// [`OpenReport::directory_syncs_refused`](crate::OpenReport::directory_syncs_refused).
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// Creates a file, readable and writable by the owner only; fails with `AlreadyExists` if there is one.
@@ -164,6 +166,11 @@ pub(crate) fn is_out_of_space(error: &io::Error) -> bool {
 
 /// How many files this process may have open, if the system says.
 pub(crate) fn open_files_limit() -> Option<u64> {
+/// Whether a file system does not sync directories at all, as CIFS.
+pub(crate) fn refuses_dir_syncs(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
+}
+
     #[cfg(unix)]
     return rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     #[cfg(not(unix))]

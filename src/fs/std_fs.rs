@@ -20,10 +20,7 @@ pub struct StdFs;
 impl Fs for StdFs {
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         match make_dir(dir) {
-            Ok(()) => match dir.parent() {
-                Some(parent) if !parent.as_os_str().is_empty() => self.sync_dir(parent),
-                _ => self.sync_dir(Path::new(".")),
-            },
+            Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
             // If the parent exists and the system still reports this (below /proc, or in a removed working
             // directory), nothing can be created.
@@ -53,7 +50,11 @@ impl Fs for StdFs {
 
     #[cfg(unix)]
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        File::open(dir)?.sync_all()
+        match File::open(dir) {
+            // Whoever may not write to a directory has changed no name in it.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !may_write(dir) => Ok(()),
+            opened => opened?.sync_all(),
+        }
     }
 
     /// Directories cannot be synced on this platform; renames are journalled by the file system.
@@ -122,6 +123,11 @@ impl Fs for StdFs {
         }
         Ok(Box::new(StdLock { _file: file }))
     }
+}
+
+#[cfg(unix)]
+fn may_write(dir: &Path) -> bool {
+    rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
 #[cfg(unix)]

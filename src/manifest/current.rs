@@ -144,6 +144,7 @@ mod tests {
         let fs = MemFs::new();
         let dir = Path::new("/db");
         fs.create_dir(dir).unwrap();
+        fs.sync_dir(Path::new("/")).unwrap();
         CURRENT.install(&fs, dir, [3; 16]).unwrap();
         let next = Current { manifest: 9, ..CURRENT };
         fs.observe(move |fs, _| {

@@ -288,6 +288,7 @@ mod tests {
 
     fn create(fs: &MemFs) -> ManifestLog {
         fs.create_dir(Path::new(DIR)).unwrap();
+        fs.sync_dir(Path::new("/")).unwrap();
         let fs: Arc<dyn Fs> = Arc::new(fs.clone());
         ManifestLog::create(fs, Path::new(DIR), [1; 16], 1, ManifestState::default(), &random).unwrap()
     }

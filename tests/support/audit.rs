@@ -77,6 +77,7 @@ impl Audit {
     pub(crate) fn note(&mut self, op: Op<'_>) {
         match op {
             Op::CreateDir(_) => {}
+            Op::SyncDir(dir) if dir != Path::new(DIR) => {}
             Op::SyncDir(_) => self.files.values_mut().for_each(|file| file.named = true),
             Op::Create(path) => self.create(&name(path)),
             Op::Append(path, bytes) => self.append(&name(path), bytes),

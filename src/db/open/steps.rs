@@ -46,7 +46,7 @@ use crate::db::state::reserve::file::remove_reserve;
 use crate::db::state::reserve::state::Reserve;
 use crate::error::{Error, InFile, Result};
 use crate::filename::{FileName, dangling, names_in};
-use crate::fs::{Fs, HeldByThisProcess, LockGuard, LockKind, LockedDir};
+use crate::fs::{Fs, HeldByThisProcess, LockGuard, LockKind, LockedDir, refuses_dir_syncs};
 use crate::limits::FILE_NUMBER_MAX;
 use crate::manifest::edit::{EditItem, VersionEdit};
 use crate::manifest::log::{ManifestLog, NewManifest, ReadManifest};
@@ -112,6 +112,7 @@ pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<En
         written => written?,
     };
     engine.report.created = recovered.current.is_none();
+    engine.report.directory_syncs_refused = fs.refuses_dir_syncs();
     engine.report.flushes = engine.counters.flushes.load(Ordering::Relaxed);
     let kept = engine.put_in_force(replayed, manifest)?;
     let old = recovered.manifest.state.logs.keys().filter(|number| !kept.contains(number));
@@ -217,13 +218,9 @@ fn remove_strays(fs: &dyn Fs, dir: &Path, strays: &[FileName]) -> Result<()> {
 fn prepare_directory(dir: &Path, options: &Options) -> Result<Arc<LockedDir>> {
     let fs = &*options.fs;
     if options.create {
-        fs.create_dir(dir).map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists if fs.has_dangling_link(dir) => dangling(dir),
-            std::io::ErrorKind::AlreadyExists => {
-                Error::NoStore { dir: dir.to_path_buf(), why: "it is a file, not a directory" }
-            }
-            _ => Error::io("create", dir, error),
-        })?;
+        if fs.open(&FileName::Current.path(dir)).is_err() {
+            create_directory(fs, dir)?;
+        }
         check_other_files(fs, dir, options)?;
     } else {
         names_in(fs, dir)?;
@@ -239,6 +236,27 @@ fn prepare_directory(dir: &Path, options: &Options) -> Result<Arc<LockedDir>> {
 }
 
 /// Refuses a directory without a store that has files of other programs, unless the options allow it.
+/// Creates the directory if need be, and makes it durable. A directory that is there may be left from an interrupted
+/// creation, or was made just before, so every directory above it is synced in any case.
+fn create_directory(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    fs.create_dir(dir).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists if fs.has_dangling_link(dir) => dangling(dir),
+        std::io::ErrorKind::AlreadyExists => {
+            Error::NoStore { dir: dir.to_path_buf(), why: "it is a file, not a directory" }
+        }
+        _ => Error::io("create", dir, error),
+    })?;
+    let path = fs.canonical(dir).map_err(|error| Error::io("look for", dir, error))?;
+    for parent in path.ancestors().skip(1) {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        match fs.sync_dir(parent) {
+            Err(error) if !refuses_dir_syncs(&error) => return Err(Error::io("sync", parent, error)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 fn check_other_files(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<()> {
     let listing = list(fs, dir)?;
     if options.create_among_other_files || listing.ours.contains(&FileName::Current) {

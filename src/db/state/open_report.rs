@@ -25,6 +25,10 @@ pub struct OpenReport {
     /// Files in the directory that the store does not use, and why. Opening the store for writing removes
     /// those that are left over from earlier work.
     pub ignored: Vec<IgnoredFile>,
+    /// The file system refused to sync the directory, because it syncs none (`EINVAL`, as CIFS does). Then a power loss
+    /// may take the names of new files with it, whatever was synced. Noticed when a store is created or its logs are
+    /// replayed; a store that was closed is opened without a sync.
+    pub directory_syncs_refused: bool,
 }
 
 impl OpenReport {
