@@ -83,6 +83,6 @@ pub use db::{
 pub use error::{Error, Result};
 pub use filter::{FilterAllocation, FilterKind, FilterPolicy};
 pub use memory::MemoryStats;
-pub use options::{KeyspaceOptions, Options};
+pub use options::{BudgetSource, KeyspaceOptions, Options};
 pub use snapshot_read::KeyBounds;
 pub use table::Compression;

@@ -1,12 +1,47 @@
 //! Options of a store. The units below have small configurations of their own; this file composes them.
 
 use std::fmt;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 use crate::compaction::shape::Shape;
 use crate::error::{Error, Result};
-use crate::fs::{Fs, StdFs, open_files_limit};
+use crate::fs::{Fs, MemoryLimit, StdFs, memory_limit, open_files_limit};
 pub use crate::manifest::keyspace_options::KeyspaceOptions;
+
+/// The most that the memory budget is by default.
+const DEFAULT_BUDGET_MAX: u64 = 512 << 20;
+
+/// The least memory budget.
+const BUDGET_MIN: u64 = 1 << 20;
+
+/// Why a store has the memory budget that it has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BudgetSource {
+    /// It is the default of 512 MiB.
+    #[default]
+    Default,
+    /// [`Options::memory_budget`] has set it.
+    Option,
+    /// It is a quarter of what the control group of the process allows.
+    Cgroup,
+    /// It is a quarter of the memory of the machine.
+    Machine,
+}
+
+/// The memory budget where nothing is set, and why. `root` is where the files of the system are.
+fn default_budget(root: &Path) -> (usize, BudgetSource) {
+    let default = (DEFAULT_BUDGET_MAX as usize, BudgetSource::Default);
+    let Some(limit) = memory_limit(root).filter(|limit| limit.bytes() / 4 < DEFAULT_BUDGET_MAX) else {
+        return default;
+    };
+    let source = match limit {
+        MemoryLimit::Cgroup(_) => BudgetSource::Cgroup,
+        MemoryLimit::Machine(_) => BudgetSource::Machine,
+    };
+    ((limit.bytes() / 4).max(BUDGET_MIN) as usize, source)
+}
 
 /// How a store is opened. Every setting has a default.
 ///
@@ -23,6 +58,7 @@ pub struct Options {
     pub(crate) create: bool,
     pub(crate) create_among_other_files: bool,
     pub(crate) memory_budget: usize,
+    pub(crate) budget_source: BudgetSource,
     /// `None`: a quarter of it.
     memtable_budget: Option<usize>,
     pub(crate) background_threads: usize,
@@ -38,12 +74,15 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
+        static BUDGET: OnceLock<(usize, BudgetSource)> = OnceLock::new();
+        let (memory_budget, budget_source) = *BUDGET.get_or_init(|| default_budget(Path::new("/")));
         Self {
             fs: Arc::new(StdFs),
             read_only: false,
             create: true,
             create_among_other_files: false,
-            memory_budget: 512 << 20,
+            memory_budget,
+            budget_source,
             memtable_budget: None,
             background_threads: 2,
             log_bytes_max: 0,
@@ -63,6 +102,7 @@ impl fmt::Debug for Options {
             .field("create", &self.create)
             .field("create_among_other_files", &self.create_among_other_files)
             .field("memory_budget", &self.memory_budget)
+            .field("budget_source", &self.budget_source)
             .field("memtable_budget", &self.memtable_budget)
             .field("background_threads", &self.background_threads)
             .field("log_bytes_max", &self.log_bytes_max)
@@ -88,7 +128,10 @@ impl Options {
         Self::default()
     }
 
-    /// Memory in bytes for everything that grows with data; 512 MiB by default, at least 1 MiB.
+    /// Memory in bytes for everything that grows with data, at least 1 MiB. The default is 512 MiB, or a quarter of the
+    /// memory that the process may use if that is less: what its control group allows (Linux, version 1 or 2), or what the
+    /// machine has. It is found out once in a process. [`OpenReport::memory_budget`](crate::OpenReport::memory_budget) has
+    /// the budget in force, and `memory_budget_from` why.
     ///
     /// - A quarter, or [`Options::memtable_budget`], is for memtables, including those that wait to be flushed.
     ///   Writers wait rather than exceed it; only a single batch larger than that may.
@@ -121,6 +164,7 @@ impl Options {
     #[must_use]
     pub fn memory_budget(mut self, bytes: usize) -> Self {
         self.memory_budget = bytes;
+        self.budget_source = BudgetSource::Option;
         self
     }
 
@@ -326,7 +370,7 @@ impl Options {
     }
 
     pub(crate) fn validate(&self) -> Result<()> {
-        if self.memory_budget < 1 << 20 {
+        if (self.memory_budget as u64) < BUDGET_MIN {
             return Err(Error::invalid("memory_budget is below 1 MiB"));
         }
         if self.memtable_budget.is_some_and(|bytes| bytes < MEMTABLE_BUDGET_MIN) {
@@ -393,6 +437,31 @@ impl KeyspaceOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_default_budget_is_a_quarter_of_a_small_limit_and_the_report_says_where_it_comes_from() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(default_budget(root.path()), (512 << 20, BudgetSource::Default));
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("proc/meminfo", "MemTotal: 1048576 kB\n");
+        assert_eq!(default_budget(root.path()), (256 << 20, BudgetSource::Machine));
+        write("proc/self/cgroup", "0::/\n");
+        write("sys/fs/cgroup/memory.max", "104857600\n");
+        assert_eq!(default_budget(root.path()), (25 << 20, BudgetSource::Cgroup));
+        write("sys/fs/cgroup/memory.max", "1\n");
+        assert_eq!(default_budget(root.path()), (1 << 20, BudgetSource::Cgroup), "the least budget");
+
+        let fs = || Options::new().fs(Arc::new(crate::fs::MemFs::new())).background_threads(0);
+        let default = fs().open("/db").unwrap().open_report().clone();
+        let expected = default_budget(Path::new("/"));
+        assert_eq!((default.memory_budget as usize, default.memory_budget_from), expected);
+        let set = fs().memory_budget(8 << 20).open("/db").unwrap().open_report().clone();
+        assert_eq!((set.memory_budget, set.memory_budget_from), (8 << 20, BudgetSource::Option));
+    }
     use crate::filter::{FilterKind, FilterPolicy};
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sievedb::fs::MemFs;
-use sievedb::{Db, FilterKind, FilterPolicy, KeyspaceOptions, Options};
+use sievedb::{Compression, Db, FilterKind, FilterPolicy, KeyspaceOptions, Options};
 
 fn key(number: u64) -> [u8; 8] {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
@@ -140,4 +140,29 @@ fn a_batch_larger_than_all_memtables_is_written_alone() {
     check(&db, "after the next write");
     assert!((0..2000).all(|number| db.contains(key(number)).unwrap()));
     assert!(db.contains("before").unwrap() && db.contains("after").unwrap());
+}
+
+#[test]
+fn a_scan_of_a_large_store_leaves_most_of_the_cache_free_and_a_repeated_one_caches_what_comes_next() {
+    const BUDGET: u64 = 16 << 20;
+    let fs = Arc::new(MemFs::new());
+    let keyspace = KeyspaceOptions::new().compression(Compression::None);
+    let options = Options::new().fs(fs).memory_budget(BUDGET as usize).background_threads(0);
+    let options = options.default_keyspace(keyspace);
+    let db = options.clone().open("/db").unwrap();
+    (0..60_000u32).for_each(|n| db.put(n.to_be_bytes(), [7; 300]).unwrap());
+    db.compact().unwrap();
+    db.close().unwrap();
+    let db = options.open("/db").unwrap();
+    let scan = || {
+        assert_eq!(db.iter().inspect(|item| assert!(item.is_ok())).count(), 60_000);
+        db.stats().memory.blocks
+    };
+    let tables: u64 = db.stats().keyspaces[0].total().tables;
+    let first = scan();
+    let of_each = BUDGET / 64;
+    assert!((tables * of_each..=tables * of_each * 3 / 2).contains(&first), "{first} for {tables} tables");
+    assert!(first < BUDGET / 4);
+    let second = scan();
+    assert!(second > first * 3 / 2, "{second} after {first}");
 }

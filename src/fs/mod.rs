@@ -11,12 +11,14 @@
 mod dir_fs;
 mod locked_dir;
 mod mem;
+mod memory_limit;
 mod process;
 mod std_file;
 mod std_fs;
 
 pub(crate) use locked_dir::LockedDir;
 pub use mem::{CrashPolicy, MemFs, Op};
+pub(crate) use memory_limit::{MemoryLimit, memory_limit};
 pub use std_fs::StdFs;
 
 use std::ffi::OsString;

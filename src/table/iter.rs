@@ -25,6 +25,10 @@ const SCAN_AHEAD_BYTES: u64 = 512 << 10;
 /// The same for what passes whole tables and caches nothing: compactions, new filters.
 const MERGE_AHEAD_BYTES: u64 = 1 << 20;
 
+/// A scan that has read one part in so many of the memory budget in a table, without a gap, caches no further block of
+/// it: most likely it reads each once. A scan that is repeated finds what was cached, and caches what comes next.
+const SCAN_CACHED_PARTS: usize = 64;
+
 /// An [`InternalIterator`] over a table. Made by [`Table::iter`].
 #[derive(Debug)]
 pub(crate) struct TableIter {
@@ -67,7 +71,7 @@ enum Direction {
 }
 
 impl Table {
-    /// An iterator over all entries. Blocks it reads are cached only if `fill_cache`.
+    /// An iterator over all entries. Blocks it reads are cached only if `fill_cache`, and not those of a long walk.
     pub(crate) fn iter(self: &Arc<Self>, fill_cache: bool) -> TableIter {
         let ahead_max = if fill_cache { SCAN_AHEAD_BYTES } else { MERGE_AHEAD_BYTES };
         TableIter {
@@ -152,8 +156,9 @@ impl TableIter {
         }
         let payload = match level == self.index.len() {
             true => {
+                let is_long = self.ahead.passed() >= (file.ctx.memory.budget() / SCAN_CACHED_PARTS) as u64;
                 let read = || self.ahead.read(file, handle);
-                file.block_by(handle, BlockKind::Data, self.fill_cache, read)?
+                file.block_by(handle, BlockKind::Data, self.fill_cache && !is_long, read)?
             }
             false => file.block(handle, BlockKind::Index, self.fill_cache)?,
         };

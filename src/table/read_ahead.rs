@@ -46,6 +46,11 @@ impl ReadAhead {
         Self { bytes_max, data_end, bytes: Vec::new(), start: 0, last: 0..0, passed: 0, lease: None }
     }
 
+    /// How many bytes were read without a gap.
+    pub(super) fn passed(&self) -> u64 {
+        self.passed
+    }
+
     /// The sealed bytes of a block, which lies in the file.
     pub(super) fn read(&mut self, file: &TableFile, handle: BlockHandle) -> Result<Vec<u8>> {
         let block = handle.offset..handle.offset + handle.len;

@@ -192,9 +192,10 @@ fn build_engine(
     };
     let trees = build_trees(dir, state, &memtables, &shared)?;
     let reserve = Reserve::open(&*files.fs, dir, store_id, state.table_bytes, options.reserve_bytes);
+    let (memory_budget, memory_budget_from) = (options.memory_budget as u64, options.budget_source);
     Ok(Engine::new(EngineParts {
         options,
-        report: recovered.report.clone(),
+        report: OpenReport { memory_budget, memory_budget_from, ..recovered.report.clone() },
         files,
         context,
         keyspaces: Keyspaces::new(trees, memtables, open_tables, state.next_keyspace),

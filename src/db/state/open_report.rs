@@ -1,5 +1,6 @@
 //! The report of an opening: the files it found, the tails it dropped, the files it left alone.
 
+use crate::options::BudgetSource;
 use std::path::Path;
 use std::path::PathBuf;
 /// What opening a store found and did.
@@ -17,18 +18,22 @@ pub struct OpenReport {
     /// How often a memtable was flushed during the replay, because the logs held more than the memtables and an eighth of
     /// the memory budget have room for.
     pub flushes: u64,
+    /// The memory budget in force, in bytes.
+    pub memory_budget: u64,
+    /// Why it is that.
+    pub memory_budget_from: BudgetSource,
     /// The error of a full disk, if there was no room to write the contents of the logs anew. Then the logs
     /// were kept; nothing of them was lost.
     pub full_disk: Option<String>,
+    /// The file system refused to sync the directory, because it syncs none (`EINVAL`, as CIFS does). Then a power loss
+    /// may take the names of new files with it, whatever was synced. Noticed when a store is created or its logs are
+    /// replayed; a store that was closed is opened without a sync.
+    pub directory_syncs_refused: bool,
     /// Torn tails of files, which were never promised to be durable and were dropped.
     pub dropped: Vec<DroppedTail>,
     /// Files in the directory that the store does not use, and why. Opening the store for writing removes
     /// those that are left over from earlier work.
     pub ignored: Vec<IgnoredFile>,
-    /// The file system refused to sync the directory, because it syncs none (`EINVAL`, as CIFS does). Then a power loss
-    /// may take the names of new files with it, whatever was synced. Noticed when a store is created or its logs are
-    /// replayed; a store that was closed is opened without a sync.
-    pub directory_syncs_refused: bool,
 }
 
 impl OpenReport {
@@ -43,7 +48,8 @@ impl OpenReport {
         }
         let (logs, batches, entries) = (self.logs, self.batches, self.entries);
         let (created, flushes) = (self.created, self.flushes);
-        tracing::info!(dir = %dir.display(), created, logs, batches, entries, flushes, "opened a store");
+        let (budget, from) = (self.memory_budget, self.memory_budget_from);
+        tracing::info!(dir = %dir.display(), created, logs, batches, entries, flushes, budget, ?from, "opened a store");
     }
 }
 
