@@ -112,6 +112,8 @@ pub(crate) fn plan_output(
     lookups: u64,
     output: &Output,
 ) -> Option<FilterPlan> {
+    #[cfg(test)]
+    tests::PLANNED_WITH.with(|tables| tables.set(tables.get() + version.all_tables().count()));
     let runs = placed_runs(version, lookups);
     let is_replaced = |table: &(Placed<'_>, u64)| output.replaces.contains(&table.1);
     let placed = |is_chosen: &dyn Fn(&(Placed<'_>, u64)) -> bool| -> Vec<Placed<'_>> {
@@ -217,9 +219,16 @@ pub(super) fn relative_probe_rate(share: f64, lookups: u64, absent: u64) -> f64 
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::filter::FilterKind;
+
+    thread_local! {
+        /// How many tables the plans of this thread have looked at.
+        pub(crate) static PLANNED_WITH: Cell<usize> = const { Cell::new(0) };
+    }
 
     /// Tables that share the keys 0000 to 9999 equally.
     fn run(level: usize, tables: usize, keys: u64) -> Vec<Placed<'static>> {

@@ -7,7 +7,7 @@
 //!
 //! - level 0: its tables in groups that are far apart, one group at a time, with the tables of level 1 that it
 //!   overlaps; but if its oldest table overlaps nothing there (keys arrive in order), that table alone is moved
-//!   down;
+//!   down, unless the group is small: then it is merged with its small neighbours there;
 //! - another level: the table with the fewest bytes to rewrite per byte that it frees, where tombstones count
 //!   as freed bytes. If no table of the next level overlaps it, it is moved without rewriting.
 //!
@@ -27,6 +27,10 @@ use crate::version::{TableHandle, Version};
 /// The most bytes that an idle compaction reads for each byte of level 0. With default options two runs of level 0 are a
 /// third of what level 1 may have, so that is 4 and, with a table more than it may have, 4.6.
 const IDLE_COST_MAX: u64 = 5;
+
+/// A group of level 0 that has less than this part of a full table is merged instead of moved. So a table that a flush of
+/// a few keys has made stays for a few flushes only.
+const SMALL_PART: u64 = 8;
 
 /// How much a compaction is needed: first by the pressure on the writers of its tree, then by the score of its
 /// level. Both in thousandths.
@@ -66,7 +70,7 @@ pub(crate) fn pick(version: &Version, busy: &Busy, shape: &Shape) -> Option<(Urg
     levels.sort_by(|a, b| b.0.total_cmp(&a.0));
     let (score, task) = levels.into_iter().find_map(|(score, level)| {
         let task = match level {
-            0 => pick_level_0(version, busy),
+            0 => pick_level_0(version, busy, shape),
             _ => pick_table(version, busy, shape, level),
         };
         task.map(|task| (score, task))
@@ -173,8 +177,40 @@ fn level_0_merge(version: &Version, busy: &Busy, group: &[Arc<TableHandle>]) -> 
     busy.allowed(Task { inputs, output_level: 1, trivial_move: false })
 }
 
-fn pick_level_0(version: &Version, busy: &Busy) -> Option<Task> {
-    level_0_groups(version).into_iter().find_map(|group| level_0_task(version, busy, &group))
+fn pick_level_0(version: &Version, busy: &Busy, shape: &Shape) -> Option<Task> {
+    let task = |group: Vec<Arc<TableHandle>>| match small_merge(version, shape, &group) {
+        Some(task) => busy.allowed(task),
+        None => level_0_task(version, busy, &group),
+    };
+    level_0_groups(version).into_iter().find_map(task)
+}
+
+/// The merge of a small group of level 0 into level 1, with the neighbours there that are no longer than all before
+/// together. So each merge doubles at least the shortest of its inputs: a byte is rewritten O(log n) times until its
+/// table is no longer small, and O(log n) small tables are left. `None` if the group is not small, or alone.
+fn small_merge(version: &Version, shape: &Shape, group: &[Arc<TableHandle>]) -> Option<Task> {
+    let (smallest, largest) = bounds_of(group)?;
+    let level_1 = version.runs(1).first().map_or(&[][..], |run| &run.tables);
+    let mut start = level_1.partition_point(|table| table.meta.largest < *smallest);
+    let mut end = start + overlapping(version, 1, smallest, largest).len();
+    let mut bytes = len_of(group).saturating_add(len_of(&level_1[start..end]));
+    if bytes >= shape.table_bytes / SMALL_PART {
+        return None;
+    }
+    loop {
+        let joins = |table: Option<&Arc<TableHandle>>| {
+            table.map(|table| table.meta.len).filter(|&len| len <= bytes && bytes + len <= shape.table_bytes)
+        };
+        if let Some(len) = joins(start.checked_sub(1).map(|before| &level_1[before])) {
+            (start, bytes) = (start - 1, bytes + len);
+        } else if let Some(len) = joins(level_1.get(end)) {
+            (end, bytes) = (end + 1, bytes + len);
+        } else {
+            break;
+        }
+    }
+    let inputs: Vec<_> = with_level(0, group).chain(with_level(1, &level_1[start..end])).collect();
+    (inputs.len() > 1).then_some(Task { inputs, output_level: 1, trivial_move: false })
 }
 
 fn pick_table(version: &Version, busy: &Busy, shape: &Shape, level: usize) -> Option<Task> {
@@ -257,6 +293,29 @@ mod tests {
             version(&[(0, 1, "a", "b", 5), (0, 2, "c", "d", 5), (0, 3, "e", "f", 5), (0, 4, "g", "h", 5)]);
         let (_, task) = pick(&ordered, &Busy::default(), &SHAPE).unwrap();
         assert_eq!((numbers(&task), task.trivial_move), (vec![1], true));
+    }
+
+    #[test]
+    fn small_runs_are_merged_with_neighbours_that_are_no_longer_and_large_ones_are_moved() {
+        let large = Shape { table_bytes: 1000, level_base_bytes: 10_000, ..SHAPE };
+        let ordered = |below: &[(usize, u64, &'static str, &'static str, u64)]| {
+            let new = [(0, 4, "u", "u", 5), (0, 3, "t", "t", 5), (0, 2, "s", "s", 5), (0, 1, "r", "r", 5)];
+            version(&[&new[..], below].concat())
+        };
+        let picked = |below: &[(usize, u64, &'static str, &'static str, u64)]| {
+            let (_, task) = pick(&ordered(below), &Busy::default(), &large).unwrap();
+            assert_eq!((task.trivial_move, task.output_level), (false, 1));
+            numbers(&task)
+        };
+        assert_eq!(picked(&[]), [1, 2, 3, 4]);
+        assert_eq!(picked(&[(1, 9, "m", "n", 21)]), [1, 2, 3, 4], "a longer neighbour stays");
+        let chain = [(1, 6, "a", "b", 81), (1, 7, "c", "d", 40), (1, 8, "m", "n", 20), (1, 9, "x", "y", 90)];
+        assert_eq!(picked(&chain), [1, 2, 3, 4, 7, 8], "one after the other");
+        assert_eq!(picked(&[(1, 9, "x", "y", 19)]), [1, 2, 3, 4, 9], "also behind");
+        let busy = Busy::from_iter([8]);
+        assert!(pick(&ordered(&chain), &busy, &large).is_none(), "it waits for a neighbour");
+        let (_, task) = pick(&ordered(&[]), &Busy::default(), &Shape { table_bytes: 160, ..large }).unwrap();
+        assert_eq!((numbers(&task), task.trivial_move), (vec![1], true), "20 bytes are an eighth");
     }
 
     #[test]

@@ -38,6 +38,9 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
+/// A compaction of fewer keys has a filter like the one before it: its share of the filter memory is negligible.
+const SMALL_KEYS: u64 = 4096;
+
 /// A merge: what goes into it, and what comes out.
 pub(in crate::db) struct MergeWork<'a> {
     /// The tree, with the tables that are merged.
@@ -102,7 +105,12 @@ impl Engine {
         let options = tree.options.load_full();
         let lookups = tree.lookups();
         let shape = tree.shape();
-        let filter = plan_output(&options.filter, &shape, version, lookups, output);
+        let plan = || plan_output(&options.filter, &shape, version, lookups, output);
+        let (place, tables) = ((output.level, output.keys), version.all_tables().count());
+        let filter = match !options.filter.expect_hits && (inputs.is_empty() || output.keys < SMALL_KEYS) {
+            true => tree.planned_filter(options.filter, place, tables, plan),
+            false => plan(),
+        };
         let memory = &self.context.memory;
         // Each thread, and a caller that compacts.
         let memory_max = memory.builder_max(self.options.background_threads + 1, options.block_bytes);
@@ -214,4 +222,66 @@ fn memtable_output(memtable: &Arc<Memtable>) -> Result<Output> {
 
 pub(in crate::db) fn lineage_of(tree: &Tree, inputs: Vec<InputTable>) -> Lineage {
     Lineage { keyspace: tree.id, name: tree.name.clone(), newest: 0, inputs }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Db;
+    use crate::compaction::filters::tests::PLANNED_WITH;
+    use crate::fs::MemFs;
+    use crate::options::Options;
+
+    fn open(options: KeyspaceOptions) -> Db {
+        let fs = Arc::new(MemFs::new());
+        Options::new().fs(fs).background_threads(0).default_keyspace(options).open("/db").unwrap()
+    }
+
+    fn tables(db: &Db) -> usize {
+        db.engine().keyspaces.default_tree().view().version.all_tables().count()
+    }
+
+    #[test]
+    fn flushes_of_single_keys_leave_few_tables_whatever_their_order() {
+        for step in [1, 7, 299] {
+            let db = open(KeyspaceOptions::new());
+            for n in 0..300u32 {
+                db.put((n * step % 300).to_be_bytes(), "value").unwrap();
+                db.flush().unwrap();
+                while db.step().unwrap() {}
+                assert!(tables(&db) <= 16, "{} tables after {n} flushes in steps of {step}", tables(&db));
+            }
+            assert!((0..300u32).all(|n| db.contains(n.to_be_bytes()).unwrap()));
+        }
+    }
+
+    #[test]
+    fn a_flush_plans_its_filter_with_as_many_tables_in_the_mean_however_many_there_are() {
+        let small = KeyspaceOptions::new().block_bytes(512).table_bytes(2 << 10).memtable_bytes(64 << 10);
+        let db = open(small);
+        let mut planned = Vec::new();
+        for round in 0..3u32 {
+            for n in 0..4000 * round {
+                db.put((round << 16 | n).to_be_bytes(), n.wrapping_mul(0x9e37_79b9).to_be_bytes().repeat(8))
+                    .unwrap();
+            }
+            db.flush().unwrap();
+            while db.step().unwrap() {}
+            let (tables, before) = (tables(&db), PLANNED_WITH.get());
+            let mut flushes = 0;
+            for n in 0..64u32 {
+                db.put((u32::MAX - n).to_be_bytes(), "v").unwrap();
+                let before = PLANNED_WITH.get();
+                db.flush().unwrap();
+                flushes += PLANNED_WITH.get() - before;
+                while db.step().unwrap() {}
+            }
+            planned.push((tables, flushes / 64, (PLANNED_WITH.get() - before) / 64));
+        }
+        let [(few, _, _), (many, _, _), (most, _, _)] = planned[..] else { panic!() };
+        assert!(few < 10 && many > 100 && most > many + 100, "{planned:?}");
+        // With the small compactions that the flushes made due.
+        let is_bounded = |&(_, of_flush, in_all): &(usize, usize, usize)| of_flush <= 80 && in_all <= 160;
+        assert!(planned.iter().all(is_bounded), "{planned:?}");
+    }
 }

@@ -4,6 +4,7 @@
 //! held. The commit leader replaces the view (a full memtable becomes immutable), and so does background work
 //! (other tables), one at a time under `replacing`.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -17,6 +18,7 @@ use crate::counters::{FilterCounts, Stripe, Striped};
 use crate::db::state::keyspace::pace::Pace;
 use crate::db::state::keyspace::pace::has_no_pressure;
 use crate::error::{Error, Result};
+use crate::filter::{FilterPlan, FilterPolicy};
 use crate::key::SeqNo;
 use crate::manifest::edit::LEVELS;
 use crate::memtable::{Entry, Memtable};
@@ -129,6 +131,19 @@ pub(in crate::db) struct Tree {
     lookups: Striped<1>,
     /// How many of them were counted into the sum for all keyspaces.
     counted_lookups: AtomicU64,
+    /// Filters that were planned for flushes and small compactions, and may be used for the next ones: by level, and by
+    /// the logarithm of the number of keys.
+    planned_filters: Mutex<BTreeMap<(usize, u32), PlannedFilter>>,
+}
+
+/// So many tables let a plan be used once more. A plan looks at all tables, so it looks at this many in the mean.
+const TABLES_PER_PLAN: usize = 64;
+
+/// A filter that was planned.
+struct PlannedFilter {
+    policy: FilterPolicy,
+    filter: Option<FilterPlan>,
+    uses_left: usize,
 }
 
 /// Counts of the filters of tables that have left the tree.
@@ -172,6 +187,7 @@ impl Tree {
             retired: Mutex::default(),
             lookups: Striped::default(),
             counted_lookups: AtomicU64::new(0),
+            planned_filters: Mutex::default(),
         })
     }
 
@@ -434,6 +450,27 @@ impl Tree {
     /// How many lookups reached the tables since the store was opened; approximate.
     pub(in crate::db) fn lookups(&self) -> u64 {
         self.lookups.sum(0)
+    }
+
+    /// The filter of an output of so many keys on a level, in a tree of so many tables: by `plan`, or as it was planned
+    /// for an earlier output of about as many.
+    pub(in crate::db) fn planned_filter(
+        &self,
+        policy: FilterPolicy,
+        (level, keys): (usize, u64),
+        tables: usize,
+        plan: impl FnOnce() -> Option<FilterPlan>,
+    ) -> Option<FilterPlan> {
+        let place = (level, keys.max(1).ilog2());
+        let fits = |known: &&mut PlannedFilter| known.policy == policy && known.uses_left > 0;
+        if let Some(known) = lock(&self.planned_filters).get_mut(&place).filter(fits) {
+            known.uses_left -= 1;
+            return known.filter;
+        }
+        let filter = plan();
+        let planned = PlannedFilter { policy, filter, uses_left: tables / TABLES_PER_PLAN };
+        lock(&self.planned_filters).insert(place, planned);
+        filter
     }
 
     /// How many there were since this was last called.
