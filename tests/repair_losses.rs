@@ -291,3 +291,100 @@ fn no_path_makes_the_new_store_inside_the_damaged_one() {
     let report = Options::new().repair(&damaged, damaged.join("../s2/new")).unwrap();
     assert!(report.is_complete() && dir.path().join("s2/new/CURRENT").exists(), "{report:#?}");
 }
+
+/// The writes of the sessions of [`four_sessions`], in their order; `None` deletes. The first has the number 1.
+const SESSIONS: [&[(&str, Option<&str>)]; 4] = [
+    &[("a", Some("1")), ("b", Some("1")), ("c", Some("1"))],
+    &[("a", Some("2")), ("b", None), ("e", Some("2"))],
+    &[("b", Some("3")), ("d", Some("3"))],
+    &[("c", Some("4")), ("e", None)],
+];
+
+/// A store that was opened, written to and closed four times. Everything is in its logs.
+fn four_sessions(fs: &MemFs) -> Files {
+    for session in SESSIONS {
+        let db = open(fs);
+        for &(key, value) in session {
+            match value {
+                Some(value) => db.put(key, value).unwrap(),
+                None => db.delete(key).unwrap(),
+            }
+        }
+        db.close().unwrap();
+    }
+    copy(fs)
+}
+
+/// What the store held after this many writes.
+fn after(writes: u64) -> BTreeMap<&'static str, &'static str> {
+    let mut entries = BTreeMap::new();
+    for &(key, value) in SESSIONS.into_iter().flatten().take(writes as usize) {
+        entries.remove(key);
+        entries.extend(value.map(|value| (key, value)));
+    }
+    entries
+}
+
+fn verified(files: &Files) -> Vec<String> {
+    let fs = MemFs::new();
+    fs.create_dir(Path::new(DIR)).unwrap();
+    for (name, bytes) in files {
+        fs.overwrite(&Path::new(DIR).join(name), bytes.clone());
+    }
+    let report = store::options(&fs).verify(DIR).unwrap();
+    report.damage.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_closed_log_that_was_cut_anywhere_has_lost_writes_and_what_is_newer_is_doubtful() {
+    let files = four_sessions(&MemFs::new());
+    let all = after(u64::MAX);
+    let logs: Vec<_> = names(&files, |name| name.ends_with(".wal")).cloned().collect();
+    assert!(logs.len() >= SESSIONS.len(), "{logs:?}");
+    assert!(verified(&files).is_empty() && repair(&files).0.is_complete());
+    let mut losses = 0;
+    for log in logs {
+        let used = files[&log].iter().rposition(|&byte| byte != 0).unwrap() + 1;
+        for len in 0..used {
+            let mut cut = files.clone();
+            cut.get_mut(&log).unwrap().truncate(len);
+            let (damage, (report, found)) = (verified(&cut), repair(&cut));
+            let context = format!("{log} cut to {len}: {damage:?} {report:#?}");
+            assert!(!damage.is_empty(), "verify finds each cut: {context}");
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let certain: BTreeMap<String, String> =
+                found["default"].iter().map(|(key, value)| (text(key), text(value))).collect();
+            let is_same = certain.iter().map(|(key, value)| (&key[..], &value[..])).eq(all.clone());
+            assert_eq!(report.is_complete(), is_same, "{context}");
+            assert_eq!(report.lost_writes.is_empty(), is_same, "{context}");
+            losses += u64::from(!is_same);
+            let as_of = report.keyspaces[0].as_of.unwrap();
+            let then = after(as_of);
+            for (key, value) in &certain {
+                assert_eq!(then.get(&key[..]), Some(&&value[..]), "{key} as of {as_of}: {context}");
+            }
+        }
+    }
+    assert!(losses > 100, "{losses}");
+}
+
+#[test]
+fn a_cut_log_is_found_by_verify_although_the_manifest_is_damaged_behind_its_end() {
+    let fs = MemFs::new();
+    four_sessions(&fs);
+    let db = open(&fs);
+    for name in ["first", "second", "third"] {
+        db.keyspace(name, KeyspaceOptions::new()).unwrap();
+    }
+    db.close().unwrap();
+    let mut files = copy(&fs);
+    let manifest = names(&files, |name| name.starts_with("MANIFEST")).last().unwrap().clone();
+    let at = files[&manifest].windows(6).rposition(|bytes| bytes == b"second").unwrap();
+    files.get_mut(&manifest).unwrap()[at] ^= 1;
+    let of_logs = |files: &Files| verified(files).iter().filter(|damage| damage.contains(".wal")).count();
+    assert!(!verified(&files).is_empty());
+    assert_eq!(of_logs(&files), 0, "{:?}", verified(&files));
+    let first = names(&files, |name| name.ends_with(".wal")).next().unwrap().clone();
+    files.get_mut(&first).unwrap().truncate(64);
+    assert_eq!(of_logs(&files), 1);
+}

@@ -324,7 +324,7 @@ fn verify_at_rest(
         }
         (_, found) => {
             let state = found.map(|(manifest, _)| manifest.state).unwrap_or_default();
-            verifier.every_log(&listing, store_id);
+            verifier.every_log(&listing, store_id, &state);
             verifier.every_table(&listing, store_id, &state);
             verifier.report.ignored = listing.ignored;
         }
@@ -497,22 +497,26 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Checks each log in the directory by itself.
-    fn every_log(&mut self, listing: &Listing, store_id: FileId) {
+    /// Checks each log in the directory by itself, up to the end that what was read of the manifest states.
+    fn every_log(&mut self, listing: &Listing, store_id: FileId, state: &ManifestState) {
         let (fs, dir) = (self.fs(), self.dir);
         let manifest = no_manifest(dir);
         for name in &listing.ours {
-            let FileName::Log(_) = name else { continue };
+            let &FileName::Log(number) = name else { continue };
             let path = name.path(dir);
             // A replay for each log: what is missing between two logs is unknown.
             let mut replay = Replay::new(Purpose::CheckAlone, fs, dir, store_id, &manifest);
             let file = fs.open(&path).map_err(|error| Error::io("open", &path, error));
-            let read = file.and_then(|file| replay.log_alone(&*file, &path));
+            let ended = state.logs.get(&number).filter(|log| log.end.is_some());
+            let read = file.and_then(|file| match ended {
+                Some(log) => replay.log(&*file, &path, log, true),
+                None => replay.log_alone(&*file, &path),
+            });
             self.report.logs += 1;
             self.report.batches += replay.report.batches;
             self.report.dropped.append(&mut replay.report.dropped);
             if let Err(error) = read {
-                self.framed_damage(&path, None, error);
+                self.framed_damage(&path, ended.and_then(|log| log.end).map(|end| end.len), error);
             }
             self.done(self.len(name));
         }

@@ -17,13 +17,14 @@ pub(crate) enum LogItem<'a> {
     Batch(&'a [u8]),
     Promise(EditMark),
     Close(SeqNo, EditMark),
-    /// From this offset on bytes are no record that were durable once.
+    /// From this offset on bytes are no record, or are missing, that were durable once.
     Lost(u64),
     /// At this offset is a part of the torn end, which was never durable.
     Torn(u64),
 }
 
-/// Reads a log past its damage. `closed` is the length at which the manifest says that it was closed.
+/// Reads a log past its damage. `closed` is the length at which the manifest says that it ended: what it lacks up to
+/// there is lost.
 pub(crate) fn read_log(
     file: &dyn ReadFile,
     path: &Path,
@@ -72,7 +73,9 @@ fn walk_log(
         };
         take(item.unwrap_or(LogItem::Lost(offset)))
     })?;
-    Ok(())
+    // A cut between two records leaves no damage.
+    let len = window.len();
+    if closed.is_some_and(|closed| len < closed) { take(LogItem::Lost(len)) } else { Ok(()) }
 }
 
 /// What `damage` says, as errors of the file at `path`.
