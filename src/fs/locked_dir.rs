@@ -56,12 +56,15 @@ struct Held {
     is_lost: AtomicBool,
 }
 
+/// The operation that fails if the directory cannot be compared after a sync. The sync did not fail, but it is unknown
+/// whether it was one of this store's files.
+pub(crate) const LOOK_AFTER_SYNC: &str = "look at the directory after a sync of";
+
 /// When the directory is compared with the one that was locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Compare {
     Never,
     Before,
-    After,
     Both,
 }
 
@@ -70,6 +73,13 @@ impl Held {
     fn change<T>(&self, compare: Compare, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         self.check_process()?;
         self.under_lock(compare, act)
+    }
+
+    /// Syncs a file or the directory, and then compares. A comparison that cannot be made is an error of its own.
+    fn sync(&self, path: &Path, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        self.change(Compare::Never, sync)?;
+        let look = self.change(Compare::Before, || Ok(()));
+        Ok(look.map_err(|error| Error::io(LOOK_AFTER_SYNC, path, error))?)
     }
 
     /// Carries out a change under the lock. The caller knows the process.
@@ -83,7 +93,7 @@ impl Held {
             self.compare(guard)?;
         }
         let done = act()?;
-        if matches!(compare, Compare::After | Compare::Both) {
+        if compare == Compare::Both {
             self.compare(guard)?;
         }
         Ok(done)
@@ -129,6 +139,7 @@ impl LockedDir {
                 is_lost: AtomicBool::new(false),
             }),
             close_spare: Mutex::default(),
+            refuses_dir_syncs: AtomicBool::new(false),
         })
     }
 
@@ -139,7 +150,6 @@ impl LockedDir {
 
     /// Whether this is the process that locked the directory, or [`Error::Forked`].
     pub(crate) fn check_process(&self) -> Result<()> {
-            refuses_dir_syncs: AtomicBool::new(false),
         self.held.check_process()
     }
 
@@ -159,16 +169,6 @@ impl LockedDir {
         self.held.is_lost.load(Ordering::Acquire)
     }
 
-    /// Releases the lock, after running changes have ended.
-    pub(crate) fn release(&self) {
-        *self.held.guard.write().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
-    /// Opens a file. As long as there are too many open files, closes one that is only kept for later.
-    fn with_room<T>(&self, open: impl Fn() -> io::Result<T>) -> io::Result<T> {
-        loop {
-            match open() {
-                Err(error) if is_out_of_files(&error) && self.closed_spare() => {}
     /// Whether the file system has refused to sync the directory, because it syncs none.
     pub(crate) fn refuses_dir_syncs(&self) -> bool {
         self.refuses_dir_syncs.load(Ordering::Relaxed)
@@ -187,6 +187,16 @@ impl LockedDir {
         }
     }
 
+    /// Releases the lock, after running changes have ended.
+    pub(crate) fn release(&self) {
+        *self.held.guard.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Opens a file. As long as there are too many open files, closes one that is only kept for later.
+    fn with_room<T>(&self, open: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match open() {
+                Err(error) if is_out_of_files(&error) && self.closed_spare() => {}
                 result => return result,
             }
         }
@@ -212,13 +222,13 @@ impl Fs for LockedDir {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.held.change(Compare::After, || self.sync_dir_if_it_can(dir))
+        self.held.sync(dir, || self.sync_dir_if_it_can(dir))
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
         let create = || self.with_room(|| self.fs.create(path));
         let file = self.held.change(Compare::Never, create)?;
-        Ok(Arc::new(HeldFile { file, held: Arc::clone(&self.held) }))
+        Ok(Arc::new(HeldFile { file, path: path.to_path_buf(), held: Arc::clone(&self.held) }))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
@@ -250,6 +260,7 @@ impl Fs for LockedDir {
 #[derive(Debug)]
 struct HeldFile {
     file: Arc<dyn AppendFile>,
+    path: PathBuf,
     held: Arc<Held>,
 }
 
@@ -260,7 +271,7 @@ impl AppendFile for HeldFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.held.change(Compare::After, || self.file.sync())
+        self.held.sync(&self.path, || self.file.sync())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -340,5 +351,44 @@ mod tests {
         assert_eq!(dir.with_room(|| failures.borrow_mut().next().unwrap()).unwrap(), 7);
         let none: io::Result<()> = dir.with_room(|| Err(out_of_files()));
         assert!(is_out_of_files(&none.unwrap_err()), "no spare file is left");
+    }
+
+    /// A lock that cannot be looked at while the flag is set.
+    #[derive(Debug)]
+    struct Unseen(Arc<AtomicBool>);
+
+    impl LockGuard for Unseen {
+        fn is_in_place(&self) -> io::Result<bool> {
+            if self.0.load(Ordering::SeqCst) { Err(io::Error::other("broken")) } else { Ok(true) }
+        }
+    }
+
+    #[test]
+    fn a_look_that_fails_after_a_sync_is_named_and_is_no_failed_sync() {
+        let mem = MemFs::new();
+        let (dir, fs): (_, Arc<dyn Fs>) = (Path::new(DIR), Arc::new(mem.clone()));
+        fs.create_dir(dir).unwrap();
+        let is_unseen = Arc::new(AtomicBool::new(false));
+        let locked = LockedDir::new(dir, &fs, Box::new(Unseen(Arc::clone(&is_unseen))));
+        let path = dir.join("a");
+        let file = locked.create(&path).unwrap();
+        file.append(b"x").unwrap();
+        is_unseen.store(true, Ordering::SeqCst);
+        let as_store = |result: io::Result<()>| Error::io("sync", Path::new("?"), result.unwrap_err());
+        for (error, about) in [(as_store(file.sync()), &*path), (as_store(locked.sync_dir(dir)), dir)] {
+            assert!(
+                matches!(&error, Error::Io { op: LOOK_AFTER_SYNC, path, .. } if path == about),
+                "{error}"
+            );
+            let text = format!("cannot look at the directory after a sync of {}: broken", about.display());
+            assert_eq!(error.to_string(), text);
+        }
+        assert!(mem.is_durable(&path), "the syncs were made");
+        assert!(
+            locked.remove(&path).is_err() && mem.open(&path).is_ok(),
+            "before a change nothing is changed"
+        );
+        is_unseen.store(false, Ordering::SeqCst);
+        locked.remove(&path).unwrap();
     }
 }

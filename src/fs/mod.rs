@@ -16,7 +16,7 @@ mod process;
 mod std_file;
 mod std_fs;
 
-pub(crate) use locked_dir::LockedDir;
+pub(crate) use locked_dir::{LOOK_AFTER_SYNC, LockedDir};
 pub use mem::{CrashPolicy, MemFs, Op};
 pub(crate) use memory_limit::{MemoryLimit, memory_limit};
 pub use std_fs::StdFs;
@@ -166,13 +166,13 @@ pub(crate) fn is_out_of_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// How many files this process may have open, if the system says.
-pub(crate) fn open_files_limit() -> Option<u64> {
 /// Whether a file system does not sync directories at all, as CIFS.
 pub(crate) fn refuses_dir_syncs(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
 
+/// How many files this process may have open, if the system says.
+pub(crate) fn open_files_limit() -> Option<u64> {
     #[cfg(unix)]
     return rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     #[cfg(not(unix))]

@@ -236,7 +236,6 @@ fn prepare_directory(dir: &Path, options: &Options) -> Result<Arc<LockedDir>> {
     Ok(LockedDir::new(dir, &options.fs, lock.map_err(|error| lock_error(dir, error))?))
 }
 
-/// Refuses a directory without a store that has files of other programs, unless the options allow it.
 /// Creates the directory if need be, and makes it durable. A directory that is there may be left from an interrupted
 /// creation, or was made just before, so every directory above it is synced in any case.
 fn create_directory(fs: &dyn Fs, dir: &Path) -> Result<()> {
@@ -258,6 +257,7 @@ fn create_directory(fs: &dyn Fs, dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a directory without a store that has files of other programs, unless the options allow it.
 fn check_other_files(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<()> {
     let listing = list(fs, dir)?;
     if options.create_among_other_files || listing.ours.contains(&FileName::Current) {

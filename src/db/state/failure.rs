@@ -12,7 +12,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::filename::FileName;
-use crate::fs;
+use crate::fs::{self, LOOK_AFTER_SYNC};
 
 /// Whether writing ends with this failure, until the store is opened again.
 pub(in crate::db) fn ends_writing(error: &Error, dir: &Path) -> bool {
@@ -21,8 +21,8 @@ pub(in crate::db) fn ends_writing(error: &Error, dir: &Path) -> bool {
         | Error::Panicked { .. }
         | Error::FaultyMemory { .. }
         | Error::Poisoned { .. } => true,
-        Error::Io { op: "sync", path, source } if path == dir => !is_passing(source),
-        Error::Io { op: "sync", path, .. } => {
+        Error::Io { op: "sync" | LOOK_AFTER_SYNC, path, source } if path == dir => !is_passing(source),
+        Error::Io { op: "sync" | LOOK_AFTER_SYNC, path, .. } => {
             let name = path.file_name().and_then(|name| name.to_str()).and_then(FileName::parse);
             matches!(name, Some(FileName::Log(_) | FileName::Manifest(_)))
         }
@@ -48,4 +48,21 @@ pub(in crate::db) fn catch<T>(during: &'static str, work: impl FnOnce() -> T) ->
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
         Error::Panicked { during, message: text.unwrap_or_default().into_boxed_str() }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_that_fails_after_a_sync_ends_writing_where_a_failed_sync_does() {
+        let dir = Path::new("/db");
+        for name in ["000001.wal", "MANIFEST-000002", "000003.sst", "CURRENT.new", ""] {
+            let path = if name.is_empty() { dir.to_path_buf() } else { dir.join(name) };
+            let ends = ["sync", LOOK_AFTER_SYNC]
+                .map(|op| ends_writing(&Error::io(op, &path, io::Error::other("broken")), dir));
+            let is_final = name.ends_with(".wal") || name.starts_with("MANIFEST") || name.is_empty();
+            assert_eq!(ends, [is_final; 2], "{name}");
+        }
+    }
 }
