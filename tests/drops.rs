@@ -11,6 +11,9 @@ use sievedb::{
 use crate::support::faulty::{Call, FaultyFs};
 use crate::support::store::DIR;
 
+/// A call that works on a keyspace.
+type Work = fn(&Keyspace) -> sievedb::Result<()>;
+
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 fn options(fs: &FaultyFs) -> Options {
@@ -48,7 +51,7 @@ fn policy() -> FilterPolicy {
 
 #[test]
 fn work_on_a_keyspace_that_is_dropped_meanwhile_ends_with_an_error_that_names_the_keyspace() {
-    let works: [(&str, fn(&Keyspace) -> sievedb::Result<()>); 3] = [
+    let works: [(&str, Work); 3] = [
         ("compact", Keyspace::compact),
         ("compact_range", |keyspace| keyspace.compact_range(0u32.to_be_bytes()..2900u32.to_be_bytes())),
         ("refilter", |keyspace| keyspace.refilter(policy())),

@@ -172,8 +172,12 @@ fn fail_and_reopen(fault: Fault) -> Result<Outcome, String> {
 
 /// The failure is that of the file operation, at once or behind "writing is disabled".
 fn is_typed(error: &Error) -> Result<(), String> {
+    // A directory above the store is only synced.
+    let is_above = |op: &str, path: &Path| op == "sync" && Path::new(store::DIR).starts_with(path);
     match error {
-        Error::Io { op, path, source, .. } if !op.is_empty() && path.starts_with(store::DIR) => {
+        Error::Io { op, path, source, .. }
+            if !op.is_empty() && (path.starts_with(store::DIR) || is_above(op, path)) =>
+        {
             let text = source.to_string();
             let is_ours = source.kind() == io::ErrorKind::StorageFull || text.contains("input/output error");
             if is_ours { Ok(()) } else { Err(format!("another error: {text}")) }

@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn small_runs_are_merged_with_neighbours_that_are_no_longer_and_large_ones_are_moved() {
-        let large = Shape { table_bytes: 1000, ..SHAPE };
+        let large = Shape { table_bytes: 1000, level_base_bytes: 10_000, ..SHAPE };
         let ordered = |below: &[(usize, u64, &'static str, &'static str, u64)]| {
             let new = [(0, 4, "u", "u", 5), (0, 3, "t", "t", 5), (0, 2, "s", "s", 5), (0, 1, "r", "r", 5)];
             version(&[&new[..], below].concat())
@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(picked(&[(1, 9, "x", "y", 19)]), [1, 2, 3, 4, 9], "also behind");
         let busy = Busy::from_iter([8]);
         assert!(pick(&ordered(&chain), &busy, &large).is_none(), "it waits for a neighbour");
-        let (_, task) = pick(&ordered(&[]), &Busy::default(), &Shape { table_bytes: 160, ..SHAPE }).unwrap();
+        let (_, task) = pick(&ordered(&[]), &Busy::default(), &Shape { table_bytes: 160, ..large }).unwrap();
         assert_eq!((numbers(&task), task.trivial_move), (vec![1], true), "20 bytes are an eighth");
     }
 

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use crate::options::BudgetSource;
-
 /// What opening a store found and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -4,6 +4,7 @@
 //! held. The commit leader replaces the view (a full memtable becomes immutable), and so does background work
 //! (other tables), one at a time under `replacing`.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -129,20 +130,19 @@ pub(in crate::db) struct Tree {
     lookups: Striped<1>,
     /// How many of them were counted into the sum for all keyspaces.
     counted_lookups: AtomicU64,
-    /// The filter that was planned for a flush, and may be used for the next ones.
-    flush_filter: Mutex<Option<FlushFilter>>,
+    /// Filters that were planned for flushes and small compactions, and may be used for the next ones: by level, and by
+    /// the logarithm of the number of keys.
+    planned_filters: Mutex<BTreeMap<(usize, u32), PlannedFilter>>,
 }
 
-/// So many tables let a plan be used for one more flush: a plan looks at all tables, so a flush looks at this many in
-/// the mean.
+/// So many tables let a plan be used once more. A plan looks at all tables, so it looks at this many in the mean.
 const TABLES_PER_PLAN: usize = 64;
 
-/// A filter that was planned for a flush.
-struct FlushFilter {
+/// A filter that was planned.
+struct PlannedFilter {
     policy: FilterPolicy,
-    keys: u64,
     filter: Option<FilterPlan>,
-    flushes_left: usize,
+    uses_left: usize,
 }
 
 /// Counts of the filters of tables that have left the tree.
@@ -186,7 +186,7 @@ impl Tree {
             retired: Mutex::default(),
             lookups: Striped::default(),
             counted_lookups: AtomicU64::new(0),
-            flush_filter: Mutex::default(),
+            planned_filters: Mutex::default(),
         })
     }
 
@@ -451,26 +451,24 @@ impl Tree {
         self.lookups.sum(0)
     }
 
-    /// The filter of a flush of so many keys in a tree of so many tables, by `plan` or as it was planned for an earlier
-    /// flush of about as many.
-    pub(in crate::db) fn flush_filter(
+    /// The filter of an output of so many keys on a level, in a tree of so many tables: by `plan`, or as it was planned
+    /// for an earlier output of about as many.
+    pub(in crate::db) fn planned_filter(
         &self,
         policy: FilterPolicy,
-        keys: u64,
+        (level, keys): (usize, u64),
         tables: usize,
         plan: impl FnOnce() -> Option<FilterPlan>,
     ) -> Option<FilterPlan> {
-        let mut known = lock(&self.flush_filter);
-        let fits = |known: &&mut FlushFilter| {
-            let is_similar = keys / 2 <= known.keys && known.keys / 2 <= keys;
-            known.policy == policy && is_similar && known.flushes_left > 0
-        };
-        if let Some(known) = known.as_mut().filter(fits) {
-            known.flushes_left -= 1;
+        let place = (level, keys.max(1).ilog2());
+        let fits = |known: &&mut PlannedFilter| known.policy == policy && known.uses_left > 0;
+        if let Some(known) = lock(&self.planned_filters).get_mut(&place).filter(fits) {
+            known.uses_left -= 1;
             return known.filter;
         }
         let filter = plan();
-        *known = Some(FlushFilter { policy, keys, filter, flushes_left: tables / TABLES_PER_PLAN });
+        let planned = PlannedFilter { policy, filter, uses_left: tables / TABLES_PER_PLAN };
+        lock(&self.planned_filters).insert(place, planned);
         filter
     }
 
