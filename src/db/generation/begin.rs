@@ -9,7 +9,7 @@
 //!
 //! What an opening reads may be in the memory of the operating system only: the process before may have died between
 //! an append and its sync, or the sync may have failed. So what it finds is durable only if something shows it. In
-//! a store that was closed ([`Closed::of`]) it is the last edit of the manifest, which says nothing but how logs ended:
+//! a store that was closed (`open::closed_store`) it is the last edit of the manifest, which says nothing but how logs ended:
 //!
 //! - An edit is durable before the next is appended. So every edit but this one is durable, and with them the tables,
 //!   filters and logs that they name.
@@ -51,7 +51,7 @@ impl Engine {
 
     fn begin_once(&self) -> Result<()> {
         let begin = || {
-            let moved = self.files.check_locked().and_then(|()| self.move_to_new_files(Memory::Kept));
+            let moved = self.files.check_locked().and_then(|()| self.move_to_new_generation(Memory::Kept));
             moved.map_err(|error| self.fail_if_final(error))
         };
         let activated = match begin() {

@@ -24,7 +24,7 @@ impl Engine {
     /// # Errors
     ///
     /// The old manifest is in force, or it is unknown which.
-    pub(super) fn move_to_new_files(&self, memory: Memory) -> Result<Result<()>> {
+    pub(super) fn move_to_new_generation(&self, memory: Memory) -> Result<Result<()>> {
         let state = self.manifest.lock().as_ref().ok_or(Error::Closed)?.known_state()?;
         let new = self.prepare(state, |draft| {
             match memory {

@@ -27,7 +27,6 @@ use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::next_log::NewLog;
 use crate::error::Result;
 use crate::filename::FileName;
-use crate::manifest::edit::EditItem;
 use crate::sync::lock;
 
 /// How often the leader looks at the sizes of memtables: once for so many bytes of the log.
@@ -91,48 +90,43 @@ impl Engine {
             return Ok(());
         }
         let log = create_log(&self.files)?;
-        self.name_log(&log, None)?;
-        tracing::debug!(log = %FileName::Log(log.number), "prepared a log");
-        *prepared = Some(log);
-        Ok(())
-    }
-
-    /// Names a new log in the manifest. `ended`: the end of the active log, to which nothing can be appended any more.
-    fn name_log(&self, log: &NewLog, ended: Option<EditItem>) -> Result<()> {
         let name = FileName::Log(log.number);
-        let must_go_on = ended.is_some();
-        let items = ended.into_iter().chain([log_created(log, self.log().active())]).collect();
-        let published = self.publish(items, Change::None);
-        let published = published.map_err(|error| if must_go_on { self.suspend(error) } else { error });
-        published.map(drop).inspect_err(|_| {
+        self.name_log(&log).inspect_err(|_| {
             if self.lifecycle.is_suspended() {
                 // The manifest may name it.
                 self.lifecycle.keep_file(name);
             } else if !self.lifecycle.has_failed() {
                 self.files.obsolete.add(name);
             }
-        })
+        })?;
+        tracing::debug!(log = %name, "prepared a log");
+        *prepared = Some(log);
+        Ok(())
+    }
+
+    /// Publishes an edit that names a new log after the active one.
+    fn name_log(&self, log: &NewLog) -> Result<()> {
+        self.publish(vec![log_created(log, self.log().active())], Change::None).map(drop)
     }
 
     /// Ends the active log and begins the next. The whole old log is durable before the new one is used. Only the
     /// leader calls this.
     pub(in crate::db) fn begin_log(&self) -> Result<()> {
         let mut prepared = lock(&self.next_log.prepared);
-        let next = match prepared.take() {
-            Some(next) => {
-                // If that fails, resuming removes the next log too.
-                *lock(&self.next_log.ended) = Some(self.end_active()?);
-                next
-            }
-            None => {
-                let next = create_log(&self.files).map_err(|error| self.fail_if_final(error))?;
-                let name = FileName::Log(next.number);
-                let ended = self.end_active().inspect_err(|_| self.files.obsolete.add(name))?;
-                self.name_log(&next, Some(ended))?;
-                next
-            }
-        };
+        let is_named = prepared.is_some();
+        let created = prepared.take().map_or_else(|| create_log(&self.files), Ok);
+        let next = created.map_err(|error| self.fail_if_final(error))?;
         let name = FileName::Log(next.number);
+        let ended = self.end_active().and_then(|ended| {
+            *lock(&self.next_log.ended) = Some(ended);
+            // Its edit describes the end too.
+            if is_named { Ok(()) } else { self.name_log(&next) }
+        });
+        ended.map_err(|error| {
+            // The manifest may name the new log, and nothing can be appended to the old one.
+            self.lifecycle.keep_file(name);
+            self.suspend(error)
+        })?;
         self.activate(Some(next)).map_err(|error| self.suspend(error))?;
         self.next_log.is_wanted.store(false, Ordering::Relaxed);
         tracing::debug!(log = %name, "began a log");

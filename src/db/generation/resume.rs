@@ -90,7 +90,7 @@ impl Engine {
         // What the manifest names may be prepared until here, and is given up below. No edit is published after
         // this, because writing is suspended.
         let next_log = self.next_log.pause();
-        let activated = self.move_to_new_files(memory)?;
+        let activated = self.move_to_new_generation(memory)?;
         next_log.forget();
         activated?;
         self.lifecycle.end_suspension();

@@ -7,10 +7,8 @@
 //! once, by the ordinary job ([`Engine::write_memtable`]). So opening takes no more memory than writing did, however long
 //! the logs are.
 //!
-//! The first edit of the new manifest publishes these tables, all of them together, with the number below
-//! which no log is needed. Until `CURRENT` names that manifest nothing refers to them, and the old logs stay.
-//! An open that is interrupted in between has changed nothing: the next one removes the tables and replays
-//! the same batches.
+//! The first edit of the new manifest describes these tables, all of them together, and the number below which no log
+//! is needed. Until `CURRENT` names that manifest, an interrupted open has changed nothing.
 //!
 //! The batches that are left in memory are made durable in one of two ways. If recovery has kept all batches and the
 //! memtables have room for them, or if the logs hold little, every batch is also appended to the new log, and stays in
