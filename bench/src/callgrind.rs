@@ -4,6 +4,8 @@
 //! and of ending are the same in both runs, so the difference is that of the further work. Valgrind offers AVX2 but
 //! not AVX-512, so it counts the AVX2 kernels.
 
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::process::Command;
 
 /// The instructions of one unit of work: the difference of two runs of this program with `args` and one more
@@ -12,20 +14,71 @@ pub(crate) fn each(args: &[&str], few: u64, many: u64) -> Option<f64> {
     Some((collected(args, many)? - collected(args, few)?) / (many - few) as f64)
 }
 
+/// The source files whose code runs in one unit of work, with its instructions: the difference of two runs, as in
+/// [`each`]. Code that the compiler has inlined counts for the file in which it is written.
+pub(crate) fn files(args: &[&str], few: u64, many: u64) -> Option<BTreeMap<String, f64>> {
+    let [few_by_file, mut by_file] = [few, many].map(|times| {
+        let dir = tempfile::tempdir().ok()?;
+        let out = dir.path().join("callgrind.out");
+        run(args, times, &out)?;
+        Some(by_file(&std::fs::read_to_string(out).ok()?))
+    });
+    let by_file = by_file.as_mut()?;
+    for (file, counted) in few_by_file? {
+        *by_file.entry(file).or_default() -= counted;
+    }
+    let each = |counted: &f64| counted / (many - few) as f64;
+    Some(by_file.iter().map(|(file, counted)| (file.clone(), each(counted))).collect())
+}
+
+/// The instructions of each file, without those of the functions that it calls.
+fn by_file(profile: &str) -> BTreeMap<String, f64> {
+    let mut names: HashMap<&str, &str> = HashMap::new();
+    let mut by_file = BTreeMap::new();
+    let (mut file, mut is_call) = ("", false);
+    for line in profile.lines() {
+        if let Some(name) = ["fl=", "fi=", "fe="].iter().find_map(|start| line.strip_prefix(start)) {
+            // `(id) name` the first time, then `(id)`.
+            let (id, name) = name.split_once(' ').unwrap_or((name, ""));
+            file = if name.is_empty() { names.get(id).copied().unwrap_or(id) } else { name };
+            names.insert(id, file);
+        } else if line.starts_with("calls=") {
+            is_call = true;
+        } else if line.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '*')) {
+            let counted = line.split(' ').nth(1).and_then(|counted| counted.parse::<f64>().ok());
+            if !std::mem::take(&mut is_call) {
+                *by_file.entry(file.to_owned()).or_default() += counted.unwrap_or(0.0);
+            }
+        } else if let Some((_, name)) = line.split_once("fl=") {
+            // A called file (`cfl=`) may be named there for the first time.
+            if let Some((id, name)) = name.split_once(' ') {
+                names.insert(id, name);
+            }
+        }
+    }
+    by_file
+}
+
 fn collected(args: &[&str], times: u64) -> Option<f64> {
+    parse(&run(args, times, Path::new("/dev/null"))?)
+}
+
+/// Runs this program under callgrind. Returns what callgrind prints.
+fn run(args: &[&str], times: u64, out: &Path) -> Option<String> {
     let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg("--tool=callgrind")
+        .arg(format!("--callgrind-out-file={}", out.display()))
         .arg(std::env::current_exe().ok()?)
         .args(args)
         .arg(times.to_string())
         .output()
         .ok()?;
-    let text = String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
     if !output.status.success() {
         eprintln!("{text}");
         return None;
     }
-    parse(&text)
+    Some(text)
 }
 
 fn parse(text: &str) -> Option<f64> {
@@ -42,5 +95,15 @@ mod tests {
             "==7== Events    : Ir\n==7== Collected : 3318144\n==7== \n==7== I   refs:      3,318,144\n";
         assert_eq!(parse(text), Some(3_318_144.0));
         assert_eq!(parse("==7== Events    : Ir\n"), None);
+    }
+
+    #[test]
+    fn instructions_are_summed_by_file_without_those_of_calls() {
+        let profile = "fl=(1) src/a.rs\nfn=(1) f\n10 5\n+1 2\nfi=(2) src/b.rs\n3 7\nfe=(1)\n12 1\ncfl=(3) src/c.rs\n\
+                       cfn=(2) g\ncalls=1 4\n12 100\n\nfl=(3)\nfn=(2)\n4 90\n* 10\n";
+        let files = by_file(profile).into_iter().collect::<Vec<_>>();
+        let of = |(file, counted): &(&str, f64)| ((*file).to_owned(), *counted);
+        let expected = [("src/a.rs", 8.0), ("src/b.rs", 7.0), ("src/c.rs", 100.0)];
+        assert_eq!(files, expected.iter().map(of).collect::<Vec<_>>());
     }
 }

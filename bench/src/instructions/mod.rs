@@ -35,6 +35,9 @@ pub(crate) struct Args {
     /// callgrind counts.
     #[arg(long, value_names = ["ROW", "DIRECTORY", "TIMES"], num_args = 3, hide = true)]
     only: Option<Vec<String>>,
+    /// Prints the source files whose code each call runs, instead of its instructions.
+    #[arg(long)]
+    files: bool,
     /// Writes the table to this file as well.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
@@ -81,6 +84,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     ));
     let dir = tempfile::tempdir()?;
     stores::make(dir.path())?;
+    if args.files {
+        return print_files(&args.row, dir.path());
+    }
     let mut table = Table::new(["call", "instructions"]);
     for (row, _, work) in ROWS.into_iter().filter(|(row, ..)| row.contains(&args.row)) {
         let counted = count(counted(row, work, dir.path())?.round() as u64);
@@ -89,6 +95,27 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     report.table(&table);
     report.write(args.write.as_deref())
+}
+
+/// Prints the files of the store and of its filters that run at least one instruction in two calls.
+fn print_files(rows: &str, directory: &Path) -> Result<()> {
+    let directory = directory.to_str().ok_or("the temporary directory has a name that is not UTF-8")?;
+    for (row, _, work) in ROWS.into_iter().filter(|(row, ..)| row.contains(rows)) {
+        let [few, many] = work.lengths();
+        let files = callgrind::files(&["instructions", "--only", row, directory], few, many);
+        let files = files.ok_or("callgrind counted nothing; is valgrind installed?")?;
+        let is_ours = |file: &str| {
+            !file.contains("/bench/")
+                && !file.contains("/rustc/")
+                && !file.contains("/registry/")
+                && (file.starts_with("src/") || file.starts_with("filter/src/") || file.contains("/src/db/"))
+        };
+        let each = files.iter().map(|(file, counted)| (file, counted / work.items() as f64));
+        let ours: Vec<_> = each.filter(|(file, counted)| *counted >= 0.5 && is_ours(file)).collect();
+        println!("{row}: {} files", ours.len());
+        ours.iter().for_each(|(file, counted)| println!("  {counted:>8.1}  {file}"));
+    }
+    Ok(())
 }
 
 /// The instructions for one key, entry or scan.
