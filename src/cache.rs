@@ -176,6 +176,11 @@ impl BlockCache {
         self.blocks.set_capacity(capacity - capacity % self.blocks.num_shards() as u64);
     }
 
+    /// Whether cached blocks take half of the cache.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.blocks.weight() >= self.blocks.capacity() / 2
+    }
+
     /// Bytes held, overhead included.
     pub(crate) fn bytes(&self) -> u64 {
         self.blocks.weight()

@@ -143,26 +143,26 @@ fn a_batch_larger_than_all_memtables_is_written_alone() {
 }
 
 #[test]
-fn a_scan_of_a_large_store_leaves_most_of_the_cache_free_and_a_repeated_one_caches_what_comes_next() {
+fn a_scan_of_a_large_store_leaves_half_of_the_cache_free_and_one_of_a_small_store_is_cached() {
     const BUDGET: u64 = 16 << 20;
-    let fs = Arc::new(MemFs::new());
-    let keyspace = KeyspaceOptions::new().compression(Compression::None);
-    let options = Options::new().fs(fs).memory_budget(BUDGET as usize).background_threads(0);
-    let options = options.default_keyspace(keyspace);
-    let db = options.clone().open("/db").unwrap();
-    (0..60_000u32).for_each(|n| db.put(n.to_be_bytes(), [7; 300]).unwrap());
-    db.compact().unwrap();
-    db.close().unwrap();
-    let db = options.open("/db").unwrap();
-    let scan = || {
-        assert_eq!(db.iter().inspect(|item| assert!(item.is_ok())).count(), 60_000);
-        db.stats().memory.blocks
+    let cached = |entries: u32| {
+        let keyspace = KeyspaceOptions::new().compression(Compression::None);
+        let options = Options::new().fs(Arc::new(MemFs::new())).memory_budget(BUDGET as usize);
+        let options = options.background_threads(0).default_keyspace(keyspace);
+        let db = options.clone().open("/db").unwrap();
+        (0..entries).for_each(|n| db.put(n.to_be_bytes(), [7; 300]).unwrap());
+        db.compact().unwrap();
+        db.close().unwrap();
+        let db = options.open("/db").unwrap();
+        for _ in 0..2 {
+            assert_eq!(db.iter().inspect(|item| assert!(item.is_ok())).count(), entries as usize);
+        }
+        let reads = db.stats().data_block_reads;
+        assert_eq!(db.iter().count(), entries as usize);
+        (db.stats().memory.blocks, db.stats().data_block_reads - reads)
     };
-    let tables: u64 = db.stats().keyspaces[0].total().tables;
-    let first = scan();
-    let of_each = BUDGET / 64;
-    assert!((tables * of_each..=tables * of_each * 3 / 2).contains(&first), "{first} for {tables} tables");
-    assert!(first < BUDGET / 4);
-    let second = scan();
-    assert!(second > first * 3 / 2, "{second} after {first}");
+    let (blocks, reads) = cached(60_000);
+    assert!((BUDGET / 8..BUDGET * 7 / 16).contains(&blocks) && reads > 1000, "{blocks} bytes, {reads} reads");
+    let (_, reads) = cached(10_000);
+    assert_eq!(reads, 0, "all blocks are cached");
 }

@@ -25,9 +25,9 @@ const SCAN_AHEAD_BYTES: u64 = 512 << 10;
 /// The same for what passes whole tables and caches nothing: compactions, new filters.
 const MERGE_AHEAD_BYTES: u64 = 1 << 20;
 
-/// A scan that has read one part in so many of the memory budget in a table, without a gap, caches no further block of
-/// it: most likely it reads each once. A scan that is repeated finds what was cached, and caches what comes next.
-const SCAN_CACHED_PARTS: usize = 64;
+/// A scan is long once it has read one part in so many of the memory budget in a table, without a gap. A long scan fills
+/// no more than half of the cache: most likely it reads each block once.
+const LONG_SCAN_PARTS: usize = 64;
 
 /// An [`InternalIterator`] over a table. Made by [`Table::iter`].
 #[derive(Debug)]
@@ -71,7 +71,7 @@ enum Direction {
 }
 
 impl Table {
-    /// An iterator over all entries. Blocks it reads are cached only if `fill_cache`, and not those of a long walk.
+    /// An iterator over all entries. Blocks it reads are cached only if `fill_cache`, and by a long scan only into half of the cache.
     pub(crate) fn iter(self: &Arc<Self>, fill_cache: bool) -> TableIter {
         let ahead_max = if fill_cache { SCAN_AHEAD_BYTES } else { MERGE_AHEAD_BYTES };
         TableIter {
@@ -156,9 +156,11 @@ impl TableIter {
         }
         let payload = match level == self.index.len() {
             true => {
-                let is_long = self.ahead.passed() >= (file.ctx.memory.budget() / SCAN_CACHED_PARTS) as u64;
+                let memory = &file.ctx.memory;
+                let is_long = self.ahead.passed() >= (memory.budget() / LONG_SCAN_PARTS) as u64;
+                let fill_cache = self.fill_cache && !(is_long && memory.blocks().is_half_full());
                 let read = || self.ahead.read(file, handle);
-                file.block_by(handle, BlockKind::Data, self.fill_cache && !is_long, read)?
+                file.block_by(handle, BlockKind::Data, fill_cache, read)?
             }
             false => file.block(handle, BlockKind::Index, self.fill_cache)?,
         };

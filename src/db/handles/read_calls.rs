@@ -264,7 +264,7 @@ macro_rules! read_calls {
             }
 
             /// The number of entries, counted: O(entries), and every block of keys is read. Long values are
-            /// not. [`Keyspace::approximate_len`] is an estimate that reads nothing.
+            /// not. [`Keyspace::approximate_len`](crate::Keyspace::approximate_len) is an estimate that reads nothing.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
