@@ -1,19 +1,19 @@
 //! The engine: an open store, its handles, and the flows between the layers below.
 //!
-//! A room is a folder with one responsibility. Its files use their own room and the rooms above them in this table, and
-//! no other; `testing/layers` holds that.
+//! A room is a folder with one responsibility. Its files import from their own room and from rooms in earlier rows of this
+//! table; the rooms of one row do not import from each other. The tests in `testing/layers` enforce that. The last column
+//! follows from it, or is a convention.
 //!
 //! | room | responsibility | never |
 //! |---|---|---|
 //! | `state/` | what an open store consists of | starts work |
 //! | `queues/` | who waits for what: writers, jobs, work that failed; conditions of batches as data | does the work |
 //! | `engine` | assembles both, and decides which failure ends writing | |
-//! | `read/` | lookups, and the sources of scans | changes anything |
+//! | `read/` | lookups, and the sources of scans | changes what later reads return |
 //! | `build/` | new tables from a memtable or from compaction inputs | publishes them |
 //! | `generation/` | which log and which manifest are in force; edits of the manifest | runs background jobs, enters the commit queue |
-//! | `commit/` | one commit group, as its leader carries it out | runs background jobs, reads a block |
-//! | `jobs/` | background work, and calls that wait for it | |
-//! | `open/` | from files to an open store | runs background jobs |
+//! | `commit/` | one commit group, as its leader carries it out | runs background jobs |
+//! | `jobs/`, `open/` | background work, and calls that wait for it; from files to an open store | |
 //! | `write/` | a write in the thread of its caller: wait, queue, look again | writes to the log or to a memtable |
 //! | `handles/` | what users call | |
 //! | `transaction/`, `check/` | transactions; verify and repair | |

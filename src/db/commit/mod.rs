@@ -9,8 +9,10 @@
 //! | `seal` | full memtables become immutable, and a new log begins |
 //! | `sync` | one sync of the log for all that wait |
 //!
-//! The leader waits for flushes of other threads only. It runs no background job: if no thread is free, it answers its
-//! writers that their batches are stalled, and they do the work (`write/batch`). It reads no block.
+//! The leader runs no background job. If memory is short, it waits for another thread to flush. If no thread is free, it
+//! returns `Stalled`, and the writers do the background work themselves (`write/stall`). It reads no block; `read_check`
+//! also has the search for changes that a transaction runs in its own thread, which reads tables. While writing is
+//! suspended, the leader resumes it (`generation/resume`), which may write all memtables into tables.
 
 pub(in crate::db) mod apply;
 pub(in crate::db) mod conflict_check;

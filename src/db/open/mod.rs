@@ -1,4 +1,4 @@
-//! Opening: from the files in a directory to an engine. The whole store is read and checked before anything in the
+//! Opening: from the files in a directory to an engine. The manifest and the logs are read and checked before anything in the
 //! directory is changed or removed.
 //!
 //! | file | content |

@@ -60,7 +60,7 @@ impl Background {
     }
 
     /// Whether no thread can do a job: there are none, or all are in the commit queue, where they wait for
-    /// the leader. Then the leader does the jobs that it waits for.
+    /// the leader. Then the leader does not wait: its writers do the work.
     pub(in crate::db) fn has_no_free_thread(&self) -> bool {
         self.committing.load(Ordering::SeqCst) >= self.threads
     }

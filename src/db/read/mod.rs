@@ -1,4 +1,4 @@
-//! Lookups, and the sources of scans. Reads change nothing but counters.
+//! Lookups, and the sources of scans. Reads change counters, and load filters and open tables as they need them.
 //!
 //! | file | responsibility |
 //! |---|---|
