@@ -104,16 +104,17 @@ fn print_files(rows: &str, directory: &Path) -> Result<()> {
         let [few, many] = work.lengths();
         let files = callgrind::files(&["instructions", "--only", row, directory], few, many);
         let files = files.ok_or("callgrind counted nothing; is valgrind installed?")?;
-        let is_ours = |file: &str| {
-            !file.contains("/bench/")
-                && !file.contains("/rustc/")
-                && !file.contains("/registry/")
-                && (file.starts_with("src/") || file.starts_with("filter/src/") || file.contains("/src/db/"))
+        let root =
+            Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("the package has no folder above it")?;
+        let inside = |file: &str| {
+            let file = Path::new(file).strip_prefix(root).ok()?.to_str()?.to_owned();
+            (file.starts_with("src/") || file.starts_with("filter/src/")).then_some(file)
         };
-        let each = files.iter().map(|(file, counted)| (file, counted / work.items() as f64));
-        let ours: Vec<_> = each.filter(|(file, counted)| *counted >= 0.5 && is_ours(file)).collect();
+        let each = files.iter().map(|(file, counted)| (inside(file), counted / work.items() as f64));
+        let ours: Vec<_> = each.filter_map(|(file, counted)| Some((file?, counted))).collect();
+        let ours: Vec<_> = ours.into_iter().filter(|&(_, counted)| counted >= 0.5).collect();
         println!("{row}: {} files", ours.len());
-        ours.iter().for_each(|(file, counted)| println!("  {counted:>8.1}  {file}"));
+        ours.into_iter().for_each(|(file, counted)| println!("  {counted:>8.1}  {file}"));
     }
     Ok(())
 }

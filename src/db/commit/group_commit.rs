@@ -211,9 +211,12 @@ impl Engine {
     /// Steps 2 to 5. After an error before step 3 nothing was written.
     fn write_group(&self, group: &mut [Admitted], close: bool) -> Result<Written> {
         let is_ready = self.begin_group(close)?;
-        let (fitting, _growth) = self.room_for(group)?;
+        let room = self.room_for(group);
+        let fitting = room.as_ref().map_or(group.len(), |(fitting, _)| *fitting);
         let group = &mut group[..fitting];
+        // Also without room: a decision that nothing is written needs none.
         decide(group, self.sequence.visible(), self.keyspaces.hash_seed)?;
+        let (_, _growth) = room?;
         let written = group.iter_mut().filter(|admitted| admitted.is_written());
         let mut written: Vec<_> =
             written.map(|Admitted { bytes, trees, .. }| (&mut **bytes, &**trees)).collect();

@@ -14,8 +14,7 @@ pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Engine {
     /// One turn of a thread that waits: does a background job if the store has no threads, or else waits for a
-    /// change after `epoch`, but not longer than `limit`. Work that was postponed is tried at once. `false`: there is
-    /// nothing to do, and no thread works.
+    /// change after `epoch`, but not longer than `limit`. `false`: there is nothing to do, and no thread works.
     ///
     /// # Errors
     ///
@@ -23,7 +22,6 @@ impl Engine {
     pub(in crate::db) fn wait_or_work(&self, epoch: u64, jobs: Jobs, limit: Duration) -> Result<bool> {
         let reservations = &self.background.reservations;
         if self.background.threads == 0 {
-            self.retry.at_once();
             if self.resume_or_step(jobs)? {
                 return Ok(true);
             }

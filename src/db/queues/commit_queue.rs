@@ -156,7 +156,9 @@ impl CommitQueue {
     /// Makes the writer of a batch the leader if nobody leads, so that nobody waits, and nobody has the right of way.
     #[inline]
     pub(in crate::db) fn lead(&self) -> bool {
-        !self.priority.is_taken() && !std::mem::replace(&mut lock(&self.queue).led, true)
+        // Under the lock: a thread that takes priority then passes the queue once before its try.
+        let mut queue = lock(&self.queue);
+        !self.priority.is_taken() && !std::mem::replace(&mut queue.led, true)
     }
 
     /// Takes the requests that the leader carries out together with its own: those that have waited longest,

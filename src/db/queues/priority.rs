@@ -10,7 +10,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
@@ -64,12 +64,12 @@ impl PriorityLane {
     #[inline]
     pub(super) fn wait(&self) {
         if self.is_taken() {
-            self.give_way(PATIENCE);
+            drop(self.give_way(PATIENCE));
         }
     }
 
     /// Waits while other threads have priority, one after the other, but not longer than `patience`.
-    fn give_way(&self, patience: Duration) {
+    fn give_way(&self, patience: Duration) -> MutexGuard<'_, Option<(ThreadId, Instant)>> {
         let own = std::thread::current().id();
         let end = Instant::now() + patience;
         let mut holder = lock(&self.holder);
@@ -80,6 +80,7 @@ impl PriorityLane {
             }
             holder = wait_for(&self.is_free, holder, left);
         }
+        holder
     }
 
     /// Takes priority, after the threads that had it before. `None`: this thread has it already.
@@ -88,9 +89,8 @@ impl PriorityLane {
     }
 
     fn take_for(&self, patience: Duration) -> Option<Priority<'_>> {
-        self.give_way(PATIENCE);
+        let mut holder = self.give_way(PATIENCE);
         let own = std::thread::current().id();
-        let mut holder = lock(&self.holder);
         if holder.is_some_and(|(thread, _)| thread == own) {
             return None;
         }
@@ -146,7 +146,7 @@ mod tests {
     fn others_wait_for_the_thread_with_priority_and_it_waits_for_none() {
         const LONG: Duration = Duration::from_secs(600);
         let lane = PriorityLane::default();
-        let pass = || lane.give_way(LONG);
+        let pass = || drop(lane.give_way(LONG));
         pass();
         let way = lane.take_for(LONG).unwrap();
         pass();
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_thread_that_keeps_priority_for_too_long_loses_it() {
         let lane = PriorityLane::default();
-        let pass = || lane.give_way(Duration::from_secs(60));
+        let pass = || drop(lane.give_way(Duration::from_secs(60)));
         let slow = lane.take_for(Duration::from_millis(20)).unwrap();
         std::thread::scope(|scope| {
             // From now on nobody waits for it: each of these would wait for a minute with a limit of its own.
@@ -192,7 +192,7 @@ mod tests {
         let (begun, mut way) = (Instant::now(), lane.take());
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                lane.give_way(PATIENCE);
+                drop(lane.give_way(PATIENCE));
                 has_passed.store(true, Ordering::Relaxed);
             });
             while !has_passed.load(Ordering::Relaxed) && begun.elapsed() < 60 * PATIENCE {
@@ -202,6 +202,25 @@ mod tests {
             }
             assert!(has_passed.load(Ordering::Relaxed), "it waits as long as anybody has it");
             drop(way);
+        });
+    }
+
+    #[test]
+    fn one_of_two_threads_that_wait_for_priority_has_it_at_a_time() {
+        let lane = PriorityLane::default();
+        let (first, holders) = (lane.take().unwrap(), Mutex::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let priority = lane.take_for(Duration::from_secs(600)).unwrap();
+                    *lock(&holders) += 1;
+                    std::thread::sleep(Duration::from_millis(50));
+                    assert_eq!(std::mem::take(&mut *lock(&holders)), 1, "both have it");
+                    drop(priority);
+                });
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            drop(first);
         });
     }
 }

@@ -194,7 +194,8 @@ impl Lifecycle {
     }
 
     pub(in crate::db) fn end_suspension(&self) {
-        lock(&self.suspension).cause = None;
+        let mut suspension = lock(&self.suspension);
+        suspension.cause = None;
         self.flag(SUSPENDED).set(false);
     }
 

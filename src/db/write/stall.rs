@@ -136,7 +136,8 @@ impl Engine {
                 match self.keyspaces.largest_filled().map(|largest| self.seal(vec![largest])) {
                     Some(Ok(())) => continue,
                     Some(Err(error)) if self.background.threads == 0 => return Err(error),
-                    None if !is_pressed => return Ok(false),
+                    // The memtables are empty.
+                    None if !is_pressed => return Ok(true),
                     Some(Err(_)) | None => {}
                 }
             }
@@ -144,6 +145,9 @@ impl Engine {
                 |work| is_for(trees, work) || lacks_room && matches!(work, Work::Flush(_) | Work::BeginLog);
             if let Some(error) = self.retry.out_of_patience(is_awaited) {
                 return Err(error);
+            }
+            if self.background.threads == 0 {
+                self.retry.at_once();
             }
             let jobs = if is_pressed { Jobs::All } else { Jobs::Urgent };
             if !self.wait_or_work(epoch, jobs, DELAY_MAX)? {
