@@ -462,7 +462,7 @@ impl<'a> BatchReader<'a> {
         Ok(BatchEntry { seqno, kind, keyspace, key, value })
     }
 
-    #[inline]
+    #[inline(always)]
     fn range(&mut self, limit: usize, what: &'static str) -> Result<Range<usize>, DecodeError> {
         debug_assert!(limit >= 0x80, "a short length is within every limit");
         let len = match self.reader.skip_short() {
@@ -502,11 +502,13 @@ impl Iterator for BatchReader<'_> {
 }
 
 /// The error of an encoded batch that names a keyspace without listing it.
+#[cold]
 pub(crate) fn foreign() -> Error {
     Error::invalid("a batch holds a keyspace it does not name")
 }
 
 /// The error of an encoded batch of this process that cannot be read.
+#[cold]
 pub(crate) fn own_batch(error: DecodeError) -> Error {
     Error::invalid(format!("a batch of this process cannot be read: {error}"))
 }
