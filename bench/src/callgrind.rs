@@ -49,8 +49,8 @@ fn by_file(profile: &str) -> BTreeMap<String, f64> {
             if !std::mem::take(&mut is_call) {
                 *by_file.entry(file.to_owned()).or_default() += counted.unwrap_or(0.0);
             }
-        } else if let Some((_, name)) = line.split_once("fl=") {
-            // A called file (`cfl=`) may be named there for the first time.
+        } else if let Some(name) = ["cfl=", "cfi="].iter().find_map(|start| line.strip_prefix(start)) {
+            // A called file may be named there for the first time.
             if let Some((id, name)) = name.split_once(' ') {
                 names.insert(id, name);
             }
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn instructions_are_summed_by_file_without_those_of_calls() {
-        let profile = "fl=(1) src/a.rs\nfn=(1) f\n10 5\n+1 2\nfi=(2) src/b.rs\n3 7\nfe=(1)\n12 1\ncfl=(3) src/c.rs\n\
+        let profile = "fl=(1) src/a.rs\nfn=(1) f\n10 5\n+1 2\nfi=(2) src/b.rs\n3 7\nfe=(1)\n12 1\ncfi=(3) src/c.rs\n\
                        cfn=(2) g\ncalls=1 4\n12 100\n\nfl=(3)\nfn=(2)\n4 90\n* 10\n";
         let files = by_file(profile).into_iter().collect::<Vec<_>>();
         let of = |(file, counted): &(&str, f64)| ((*file).to_owned(), *counted);
