@@ -87,7 +87,7 @@ impl Found {
 }
 
 fn search_bits_for_rate(kind: Kind, wanted: f64) -> Option<f64> {
-    #[cfg(test)]
+    #[cfg(all(test, feature = "std"))]
     tests::SEARCHES.with(|searches| searches.set(searches.get() + 1));
     let (mut low, mut high) = (0, millibits(BITS_PER_KEY_MAX));
     if rate(kind, high) > wanted {
@@ -100,7 +100,7 @@ fn search_bits_for_rate(kind: Kind, wanted: f64) -> Option<f64> {
     Some(f64::from(high) / 1000.0)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "std"))]
 pub(super) mod tests {
     use core::cell::Cell;
 
