@@ -135,7 +135,7 @@ fn no_folder_holds_more_than_a_dozen_files_flat() {
     }
     // The root is the map of the crate: its files are the smallest modules of each layer.
     flat.remove(Path::new(""));
-    let large: Vec<_> = flat.into_iter().filter(|&(_, files)| files > 13).collect();
+    let large: Vec<_> = flat.into_iter().filter(|&(_, files)| files > 12).collect();
     assert_eq!(large, []);
 }
 
