@@ -179,7 +179,8 @@ fn a_default_store_of_up_to_four_runs_wastes_three_reads_in_1000_absent_lookups(
                 db.open_tables().unwrap();
             }
             let total = db.stats().keyspaces[0].total();
-            assert_eq!(total.runs, if is_settled { 1 } else { runs });
+            // Small runs are merged early, so there may be fewer than flushes.
+            assert!((1..=if is_settled { 1 } else { runs }).contains(&total.runs), "{} runs", total.runs);
             assert_eq!(total.keys, keys);
             let before = db.stats();
             let predicted = predicted_waste(&db, LOOKUPS);
