@@ -2,9 +2,11 @@
 //!
 //! After each lost try a call pauses for a random time, whose limit doubles from 50 µs on. A call that lost nine tries
 //! takes priority for its tenth: the batches of other threads wait before they enter the commit queue, each for a second
-//! at most, whichever thread has priority meanwhile. Without it a transaction that takes longer than the time between
-//! two updates of a key it reads would never commit, however long it paused: the updates do not lose, so they do not
-//! pause.
+//! at most, whichever thread has priority meanwhile.
+//!
+//! Pauses alone are not enough, also if each update pauses after it succeeded: a transaction that takes longer than the
+//! time between two updates of a key it reads lost each of ten tries against eight threads (the test is in
+//! `transaction/tests`). A thread that succeeds has no reason to pause for longer.
 //!
 //! No result relies on priority. A closure that waits for another writer is delayed, never deadlocked.
 
@@ -16,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{lock, wait_for};
 
-/// How long a thread waits for the one that has priority.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a thread waits for the one that has priority. No test relies on its end.
+pub(super) const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
 
 /// Each tenth try of a call has priority.
 pub(in crate::db) const PRIORITY_ONE_IN: u32 = 10;
@@ -33,25 +35,6 @@ pub(in crate::db) struct PriorityLane {
     /// Whether there is one, readable without the lock.
     is_taken: AtomicBool,
     is_free: Condvar,
-}
-
-/// While it exists, its thread has priority, but not longer than [`PATIENCE`].
-pub(in crate::db) struct Priority<'l> {
-    lane: &'l PriorityLane,
-    thread: ThreadId,
-}
-
-impl Drop for Priority<'_> {
-    fn drop(&mut self) {
-        let mut holder = lock(&self.lane.holder);
-        // Another thread has it, if this one had it for too long.
-        if holder.is_some_and(|(thread, _)| thread == self.thread) {
-            *holder = None;
-            self.lane.is_taken.store(false, Ordering::Relaxed);
-            drop(holder);
-            self.lane.is_free.notify_all();
-        }
-    }
 }
 
 impl PriorityLane {
@@ -83,51 +66,70 @@ impl PriorityLane {
         holder
     }
 
-    /// Takes priority, after the threads that had it before. `None`: this thread has it already.
-    pub(in crate::db) fn take(&self) -> Option<Priority<'_>> {
-        self.take_for(PATIENCE)
-    }
-
-    fn take_for(&self, patience: Duration) -> Option<Priority<'_>> {
+    /// Takes priority for so long, after the threads that had it before. `false`: this thread has it already.
+    pub(super) fn take(&self, patience: Duration) -> bool {
         let mut holder = self.give_way(PATIENCE);
         let own = std::thread::current().id();
-        if holder.is_some_and(|(thread, _)| thread == own) {
-            return None;
+        let is_new = holder.is_none_or(|(thread, _)| thread != own);
+        if is_new {
+            *holder = Some((own, Instant::now() + patience));
+            self.is_taken.store(true, Ordering::Relaxed);
         }
-        *holder = Some((own, Instant::now() + patience));
-        self.is_taken.store(true, Ordering::Relaxed);
-        Some(Priority { lane: self, thread: own })
+        is_new
+    }
+
+    /// Ends the priority of this thread, if it has not lost it to another one.
+    pub(super) fn release(&self) {
+        let mut holder = lock(&self.holder);
+        if holder.is_some_and(|(thread, _)| thread == std::thread::current().id()) {
+            *holder = None;
+            self.is_taken.store(false, Ordering::Relaxed);
+            drop(holder);
+            self.is_free.notify_all();
+        }
     }
 }
 
-/// The tries of a call.
-#[derive(Default)]
-pub(in crate::db) struct Tries {
+/// The tries of a call, in one thread.
+pub(in crate::db) struct Tries<'l> {
+    lane: &'l PriorityLane,
     lost: u32,
+    has_priority: bool,
 }
 
-impl Tries {
-    /// The number of the try that is under way.
-    pub(in crate::db) fn current(&self) -> u32 {
-        self.lost + 1
+impl<'l> Tries<'l> {
+    pub(in crate::db) fn new(lane: &'l PriorityLane) -> Self {
+        Self { lane, lost: 0, has_priority: false }
     }
 
-    /// To be called when a try was lost; the caller no longer holds its priority. Returns when the next try may begin:
-    /// after a pause, or with priority. `barrier` returns when the writers are done that came before.
-    pub(in crate::db) fn lost<'l, E>(
-        &mut self,
-        lane: &'l PriorityLane,
-        barrier: impl FnOnce() -> Result<(), E>,
-    ) -> Option<Priority<'l>> {
+    /// Whether the try that is under way is one with priority.
+    pub(in crate::db) fn is_last_of_ten(&self) -> bool {
+        (self.lost + 1).is_multiple_of(PRIORITY_ONE_IN)
+    }
+
+    /// To be called when a try was lost. Returns when the next try may begin: after a pause, or with priority.
+    /// `barrier` returns when the writers are done that came before.
+    pub(in crate::db) fn lost<E>(&mut self, barrier: impl FnOnce() -> Result<(), E>) {
+        self.release();
         self.lost += 1;
-        let has_priority = self.current().is_multiple_of(PRIORITY_ONE_IN);
-        let priority = if has_priority { lane.take() } else { None };
-        match priority {
-            None => pause(self.lost),
+        self.has_priority = self.is_last_of_ten() && self.lane.take(PATIENCE);
+        match self.has_priority {
             // If writing has failed, the next try returns the error.
-            Some(_) => drop(barrier()),
+            true => drop(barrier()),
+            false => pause(self.lost),
         }
-        priority
+    }
+
+    fn release(&mut self) {
+        if std::mem::take(&mut self.has_priority) {
+            self.lane.release();
+        }
+    }
+}
+
+impl Drop for Tries<'_> {
+    fn drop(&mut self) {
+        self.release();
     }
 }
 
@@ -142,15 +144,16 @@ fn pause(lost: u32) {
 mod tests {
     use super::*;
 
+    const LONG: Duration = Duration::from_secs(600);
+
     #[test]
     fn others_wait_for_the_thread_with_priority_and_it_waits_for_none() {
-        const LONG: Duration = Duration::from_secs(600);
         let lane = PriorityLane::default();
         let pass = || drop(lane.give_way(LONG));
         pass();
-        let way = lane.take_for(LONG).unwrap();
+        assert!(lane.take(LONG));
         pass();
-        assert!(lane.take().is_none(), "it has it already");
+        assert!(!lane.take(LONG), "it has it already");
         let said = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -159,68 +162,85 @@ mod tests {
             });
             std::thread::sleep(Duration::from_millis(50));
             lock(&said).push("the first");
-            drop(way);
+            lane.release();
         });
         assert_eq!(*lock(&said), ["the first", "another"]);
-        assert!(lane.take().is_some() && !lane.is_taken());
+        assert!(!lane.is_taken() && lane.take(LONG));
     }
 
     #[test]
     fn a_thread_that_keeps_priority_for_too_long_loses_it() {
         let lane = PriorityLane::default();
-        let pass = || drop(lane.give_way(Duration::from_secs(60)));
-        let slow = lane.take_for(Duration::from_millis(20)).unwrap();
+        let pass = || drop(lane.give_way(LONG));
+        assert!(lane.take(Duration::from_millis(20)));
         std::thread::scope(|scope| {
-            // From now on nobody waits for it: each of these would wait for a minute with a limit of its own.
+            // From now on nobody waits for it: each of these would wait for minutes with a limit of its own.
             scope.spawn(pass).join().unwrap();
-            let others = scope.spawn(|| {
-                let second = lane.take_for(Duration::from_secs(600)).unwrap();
-                let id = std::thread::current().id();
-                drop(slow);
-                assert!(lock(&lane.holder).is_some_and(|(holder, _)| holder == id), "the second has it");
-                drop(second);
+            let second = scope.spawn(|| {
+                assert!(lane.take(LONG));
+                std::thread::current().id()
             });
-            others.join().unwrap();
+            let second = second.join().unwrap();
+            lane.release();
+            assert!(lock(&lane.holder).is_some_and(|(holder, _)| holder == second), "the second has it");
         });
-        assert!(!lane.is_taken());
     }
 
     #[test]
     fn a_batch_passes_threads_that_take_priority_again_and_again() {
         let lane = PriorityLane::default();
         let has_passed = AtomicBool::new(false);
-        let (begun, mut way) = (Instant::now(), lane.take());
+        let begun = Instant::now();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                drop(lane.give_way(PATIENCE));
+                drop(lane.give_way(Duration::from_millis(50)));
                 has_passed.store(true, Ordering::Relaxed);
             });
-            while !has_passed.load(Ordering::Relaxed) && begun.elapsed() < 60 * PATIENCE {
-                drop(way.take());
-                way = lane.take();
+            while !has_passed.load(Ordering::Relaxed) && begun.elapsed() < LONG / 10 {
+                lane.release();
+                lane.take(LONG);
                 std::thread::sleep(Duration::from_millis(1));
             }
             assert!(has_passed.load(Ordering::Relaxed), "it waits as long as anybody has it");
-            drop(way);
         });
     }
 
     #[test]
     fn one_of_two_threads_that_wait_for_priority_has_it_at_a_time() {
-        let lane = PriorityLane::default();
-        let (first, holders) = (lane.take().unwrap(), Mutex::new(0));
+        let (lane, holders) = (PriorityLane::default(), Mutex::new(0));
+        assert!(lane.take(LONG));
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
-                    let priority = lane.take_for(Duration::from_secs(600)).unwrap();
+                    assert!(lane.take(LONG));
                     *lock(&holders) += 1;
                     std::thread::sleep(Duration::from_millis(50));
                     assert_eq!(std::mem::take(&mut *lock(&holders)), 1, "both have it");
-                    drop(priority);
+                    lane.release();
                 });
             }
             std::thread::sleep(Duration::from_millis(50));
-            drop(first);
+            lane.release();
         });
+    }
+
+    #[test]
+    fn each_tenth_try_has_priority_until_it_is_lost_or_the_call_ends() {
+        let (lane, mut barriers) = (PriorityLane::default(), 0);
+        let mut tries = Tries::new(&lane);
+        for try_number in 1..=20 {
+            assert_eq!(
+                (lane.is_taken(), tries.is_last_of_ten()),
+                (try_number % 10 == 0, try_number % 10 == 0)
+            );
+            if try_number < 20 {
+                tries.lost(|| {
+                    barriers += 1;
+                    Ok::<(), ()>(())
+                });
+            }
+        }
+        drop(tries);
+        assert!(!lane.is_taken() && barriers == 2);
     }
 }

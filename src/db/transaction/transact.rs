@@ -3,7 +3,7 @@
 use super::commit::may_succeed_again;
 use super::handle::Transaction;
 use crate::db::handles::store::Db;
-use crate::db::queues::priority::{PRIORITY_ONE_IN, Tries};
+use crate::db::queues::priority::Tries;
 use crate::db::state::durability::Durability;
 use crate::error::Result;
 
@@ -70,21 +70,20 @@ impl Db {
         durability: Durability,
         mut run: impl FnMut(&Transaction) -> Result<T>,
     ) -> Result<T> {
-        let (engine, mut tries, mut way) = (self.engine(), Tries::default(), None);
+        let engine = self.engine();
+        let mut tries = Tries::new(&engine.commit.priority);
         loop {
             let tx = self.transaction();
             let value = run(&tx)?;
             match tx.commit_visible() {
                 Ok(end) => {
                     // Others need not wait for the disk.
-                    drop(way);
+                    drop(tries);
                     return engine.make_durable(end, durability).map(|()| value);
                 }
-                // The last try has the right of way.
-                Err(error) if tries.current() == PRIORITY_ONE_IN || !may_succeed_again(&error) => {
-                    return Err(error);
-                }
-                Err(_) => way = tries.lost(&engine.commit.priority, || engine.barrier()),
+                // The last try had priority.
+                Err(error) if tries.is_last_of_ten() || !may_succeed_again(&error) => return Err(error),
+                Err(_) => tries.lost(|| engine.barrier()),
             }
         }
     }
