@@ -386,6 +386,28 @@ pub(crate) fn select(all: &[u8], wanted: impl Fn(usize) -> bool) -> Result<Vec<u
     Ok(selected)
 }
 
+/// Appends the entries of an encoded batch to another.
+///
+/// # Errors
+///
+/// [`Error::LimitExceeded`] if they are too long together.
+pub(crate) fn append(bytes: &mut Vec<u8>, more: &[u8]) -> Result<()> {
+    let size = bytes.len() + more.len() - HEADER_BYTES;
+    if size > BATCH_BYTES_MAX {
+        return Err(Error::limit("batch size", BATCH_BYTES_MAX as u64, size as u64));
+    }
+    let count = count(bytes) + count(more);
+    bytes.extend_from_slice(&more[HEADER_BYTES..]);
+    finish(bytes, count);
+    Ok(())
+}
+
+/// Removes what was appended to an encoded batch of so many bytes and entries.
+pub(crate) fn truncate(bytes: &mut Vec<u8>, len: usize, count: u32) {
+    bytes.truncate(len);
+    finish(bytes, count);
+}
+
 /// Releases unused capacity, unless it is small: a batch that waits for memory to be free takes little more of it than
 /// its contents.
 fn trim(bytes: &mut Vec<u8>) {

@@ -132,6 +132,11 @@ fn a_value_of_256_mib_is_kept_a_longer_one_is_refused_and_so_is_a_batch_over_1_g
     is_over(db.write_with(batch, Durability::Synced), "batch size", BATCH_BYTES_MAX);
     let many = db.insert_new_many((0..4u8).map(|n| ([n], &zeros)));
     is_over(many.map(drop), "batch size", BATCH_BYTES_MAX);
+    let followed = db.insert_new_many_then((0..3u8).map(|n| ([n], &zeros)), |_, batch| {
+        batch.put([3], &zeros);
+        Ok(())
+    });
+    is_over(followed.map(drop), "batch size", BATCH_BYTES_MAX);
     drop(zeros);
     assert!(!db.contains([0]).unwrap() && !db.contains("other").unwrap());
     assert_eq!(db.get("small").unwrap().unwrap(), b"as it was");

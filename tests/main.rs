@@ -23,6 +23,7 @@ mod first_tries;
 #[cfg(unix)]
 mod fork;
 mod full_disk;
+mod inserts;
 mod interleavings;
 #[cfg(unix)]
 mod kill;

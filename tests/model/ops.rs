@@ -72,8 +72,8 @@ pub(crate) enum Op {
     Put(Space, Key, Val),
     Delete(Space, Key),
     Batch(Vec<(Space, Key, Option<Val>)>, bool),
-    /// `insert_new_many`, synced or not.
-    Insert(Space, Vec<(Key, Val)>, bool),
+    /// `insert_new_many`, synced or not; then the number of new keys is written to another key, or it is not.
+    Insert(Space, Vec<(Key, Val)>, Option<(Space, Key)>, bool),
     /// One of the conditional writes of one key, synced or not.
     Change(Space, Key, Change, bool),
     /// A transaction of these steps. Before it is committed, synced or not, others write this, and it is flushed
@@ -249,7 +249,8 @@ impl Arbitrary for Op {
             0..=179 => Self::Put(space(rng), key(rng), val(rng)),
             180..=209 => {
                 let entries = (0..rng.below(24)).map(|_| (key(rng), val(rng))).collect();
-                Self::Insert(space(rng), entries, rng.one_in(8))
+                let then = rng.one_in(2).then(|| (space(rng), key(rng)));
+                Self::Insert(space(rng), entries, then, rng.one_in(8))
             }
             210..=249 => Self::Change(space(rng), key(rng), change(rng), rng.one_in(8)),
             250..=329 => Self::Delete(space(rng), key(rng)),
@@ -301,8 +302,9 @@ impl Arbitrary for Op {
                     Self::Transaction(steps[part].to_vec(), others.clone(), is_flushed, synced)
                 }))
             }
-            Self::Insert(space, entries, synced) => Box::new(
-                halves(entries.len()).map(move |part| Self::Insert(space, entries[part].to_vec(), synced)),
+            Self::Insert(space, entries, then, synced) => Box::new(
+                halves(entries.len())
+                    .map(move |part| Self::Insert(space, entries[part].to_vec(), then, synced)),
             ),
             Self::Look(space, keys) => {
                 Box::new(halves(keys.len()).map(move |part| Self::Look(space, keys[part].to_vec())))

@@ -249,9 +249,10 @@ impl World {
                     writes.iter().map(|(space, key, val)| (*space, key.bytes(), val.map(|val| val.bytes())));
                 self.batch(writes.collect(), *synced)
             }
-            Op::Insert(space, entries, synced) => {
+            Op::Insert(space, entries, then, synced) => {
                 let entries = entries.iter().map(|(key, val)| (key.bytes(), val.bytes()));
-                self.insert(*space, entries.collect(), durability(*synced))
+                let then = then.map(|(space, key)| (space, key.bytes()));
+                self.insert(*space, entries.collect(), then, durability(*synced))
             }
             Op::Change(space, key, change, synced) => {
                 self.change(*space, key.bytes(), *change, durability(*synced))
@@ -392,10 +393,20 @@ impl World {
         &mut self,
         space: Space,
         entries: Vec<(Vec<u8>, Vec<u8>)>,
+        then: Option<(Space, Vec<u8>)>,
         durability: Durability,
     ) -> Result<(), String> {
         let Some((keyspace, mut map)) = self.space(space) else { return self.refused() };
-        let new = ok("insert_new_many", keyspace.insert_new_many_with(entries.iter().cloned(), durability))?;
+        let then = then.and_then(|(space, key)| Some((space, self.space(space)?.0, key)));
+        let given = entries.iter().cloned();
+        let new = match &then {
+            None => keyspace.insert_new_many_with(given, durability),
+            Some((_, other, key)) => keyspace.insert_new_many_then_with(given, durability, |new, batch| {
+                batch.put_in(other, key, [new.count() as u8]);
+                Ok(())
+            }),
+        };
+        let new = ok("insert_new_many", new)?;
         equal("the number of entries", new.len(), entries.len())?;
         new.iter().for_each(|new| new.hash(&mut self.answer));
         for ((key, value), is_new) in entries.into_iter().zip(new.iter()) {
@@ -405,6 +416,9 @@ impl World {
                 Arc::make_mut(&mut map).insert(key.as_slice().into(), value.as_slice().into());
                 self.reference.write(space, key, Some(value));
             }
+        }
+        if let Some((space, _, key)) = then {
+            self.reference.write(space, key, Some(vec![new.count() as u8]));
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ mod work;
 use std::path::{Path, PathBuf};
 
 use stores::Shape::{self, Empty, FourRuns, OneRun};
-use work::Work;
+use work::{Call, Work};
 
 use crate::report::{Report, Table, count};
 use crate::store::KEY_BYTES;
@@ -46,7 +46,7 @@ pub(crate) struct Args {
 /// The name of a row, the store that it begins with, and its work.
 type Row = (&'static str, Shape, Work);
 
-const ROWS: [Row; 18] = [
+const ROWS: [Row; 23] = [
     ("get of an absent key, one run", OneRun, Work::AbsentGets),
     ("get of an absent key, four runs", FourRuns, Work::AbsentGets),
     ("absent keys in batches of 1,000, one run", OneRun, Work::AbsentBatches(1000)),
@@ -54,6 +54,11 @@ const ROWS: [Row; 18] = [
     ("get of a present key, one run", OneRun, Work::PresentGets),
     ("put, in no order", Empty, Work::Puts),
     ("put, ascending", Empty, Work::AscendingPuts),
+    ("new keys in batches of 1,000: write", Empty, Work::Batches(Call::Write)),
+    ("new keys in batches of 1,000: insert_new_many", Empty, Work::Batches(Call::Insert)),
+    ("new keys in batches of 1,000: insert_new_many_then", Empty, Work::Batches(Call::InsertThen)),
+    ("seen keys in batches of 1,000: multi_contains", OneRun, Work::SeenBatches(Call::Contains)),
+    ("seen keys in batches of 1,000: insert_new_many", OneRun, Work::SeenBatches(Call::Insert)),
     ("full scan, one run: an entry", OneRun, Work::Scan),
     ("full scan, four runs: an entry", FourRuns, Work::Scan),
     ("full scan back, one run: an entry", OneRun, Work::ScanBack),

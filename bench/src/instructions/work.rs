@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::path::Path;
 
-use sievedb::{Db, Value};
+use sievedb::{Db, NewKeys, Value, WriteBatch};
 
 use super::stores::{self, Shape};
 use super::{KEYS, VALUE_BYTES};
@@ -15,6 +15,19 @@ type Keys = Vec<[u8; KEY_BYTES]>;
 /// Scans of one unit of work.
 const SCANS: u64 = 2000;
 
+/// Keys of a call that takes many.
+const BATCH: usize = 1000;
+
+/// A call that takes many keys.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Call {
+    Write,
+    Contains,
+    Insert,
+    /// With one more entry, for each call.
+    InsertThen,
+}
+
 /// The calls that a row counts.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Work {
@@ -23,6 +36,8 @@ pub(super) enum Work {
     PresentGets,
     Puts,
     AscendingPuts,
+    Batches(Call),
+    SeenBatches(Call),
     Scan,
     ScanBack,
     /// Scans of so many entries, each from a present key.
@@ -44,7 +59,7 @@ impl Work {
     pub(super) fn items(self) -> u64 {
         match self {
             // The longer run fills the store.
-            Self::Puts | Self::AscendingPuts => KEYS / 2,
+            Self::Puts | Self::AscendingPuts | Self::Batches(_) => KEYS / 2,
             Self::ShortScans(1) => SCANS,
             Self::ShortScans(entries) => SCANS * entries as u64,
             _ => KEYS,
@@ -61,7 +76,7 @@ impl Work {
         };
         match self {
             Self::AbsentGets | Self::AbsentBatches(_) => (0..KEYS).map(store::absent_key).collect(),
-            Self::PresentGets | Self::Puts => present(),
+            Self::PresentGets | Self::Puts | Self::Batches(_) | Self::SeenBatches(_) => present(),
             Self::AscendingPuts => sorted(),
             // The last entries are far enough from the end for a whole scan.
             Self::ShortScans(entries) => {
@@ -75,7 +90,10 @@ impl Work {
 
     /// Whether the calls read blocks that are to be in the cache.
     fn reads_blocks(self) -> bool {
-        matches!(self, Self::PresentGets | Self::Scan | Self::ScanBack | Self::ShortScans(_))
+        matches!(
+            self,
+            Self::PresentGets | Self::SeenBatches(_) | Self::Scan | Self::ScanBack | Self::ShortScans(_)
+        )
     }
 
     /// Does one unit of work.
@@ -91,6 +109,10 @@ impl Work {
             Self::Puts | Self::AscendingPuts => {
                 part(self.items()).iter().try_for_each(|key| Ok(db.put(key, [7; VALUE_BYTES])?))
             }
+            Self::Batches(call) => {
+                part(self.items()).chunks(BATCH).try_for_each(|keys| call.of(db, keys, BATCH))
+            }
+            Self::SeenBatches(call) => keys.chunks(BATCH).try_for_each(|keys| call.of(db, keys, 0)),
             Self::Scan => check(entries(db.iter())?, KEYS),
             Self::ScanBack => check(entries(db.iter().rev())?, KEYS),
             Self::ShortScans(size) => part(SCANS)
@@ -99,6 +121,29 @@ impl Work {
             Self::Flush => Ok(db.flush()?),
             Self::Compaction => Ok(db.compact()?),
         }
+    }
+}
+
+impl Call {
+    /// Calls it with these keys, of which so many are new.
+    fn of(self, db: &Db, keys: &[[u8; KEY_BYTES]], new: usize) -> Result<()> {
+        let entries = keys.iter().map(|key| (key, [7; VALUE_BYTES]));
+        let counted = match self {
+            Self::Write => {
+                db.write(WriteBatch::from_iter(entries))?;
+                new
+            }
+            Self::Contains => db.multi_contains(keys)?.into_iter().filter(|&found| !found).count(),
+            Self::Insert => db.insert_new_many(entries)?.count(),
+            Self::InsertThen => {
+                let then = |new: &NewKeys, batch: &mut WriteBatch| {
+                    batch.put("count", new.count().to_le_bytes());
+                    Ok(())
+                };
+                db.insert_new_many_then(entries, then)?.count()
+            }
+        };
+        check(counted as u64, new as u64)
     }
 }
 

@@ -8,7 +8,8 @@
 //! 2. the entries above the number in the memtables. If a memtable with such entries was flushed meanwhile and
 //!    is not at hand any more, the request goes back to its caller, who looks again.
 //!
-//! If neither has an entry of the key, the caller's answer still holds. Otherwise the newest entry decides.
+//! If neither has an entry of the key, the caller's answer still holds. Otherwise the newest entry decides. If other
+//! entries follow from the answers and one has changed, the request goes back to its caller too.
 //!
 //! An answer that rests on a batch of the same group is worth what that batch is: if the group cannot be
 //! written, it becomes the error of the group.
@@ -77,14 +78,18 @@ impl KeyCondition {
                     self.changed_to = Some(latest.into_value());
                 }
             }
+            if is_other && self.is_whole {
+                self.decision = Decision::LookAgain;
+                return Ok(());
+            }
             if is_other {
                 let selected = part_of(all, &self.writes)?;
                 let before = std::mem::replace(bytes, selected);
                 self.all.get_or_insert(before);
             }
         }
-        self.decision =
-            if self.writes.any() { Decision::Write } else { Decision::Nothing { rests_on_group } };
+        let is_written = self.is_whole || self.writes.any();
+        self.decision = if is_written { Decision::Write } else { Decision::Nothing { rests_on_group } };
         Ok(())
     }
 }
@@ -355,6 +360,42 @@ mod tests {
         assert_eq!(condition.decision, Decision::Write);
         assert_eq!(condition.writes, Bits::from_iter([true, false, true, false, false]));
         assert_eq!(condition.into_all(Vec::new()).0, encoded(&tree, &writes));
+    }
+
+    #[test]
+    fn a_batch_with_entries_that_follow_from_the_answers_is_written_whole_or_goes_back_to_its_caller() {
+        let (db, tree) = open();
+        let other = Arc::clone(&db.keyspace("other", KeyspaceOptions::new()).unwrap().tree);
+        db.put("seen", "").unwrap();
+        let more = encoded(&other, &[("count", Some("1"))]);
+        let follows = |is_new| {
+            let writes = [("new", Some("v")), ("seen", Some("v"))];
+            let asked = asks(&db, &tree, &writes, Rule::Absent, &[is_new, false]);
+            asked.followed_by(&more, &[Arc::clone(&other), Arc::clone(&tree)]).unwrap()
+        };
+        use Decision::{LookAgain, Write};
+        let decided = |before: Writes<'_>, is_new| {
+            let mut group = [plain(&tree, before), follows(is_new)];
+            run(&db, &mut group);
+            let [_, asked] = group;
+            (decision(&asked), asked)
+        };
+        let (unchanged, asked) = decided(&[("else", Some(""))], true);
+        let mut whole = WriteBatch::new();
+        whole.push_put(tree.id, b"new", b"v").push_put(other.id, b"count", b"1");
+        assert_eq!((unchanged, asked.trees.len()), (Write, 2));
+        assert_eq!(asked.bytes, whole.into_parts().unwrap().0);
+        // Changed, and changed back.
+        assert_eq!(decided(&[("new", Some("")), ("new", None)], true).0, Write);
+        for before in [("new", Some("")), ("seen", None)] {
+            let (changed, asked) = decided(&[before], true);
+            assert!(changed == LookAgain && asked.stands_alone(), "{before:?}");
+        }
+        // Nothing is new: what follows is written alone, as long as that is so.
+        db.put("new", "").unwrap();
+        let (unchanged, asked) = decided(&[("seen", Some("2"))], false);
+        assert_eq!((unchanged, asked.bytes), (Write, more.clone()));
+        assert_eq!(decided(&[("seen", None)], false).0, LookAgain);
     }
 
     #[test]

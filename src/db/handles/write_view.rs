@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::db::handles::conditional::answers::Mismatch;
+use crate::db::handles::conditional::answers::{Mismatch, NewKeys};
 use crate::db::handles::owner::Owner;
-use crate::db::queues::bits::Bits;
 use crate::db::queues::condition::Rule;
 use crate::db::queues::value::Value;
 use crate::db::state::durability::Durability;
 use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::log::LogPosition;
+use crate::db::write::completion::Commit;
+use crate::db::write::inserts::Then;
 use crate::db::write::key_writes::{KeyWrite, Single};
 use crate::error::Result;
 use crate::{WriteBatch, batch};
@@ -33,7 +35,16 @@ impl Writes<'_> {
     }
 
     pub(in crate::db) fn write_if(&self, write: KeyWrite<'_>, durability: Durability) -> Result<Single> {
-        self.owner.engine().write_if(self.tree, write, durability)
+        self.durable(self.owner.engine().write_if(self.tree, write)?, durability)
+    }
+
+    pub(in crate::db) fn write_if_pending(
+        &self,
+        write: KeyWrite<'_>,
+        durability: Durability,
+    ) -> Result<(Single, Commit)> {
+        let engine = self.owner.engine();
+        engine.pending(durability, || engine.write_if(self.tree, write))
     }
 
     pub(in crate::db) fn compare_and_set(
@@ -53,12 +64,30 @@ impl Writes<'_> {
         &self,
         entries: impl IntoIterator<Item = (K, V)>,
         durability: Durability,
-    ) -> Result<Bits> {
+        then: Option<Then<'_>>,
+    ) -> Result<NewKeys> {
+        self.durable(self.insert_visible(entries, then)?, durability)
+    }
+
+    pub(in crate::db) fn insert_new_pending<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        entries: impl IntoIterator<Item = (K, V)>,
+        durability: Durability,
+    ) -> Result<(NewKeys, Commit)> {
+        self.owner.engine().pending(durability, || self.insert_visible(entries, None))
+    }
+
+    fn insert_visible<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        entries: impl IntoIterator<Item = (K, V)>,
+        then: Option<Then<'_>>,
+    ) -> Result<(NewKeys, Option<LogPosition>)> {
         let mut batch = WriteBatch::new();
         let add = |(key, value): (K, V)| batch.add_put(self.tree.id, key.as_ref(), value.as_ref());
         // The first that is over a limit ends it: nothing is written then.
         let places = entries.into_iter().map_while(add).collect();
-        self.owner.engine().insert_new(self.tree, batch, places, durability)
+        let (new, up_to) = self.owner.engine().insert_new(self.tree, batch, places, then)?;
+        Ok((NewKeys(new), up_to))
     }
 
     pub(in crate::db) fn update(
@@ -67,6 +96,11 @@ impl Writes<'_> {
         durability: Durability,
         change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
     ) -> Result<Option<Value>> {
-        self.owner.engine().update(self.tree, key, durability, change)
+        self.durable(self.owner.engine().update(self.tree, key, change)?, durability)
+    }
+
+    /// Returns an answer when it is as durable as that: up to this position of the log, or everything that is visible.
+    fn durable<A>(&self, (answer, up_to): (A, Option<LogPosition>), durability: Durability) -> Result<A> {
+        self.owner.engine().make_durable(up_to, durability).map(|()| answer)
     }
 }

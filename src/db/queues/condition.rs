@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::batch::{own_batch, select};
+use crate::batch::{self, own_batch, select};
 use crate::db::queues::bits::Bits;
 use crate::db::queues::read_set::ReadSet;
 use crate::db::queues::value::Value;
@@ -38,7 +38,7 @@ impl Rule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::db) enum Decision {
     Open,
-    /// It is unknown what happened since the caller looked.
+    /// It is unknown what happened since the caller looked, or the caller has to act on it.
     LookAgain,
     /// The entries that are marked are written.
     Write,
@@ -65,7 +65,7 @@ pub(in crate::db) enum Condition {
     Reads(ReadCondition),
 }
 
-/// Which entries of a batch are written. All are for the one tree of the batch.
+/// Which entries of a batch are written. Their keys are in the first tree of the batch.
 pub(in crate::db) struct KeyCondition {
     /// The newest write that was visible before the caller looked.
     pub(in crate::db) read_at: SeqNo,
@@ -77,6 +77,9 @@ pub(in crate::db) struct KeyCondition {
     /// The batch with all entries, if not all are to be written.
     pub(in crate::db) all: Option<Vec<u8>>,
     pub(in crate::db) decision: Decision,
+    /// Whether entries follow from the answers of the caller. Then the batch is written if all of these still hold,
+    /// and the caller looks again otherwise.
+    pub(in crate::db) is_whole: bool,
     /// What the last key held when that was decided, if it has changed since the caller looked.
     pub(in crate::db) changed_to: Option<Option<Value>>,
 }
@@ -109,8 +112,23 @@ impl Admitted {
     ) -> Result<Self> {
         let (bytes, all) = if writes.all() { (all, None) } else { (part_of(&all, &writes)?, Some(all)) };
         let decision = Decision::Open;
-        let condition = KeyCondition { read_at, rule, keys, writes, all, decision, changed_to: None };
+        let (is_whole, changed_to) = (false, None);
+        let condition = KeyCondition { read_at, rule, keys, writes, all, decision, is_whole, changed_to };
         Ok(Self::asking(bytes, vec![Arc::clone(tree)], Condition::Keys(condition)))
+    }
+
+    /// Appends a batch of entries that follow from what the caller has found; `trees` are those of their keyspaces.
+    pub(in crate::db) fn followed_by(mut self, more: &[u8], trees: &[Arc<Tree>]) -> Result<Self> {
+        batch::append(&mut self.bytes, more)?;
+        for tree in trees {
+            if !self.trees.iter().any(|other| other.id == tree.id) {
+                self.trees.push(Arc::clone(tree));
+            }
+        }
+        if let Some(Condition::Keys(condition)) = self.condition.as_deref_mut() {
+            condition.is_whole = true;
+        }
+        Ok(self)
     }
 
     /// A batch that is written as its condition says.
@@ -134,7 +152,7 @@ impl Admitted {
     /// The largest batch that may be written of it.
     pub(in crate::db) fn part_max(&self) -> Part<'_> {
         match self.condition.as_deref() {
-            Some(Condition::Keys(KeyCondition { all: Some(all), .. })) => (all, &self.trees),
+            Some(Condition::Keys(KeyCondition { all: Some(all), is_whole: false, .. })) => (all, &self.trees),
             _ => self.part(),
         }
     }

@@ -42,15 +42,20 @@ impl Engine {
     /// Writes a batch. Returns when it is visible, and where a sync makes it durable.
     pub(in crate::db) fn write_visible(&self, batch: WriteBatch) -> Result<LogPosition> {
         self.check_takes_writes()?;
+        let (bytes, trees) = self.admit(batch)?;
+        if trees.is_empty() {
+            return Ok(self.log().end());
+        }
+        self.write_plain(bytes, &trees)
+    }
+
+    /// The encoded batch and the trees of its keyspaces: none if it has no entries.
+    pub(super) fn admit(&self, batch: WriteBatch) -> Result<(Vec<u8>, Vec<Arc<Tree>>)> {
         if batch.store().is_some_and(|store| store != self.id) {
             return Err(Error::invalid("the batch holds keyspaces of another store"));
         }
-        let (bytes, keyspaces, count) = batch.into_parts()?;
-        if count == 0 {
-            return Ok(self.log().end());
-        }
-        let trees = self.keyspaces.admit(&keyspaces)?;
-        self.write_plain(bytes, &trees)
+        let (bytes, keyspaces, _) = batch.into_parts()?;
+        Ok((bytes, self.keyspaces.admit(&keyspaces)?))
     }
 
     /// Refuses a write that the store does not take, and waits while writing is suspended.

@@ -186,18 +186,35 @@ impl Engine {
         durability: Durability,
     ) -> Commit {
         let written = self.start_completions().and_then(|()| self.write_visible(batch));
-        let entry = match written {
-            Ok(position) => {
-                let entry = self.completions.add(position, durability);
-                match self.log().is_durable(position) {
-                    Ok(true) => self.completions.complete(position, &Ok(())),
-                    Ok(false) => {}
-                    Err(error) => self.completions.fail(&error),
-                }
-                entry
+        match written {
+            Ok(position) => self.commit_at(position, durability),
+            Err(error) => {
+                let entry = Arc::new(Entry { place: (END, 0), result: OnceLock::from(Err(error)) });
+                Commit { engine: Arc::downgrade(self), entry }
             }
-            Err(error) => Arc::new(Entry { place: (END, 0), result: OnceLock::from(Err(error)) }),
-        };
+        }
+    }
+
+    /// Runs a conditional call. Returns its answer when what it has written is visible, with the commit of what the
+    /// answer rests on.
+    pub(in crate::db) fn pending<A>(
+        self: &Arc<Self>,
+        durability: Durability,
+        call: impl FnOnce() -> Result<(A, Option<LogPosition>)>,
+    ) -> Result<(A, Commit)> {
+        self.start_completions()?;
+        let (answer, up_to) = call()?;
+        Ok((answer, self.commit_at(up_to.unwrap_or_else(|| self.log().end()), durability)))
+    }
+
+    /// The commit of what is visible and ends at this position of the log.
+    fn commit_at(self: &Arc<Self>, position: LogPosition, durability: Durability) -> Commit {
+        let entry = self.completions.add(position, durability);
+        match self.log().is_durable(position) {
+            Ok(true) => self.completions.complete(position, &Ok(())),
+            Ok(false) => {}
+            Err(error) => self.completions.fail(&error),
+        }
         Commit { engine: Arc::downgrade(self), entry }
     }
 

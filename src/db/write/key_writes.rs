@@ -1,30 +1,29 @@
-//! Writes of keys that depend on what the keys hold.
+//! Writes of one key that depend on what the key holds.
 //!
-//! A "no" is as durable as a "yes": with [`Durability::Synced`] it waits until the log is durable up to its end after
-//! the lookups, because the entries that it rests on are before that end.
+//! A "no" is as durable as a "yes": with [`Synced`](crate::Durability::Synced) it waits until the log is durable up to
+//! its end after the lookups, because the entries that it rests on are before that end.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::{mem, slice};
 
 use bytes::Bytes;
 
 use super::conditional_loop::{Conditional, Look};
-use crate::batch::{self, BatchReader, WriteBatch, own_batch};
+use crate::batch::{self, BatchReader, own_batch};
 use crate::db::engine::Engine;
 use crate::db::queues::bits::Bits;
 use crate::db::queues::condition::{Admitted, AskedKey, Condition, Decision, Rule};
 use crate::db::queues::priority::Tries;
 use crate::db::queues::value::Value;
-use crate::db::state::durability::Durability;
 use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::log::LogPosition;
 use crate::error::{Error, Result};
 use crate::hash::key_hash;
 use crate::key::SeqNo;
 
-/// How often an update runs its closure at most. Each run but the first is for a value that the key got during
-/// the run before.
-const UPDATE_RUNS_MAX: u64 = 10_000;
+/// How often a call runs its closure at most. Each run but the first is for an answer that changed during the run
+/// before.
+pub(super) const CLOSURE_RUNS_MAX: u64 = 10_000;
 
 /// A write of one key that depends on what the key holds.
 pub(in crate::db) struct KeyWrite<'k> {
@@ -41,42 +40,6 @@ pub(in crate::db) struct Single {
     pub(in crate::db) is_allowed: bool,
     /// The value of the key when that was decided.
     pub(in crate::db) before: Option<Value>,
-}
-
-/// An insert of the entries whose keys are absent.
-struct InsertNew<'t> {
-    tree: &'t Arc<Tree>,
-    /// The batch with all entries, and their keys.
-    all: Vec<u8>,
-    keys: Vec<AskedKey>,
-}
-
-impl Conditional for InsertNew<'_> {
-    /// The entries that were written.
-    type Answer = Bits;
-
-    fn look(&mut self, engine: &Engine, read_at: SeqNo) -> Result<Look<Bits>> {
-        let (mut keys, all) = (mem::take(&mut self.keys), mem::take(&mut self.all));
-        let wanted: Vec<&[u8]> = keys.iter().map(|key| &all[key.place.clone()]).collect();
-        let found = engine.multi_get(self.tree, &wanted, None, |_| Ok(()))?;
-        if found.iter().all(Option::is_some) {
-            return Ok(Look::Answer(Bits::none(keys.len())));
-        }
-        set_hashes(&mut keys, &all, engine.keyspaces.hash_seed);
-        let writes = found.iter().zip(&keys).map(|(found, key)| found.is_none() && key.hash.is_some());
-        let writes = writes.collect();
-        Ok(Look::Ask(Admitted::conditional(self.tree, all, read_at, Rule::Absent, keys, writes)?))
-    }
-
-    fn decided(&mut self, _: &Engine, condition: Condition, batch: Vec<u8>) -> Result<Option<Bits>> {
-        let is_undecided = condition.is_undecided();
-        let condition = condition.of_keys();
-        if is_undecided {
-            (self.all, self.keys) = condition.into_all(batch);
-            return Ok(None);
-        }
-        Ok(Some(condition.into_writes()))
-    }
 }
 
 /// A [`KeyWrite`], while it is decided.
@@ -137,9 +100,9 @@ impl<C: FnMut(Option<&[u8]>) -> Option<Vec<u8>>> Conditional for Update<'_, '_, 
         let before = engine.get(self.tree, self.key, None, Value::read)?;
         let after = match self.last.take() {
             Some((same, after)) if same == before => after,
-            _ if self.runs == UPDATE_RUNS_MAX => {
+            _ if self.runs == CLOSURE_RUNS_MAX => {
                 let runs = self.runs + 1;
-                return Err(Error::limit("runs of the closure of an update", UPDATE_RUNS_MAX, runs));
+                return Err(Error::limit("runs of the closure of an update", CLOSURE_RUNS_MAX, runs));
             }
             _ => {
                 self.runs += 1;
@@ -168,72 +131,31 @@ impl<C: FnMut(Option<&[u8]>) -> Option<Vec<u8>>> Conditional for Update<'_, '_, 
 }
 
 impl Engine {
-    /// Writes those entries of a batch for one tree whose keys, at these places of it, are absent. Returns
-    /// which.
-    pub(in crate::db) fn insert_new(
-        &self,
-        tree: &Arc<Tree>,
-        batch: WriteBatch,
-        places: Vec<Range<usize>>,
-        durability: Durability,
-    ) -> Result<Bits> {
-        let keys = places.into_iter().map(|place| AskedKey { place, hash: None }).collect();
-        let mut call = InsertNew { tree, all: batch.into_parts()?.0, keys };
-        let (written, up_to) = self.conditional(slice::from_ref(tree), 0, &mut call)?;
-        self.make_durable(up_to, durability).map(|()| written)
-    }
-
-    /// Sets a key to a value, or deletes it, if the rule allows that.
+    /// Sets a key to a value, or deletes it, if the rule allows that. Returns where a sync makes the answer durable;
+    /// `None`: everything that is visible.
     pub(in crate::db) fn write_if(
         &self,
         tree: &Arc<Tree>,
         write: KeyWrite<'_>,
-        durability: Durability,
-    ) -> Result<Single> {
+    ) -> Result<(Single, Option<LogPosition>)> {
         let hash = key_hash(self.keyspaces.hash_seed, write.key);
         let batch = batch::of_one(tree.id, write.key, write.value)?;
         let mut call = WriteOne { tree, write, hash, batch, found: None };
-        let (single, up_to) = self.conditional(slice::from_ref(tree), 0, &mut call)?;
-        self.make_durable(up_to, durability).map(|()| single)
+        self.conditional(slice::from_ref(tree), 0, &mut call)
     }
 
-    /// Sets a key to what `change` makes of its value; `None` deletes it. Returns the new value.
+    /// Sets a key to what `change` makes of its value; `None` deletes it. Returns the new value, and where a sync makes
+    /// it durable. The caller no longer has priority, so that others need not wait for the disk.
     pub(in crate::db) fn update(
         &self,
         tree: &Arc<Tree>,
         key: &[u8],
-        durability: Durability,
         change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
-    ) -> Result<Option<Value>> {
+    ) -> Result<(Option<Value>, Option<LogPosition>)> {
         let hash = key_hash(self.keyspaces.hash_seed, key);
         let tries = Tries::new(&self.commit.priority);
         let mut call = Update { tree, key, hash, change, runs: 0, last: None, tries };
-        let (value, up_to) = self.conditional(slice::from_ref(tree), 0, &mut call)?;
-        // Others need not wait for the disk.
-        drop(call);
-        self.make_durable(up_to, durability).map(|()| value)
-    }
-}
-
-/// Sets the hash of each key that no earlier key equals.
-fn set_hashes(keys: &mut [AskedKey], batch: &[u8], hash_seed: u64) {
-    // By their hashes, in the next free slot: the first of equal keys, counted from 1.
-    let mask = (2 * keys.len()).next_power_of_two() - 1;
-    let mut slots = vec![0_u32; mask + 1];
-    for at in 0..keys.len() {
-        let key = &batch[keys[at].place.clone()];
-        let hash = key_hash(hash_seed, key);
-        let mut slot = hash as usize & mask;
-        keys[at].hash = loop {
-            match slots[slot].checked_sub(1) {
-                None => {
-                    slots[slot] = at as u32 + 1;
-                    break Some(hash);
-                }
-                Some(earlier) if batch[keys[earlier as usize].place.clone()] == *key => break None,
-                Some(_) => slot = (slot + 1) & mask,
-            }
-        };
+        self.conditional(slice::from_ref(tree), 0, &mut call)
     }
 }
 
@@ -253,6 +175,7 @@ mod tests {
     use super::*;
     use crate::db::queues::commit_queue::Turn;
     use crate::db::queues::priority::PRIORITY_ONE_IN;
+    use crate::db::state::durability::Durability;
     use crate::db::write::conditional_loop::FREE_ATTEMPTS;
     use crate::fs::{CrashPolicy, MemFs, Op};
     use crate::options::Options;
@@ -264,21 +187,6 @@ mod tests {
 
     fn is_log(op: &Op<'_>) -> bool {
         matches!(op, Op::Append(path, _) if path.extension().is_some_and(|end| end == "wal"))
-    }
-
-    #[test]
-    fn of_equal_keys_in_one_call_the_first_counts() {
-        let db = options(&MemFs::new()).open("/db").unwrap();
-        db.put("old", "").unwrap();
-        let keys = ["b", "old", "b", "a", "old", "a", "a"];
-        let new =
-            db.insert_new_many(keys.iter().zip(b"1234567").map(|(key, value)| (key, [*value]))).unwrap();
-        assert_eq!(new.iter().collect::<Vec<_>>(), [true, false, false, true, false, false, false]);
-        let values = db.multi_get(&["a", "b", "old"]).unwrap();
-        assert_eq!(
-            values.iter().flatten().map(|value| &value[..]).collect::<Vec<_>>(),
-            [&b"4"[..], b"1", b""]
-        );
     }
 
     /// While the leader is held up in the log, threads wait that all insert the same keys. Then the log takes
@@ -439,8 +347,8 @@ mod tests {
             db.put("k", runs.to_le_bytes()).unwrap();
             Some(Vec::new())
         });
-        assert!(matches!(added, Err(Error::LimitExceeded { limit: UPDATE_RUNS_MAX, .. })), "{added:?}");
-        assert_eq!(db.get("k").unwrap().unwrap(), UPDATE_RUNS_MAX.to_le_bytes()[..], "nothing was written");
+        assert!(matches!(added, Err(Error::LimitExceeded { limit: CLOSURE_RUNS_MAX, .. })), "{added:?}");
+        assert_eq!(db.get("k").unwrap().unwrap(), CLOSURE_RUNS_MAX.to_le_bytes()[..], "nothing was written");
     }
 
     #[test]

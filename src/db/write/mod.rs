@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `batch` | a plain batch: wait, lead or queue, wait for a sync |
 //! | `stall` | back-pressure: when a writer is delayed or has to wait, and the background work it does meanwhile |
-//! | `conditional_loop`, `key_writes` | look, let the leader decide, look again; the conditional calls |
+//! | `conditional_loop` | look, let the leader decide, look again |
+//! | `inserts`, `key_writes` | the conditional calls: inserts of many keys, writes of one key |
 //! | `completion` | writes whose durability is reported later |
 
 mod batch;
 pub(in crate::db) mod completion;
 pub(in crate::db) mod conditional_loop;
+pub(in crate::db) mod inserts;
 pub(in crate::db) mod key_writes;
 pub(in crate::db) mod stall;

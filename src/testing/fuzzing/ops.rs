@@ -247,11 +247,22 @@ impl World {
         if kind < 3 {
             let entries: Vec<_> =
                 (0..1 + input.below(10)).map(|_| (self::key(input), value(input))).collect();
-            let new = keyspace.insert_new_many_with(entries.iter().cloned(), durability);
-            for ((key, value), is_new) in entries.into_iter().zip(new.expect("a write succeeds").iter()) {
+            // Then the number of new keys, in the other keyspace.
+            let (other, then) = (SPACES - 1 - space, (kind == 2).then_some(key));
+            let given = entries.iter().cloned();
+            let new = match &then {
+                None => keyspace.insert_new_many_with(given, durability),
+                Some(key) => keyspace.insert_new_many_then_with(given, durability, |new, batch| {
+                    batch.put_in(&self.space(other), key, [new.count() as u8]);
+                    Ok(())
+                }),
+            };
+            let new = new.expect("a write succeeds");
+            for ((key, value), is_new) in entries.into_iter().zip(new.iter()) {
                 assert_eq!(is_new, !map.contains_key(&key), "{key:?}");
                 map.entry(key).or_insert(value);
             }
+            then.map(|key| maps[other].insert(key, vec![new.count() as u8]));
         } else {
             let (before, now) = match kind {
                 3 => {

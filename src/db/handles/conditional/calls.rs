@@ -1,9 +1,9 @@
-//! The writes that depend on what is there, of all handles: each decides and writes in one step, whatever
-//! other threads do.
+//! The writes of one key that depend on what it holds, of all handles: each decides and writes in one step, whatever
+//! other threads do. Those that insert are in [`inserts`](super::inserts).
 //!
 //! [The guide](crate::guide::conditional) says what they cost and what their answers are worth.
 
-use super::answers::{Mismatch, NewKeys};
+use super::answers::Mismatch;
 use crate::db::handles::keyspace::Keyspace;
 use crate::db::handles::store::Db;
 use crate::db::queues::condition::Rule;
@@ -17,111 +17,6 @@ macro_rules! conditional_calls {
         /// Calls that write depending on what is there. The examples are those of a store; a keyspace has the
         /// same calls.
         impl $handle {
-            /// Sets `key` to `value` if the key is absent. Returns whether it was; buffered.
-            ///
-            /// Of several threads that insert the same key, one gets `true`. For a new key it costs a probe
-            /// of the filters more than [`put`](Self::put); for a present key it writes nothing and waits for
-            /// no other writer.
-            ///
-            /// ```
-            /// # let dir = tempfile::tempdir().unwrap();
-            /// # let db = sievedb::Db::open(dir.path())?;
-            /// assert!(db.insert_if_absent("ada", "1815")?);
-            /// assert!(!db.insert_if_absent("ada", "1816")?);
-            /// assert_eq!(db.get("ada")?.as_deref(), Some(&b"1815"[..]));
-            /// # Ok::<(), sievedb::Error>(())
-            /// ```
-            ///
-            /// # Errors
-            ///
-            /// Those of [`put`](Self::put). [`Corruption`](crate::Error::Corruption) or
-            /// [`Io`](crate::Error::Io) if a file needed for the lookup cannot be read: nothing was written.
-            pub fn insert_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-                self.insert_if_absent_with(key, value, Durability::Buffered)
-            }
-
-            /// Like [`insert_if_absent`](Self::insert_if_absent). Returns when the answer, whatever it is, is
-            /// as durable as `durability` requires.
-            ///
-            /// ```
-            /// # let dir = tempfile::tempdir().unwrap();
-            /// # let db = sievedb::Db::open(dir.path())?;
-            /// use sievedb::Durability;
-            ///
-            /// let is_mine = db.insert_if_absent_with("name", "owner", Durability::Synced)?;
-            /// assert!(is_mine); // and stays so after a power loss
-            /// # Ok::<(), sievedb::Error>(())
-            /// ```
-            ///
-            /// # Errors
-            ///
-            /// Those of [`insert_if_absent`](Self::insert_if_absent), and of the sync.
-            pub fn insert_if_absent_with(
-                &self,
-                key: impl AsRef<[u8]>,
-                value: impl AsRef<[u8]>,
-                durability: Durability,
-            ) -> Result<bool> {
-                let (key, value) = (key.as_ref(), Some(value.as_ref()));
-                let write = KeyWrite { key, value, rule: Rule::Absent, is_read: false };
-                Ok(self.writes().write_if(write, durability)?.is_allowed)
-            }
-
-            /// Writes those entries whose keys are absent, and returns which these were; buffered. Of several
-            /// entries with the same key the first counts. The keys are looked up together, like those of
-            /// [`multi_contains`](Self::multi_contains); all new entries become visible at one moment, and
-            /// durable together.
-            ///
-            /// ```
-            /// # let dir = tempfile::tempdir().unwrap();
-            /// # let db = sievedb::Db::open(dir.path())?;
-            /// let new = db.insert_new_many([("ada", ""), ("grace", "")])?;
-            /// assert_eq!(new.count(), 2);
-            /// let new = db.insert_new_many([("grace", ""), ("edsger", "")])?;
-            /// assert_eq!(new.iter().collect::<Vec<_>>(), [false, true]);
-            /// # Ok::<(), sievedb::Error>(())
-            /// ```
-            ///
-            /// # Errors
-            ///
-            /// Those of [`put`](Self::put); [`LimitExceeded`](crate::Error::LimitExceeded) also if all
-            /// entries together are longer than a batch may be: nothing was written.
-            /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a file needed for a
-            /// lookup cannot be read: nothing was written.
-            pub fn insert_new_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-                &self,
-                entries: impl IntoIterator<Item = (K, V)>,
-            ) -> Result<NewKeys> {
-                self.insert_new_many_with(entries, Durability::Buffered)
-            }
-
-            /// Like [`insert_new_many`](Self::insert_new_many). Returns when the answer, whatever it is, is
-            /// as durable as `durability` requires.
-            ///
-            /// ```
-            /// # let dir = tempfile::tempdir().unwrap();
-            /// # let db = sievedb::Db::open(dir.path())?;
-            /// use sievedb::Durability;
-            ///
-            /// let events = [("event 1", ""), ("event 2", "")];
-            /// let new = db.insert_new_many_with(events, Durability::Synced)?;
-            /// for (event, _) in events.iter().zip(new.iter()).filter(|(_, new)| *new) {
-            ///     // None of these was seen before, and none will be again.
-            /// }
-            /// # Ok::<(), sievedb::Error>(())
-            /// ```
-            ///
-            /// # Errors
-            ///
-            /// Those of [`insert_new_many`](Self::insert_new_many), and of the sync.
-            pub fn insert_new_many_with<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-                &self,
-                entries: impl IntoIterator<Item = (K, V)>,
-                durability: Durability,
-            ) -> Result<NewKeys> {
-                self.writes().insert_new(entries, durability).map(NewKeys)
-            }
-
             /// Sets `key` to `new` if it holds `expected`, and returns what it holds if that is something
             /// else; buffered. `None` stands for an absent key: as `expected` it requires one, as `new` it
             /// deletes.

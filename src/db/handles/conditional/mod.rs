@@ -2,4 +2,5 @@
 
 pub(in crate::db) mod answers;
 mod calls;
+mod inserts;
 mod pop;

@@ -1,0 +1,381 @@
+//! Inserts of many entries whose keys are absent, alone or with entries that follow from the answers.
+//!
+//! 1. Look up all keys together. Of equal keys in one call, the first entry wins.
+//! 2. Run the closure of the call, if it has one, on the answers. Its entries follow the inserts in one batch, and may
+//!    be for other keyspaces. With the same answers as before they are kept, and the closure does not run.
+//! 3. The leader decides (`commit/conflict_check`). Without a closure it writes whatever is absent at that moment. With
+//!    one it writes the batch only if no answer has changed; otherwise the call begins again, after a pause.
+//!
+//! A "seen" is as durable as a "new", like the answers of [`key_writes`](super::key_writes).
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::{mem, slice};
+
+use super::conditional_loop::{Conditional, Look};
+use super::key_writes::CLOSURE_RUNS_MAX;
+use crate::batch::{self, WriteBatch};
+use crate::db::engine::Engine;
+use crate::db::queues::bits::Bits;
+use crate::db::queues::condition::{Admitted, AskedKey, Condition, Rule};
+use crate::db::queues::priority::Tries;
+use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::log::LogPosition;
+use crate::error::{Error, Result};
+use crate::hash::key_hash;
+use crate::key::SeqNo;
+
+/// Adds entries to a batch that follow from which keys are new.
+pub(in crate::db) type Then<'c> = &'c mut dyn FnMut(&Bits, &mut WriteBatch) -> Result<()>;
+
+/// An insert, while it is decided.
+struct Inserts<'t, 'e> {
+    tree: &'t Arc<Tree>,
+    /// The batch with all entries, and their keys.
+    all: Vec<u8>,
+    keys: Vec<AskedKey>,
+    /// Length of `all`.
+    bytes: usize,
+    follow: Option<Follow<'t, 'e>>,
+}
+
+/// The entries that follow the inserts.
+struct Follow<'t, 'e> {
+    engine: &'e Engine,
+    then: Then<'t>,
+    runs: u64,
+    /// The answers of the last run, and the batch that followed from them.
+    last: Option<(Bits, Vec<u8>, Vec<Arc<Tree>>)>,
+    tries: Tries<'e>,
+}
+
+impl Conditional for Inserts<'_, '_> {
+    /// The entries that were written.
+    type Answer = Bits;
+
+    fn look(&mut self, engine: &Engine, read_at: SeqNo) -> Result<Look<Bits>> {
+        let wanted: Vec<&[u8]> = self.keys.iter().map(|key| &self.all[key.place.clone()]).collect();
+        let found = engine.multi_contains(self.tree, &wanted, None)?;
+        let are_seen = found.iter().all(|&found| found);
+        if are_seen && self.follow.is_none() {
+            return Ok(Look::Answer(Bits::none(found.len())));
+        }
+        set_hashes(&mut self.keys, &self.all, engine.keyspaces.hash_seed);
+        let writes: Bits =
+            found.iter().zip(&self.keys).map(|(found, key)| !found && key.hash.is_some()).collect();
+        let followed_by = self.follow.as_mut().map(|follow| follow.of(&writes)).transpose()?;
+        if are_seen && followed_by.is_none_or(|(_, trees)| trees.is_empty()) {
+            return Ok(Look::Answer(writes));
+        }
+        let (all, keys) = (mem::take(&mut self.all), mem::take(&mut self.keys));
+        let asked = Admitted::conditional(self.tree, all, read_at, Rule::Absent, keys, writes)?;
+        Ok(Look::Ask(match followed_by {
+            Some((more, trees)) => asked.followed_by(more, trees)?,
+            None => asked,
+        }))
+    }
+
+    fn decided(&mut self, _: &Engine, condition: Condition, batch: Vec<u8>) -> Result<Option<Bits>> {
+        let is_undecided = condition.is_undecided();
+        let condition = condition.of_keys();
+        if !is_undecided {
+            return Ok(Some(condition.into_writes()));
+        }
+        (self.all, self.keys) = condition.into_all(batch);
+        if let Some(follow) = &mut self.follow {
+            batch::truncate(&mut self.all, self.bytes, self.keys.len() as u32);
+            follow.look_again();
+        }
+        Ok(None)
+    }
+}
+
+impl Follow<'_, '_> {
+    /// The batch that follows from these answers, and the trees of its keyspaces.
+    fn of(&mut self, answers: &Bits) -> Result<(&[u8], &[Arc<Tree>])> {
+        if self.last.as_ref().is_none_or(|(before, ..)| before != answers) {
+            if self.runs == CLOSURE_RUNS_MAX {
+                return Err(Error::limit(
+                    "runs of the closure of an insert",
+                    CLOSURE_RUNS_MAX,
+                    self.runs + 1,
+                ));
+            }
+            self.runs += 1;
+            let mut batch = WriteBatch::new();
+            (self.then)(answers, &mut batch)?;
+            let (bytes, trees) = self.engine.admit(batch)?;
+            self.last = Some((answers.clone(), bytes, trees));
+        }
+        let (_, bytes, trees) = self.last.as_ref().expect("it was set");
+        Ok((bytes, trees))
+    }
+
+    /// To be called when an answer has changed, or when a flush came first.
+    fn look_again(&mut self) {
+        self.tries.lost(|| self.engine.barrier());
+    }
+}
+
+impl Engine {
+    /// Writes those entries of a batch for one tree whose keys, at these places of it, are absent, and then what follows
+    /// from that. Returns which were absent, and where a sync makes the answers durable; `None`: everything that is
+    /// visible.
+    pub(in crate::db) fn insert_new(
+        &self,
+        tree: &Arc<Tree>,
+        batch: WriteBatch,
+        places: Vec<Range<usize>>,
+        then: Option<Then<'_>>,
+    ) -> Result<(Bits, Option<LogPosition>)> {
+        let keys = places.into_iter().map(|place| AskedKey { place, hash: None }).collect();
+        let (all, ..) = batch.into_parts()?;
+        let follow = then.map(|then| {
+            let tries = Tries::new(&self.commit.priority);
+            Follow { engine: self, then, runs: 0, last: None, tries }
+        });
+        let mut call = Inserts { tree, bytes: all.len(), all, keys, follow };
+        self.conditional(slice::from_ref(tree), 0, &mut call)
+    }
+}
+
+/// Sets the hash of each key that no earlier key equals.
+fn set_hashes(keys: &mut [AskedKey], batch: &[u8], hash_seed: u64) {
+    // By their hashes, in the next free slot: the first of equal keys, counted from 1.
+    let mask = (2 * keys.len()).next_power_of_two() - 1;
+    let mut slots = vec![0_u32; mask + 1];
+    for at in 0..keys.len() {
+        let key = &batch[keys[at].place.clone()];
+        let hash = key_hash(hash_seed, key);
+        let mut slot = hash as usize & mask;
+        keys[at].hash = loop {
+            match slots[slot].checked_sub(1) {
+                None => {
+                    slots[slot] = at as u32 + 1;
+                    break Some(hash);
+                }
+                Some(earlier) if batch[keys[earlier as usize].place.clone()] == *key => break None,
+                Some(_) => slot = (slot + 1) & mask,
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::db::Db;
+    use crate::db::queues::commit_queue::{Turn, Wanted};
+    use crate::db::write::conditional_loop::FREE_ATTEMPTS;
+    use crate::fs::MemFs;
+    use crate::limits::KEY_BYTES_MAX;
+    use crate::options::{KeyspaceOptions, Options};
+
+    fn open() -> Db {
+        Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/db").unwrap()
+    }
+
+    fn value(db: &Db, key: &str) -> Option<Vec<u8>> {
+        db.get(key).unwrap().map(|value| value.to_vec())
+    }
+
+    #[test]
+    fn of_equal_keys_in_one_call_the_first_counts() {
+        let db = open();
+        db.put("old", "").unwrap();
+        let keys = ["b", "old", "b", "a", "old", "a", "a"];
+        let new =
+            db.insert_new_many(keys.iter().zip(b"1234567").map(|(key, value)| (key, [*value]))).unwrap();
+        assert_eq!(new.iter().collect::<Vec<_>>(), [true, false, false, true, false, false, false]);
+        let values = db.multi_get(&["a", "b", "old"]).unwrap();
+        assert_eq!(
+            values.iter().flatten().map(|value| &value[..]).collect::<Vec<_>>(),
+            [&b"4"[..], b"1", b""]
+        );
+    }
+
+    #[test]
+    fn what_follows_is_written_after_the_inserts_in_the_same_batch_and_also_to_other_keyspaces() {
+        let db = open();
+        let other = db.keyspace("other", KeyspaceOptions::new()).unwrap();
+        db.put("old", "").unwrap();
+        let before = db.stats();
+        let new =
+            db.insert_new_many_then([("a", "1"), ("old", "1"), ("b", "1"), ("a", "2")], |new, batch| {
+                assert_eq!(new.iter().collect::<Vec<_>>(), [true, false, true, false]);
+                batch.put("b", "from then").put_in(&other, "count", [new.count() as u8]).delete("old");
+                Ok(())
+            });
+        assert_eq!(new.unwrap().count(), 2);
+        assert_eq!(
+            ["a", "b", "old"].map(|key| value(&db, key)),
+            [Some(b"1".into()), Some(b"from then".into()), None]
+        );
+        assert_eq!(other.get("count").unwrap().unwrap(), [2]);
+        let stats = db.stats();
+        assert_eq!((stats.batches - before.batches, stats.entries - before.entries), (1, 5));
+        // From the handle of a keyspace, everything new, and nothing at all.
+        other
+            .insert_new_many_then([("a", "2")], |_, batch| {
+                _ = batch.put("a", "3").put_in(&other, "b", "");
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(
+            (value(&db, "a"), other.get("a").unwrap().unwrap().to_vec()),
+            (Some(b"3".into()), b"2".to_vec())
+        );
+        let none: [(&str, &str); 0] = [];
+        assert!(
+            db.insert_new_many_then(none, |_, batch| {
+                _ = batch.put("none", "");
+                Ok(())
+            })
+            .unwrap()
+            .is_empty()
+        );
+        assert!(value(&db, "none").is_some());
+    }
+
+    #[test]
+    fn the_closure_runs_if_nothing_is_new_and_without_entries_of_it_nobody_is_waited_for() {
+        let db = open();
+        db.put("k", "").unwrap();
+        let mut runs = 0;
+        let seen = db.insert_new_many_then([("k", "1"), ("k", "2")], |new, batch| {
+            runs += 1;
+            assert_eq!(new.count(), 0);
+            batch.put("offset", "2");
+            Ok(())
+        });
+        assert_eq!((seen.unwrap().count(), runs, value(&db, "offset")), (0, 1, Some(b"2".into())));
+        let Turn::Leads(_) = db.engine().commit.enter(Wanted::Barrier) else { panic!("nobody else leads") };
+        assert_eq!(db.insert_new_many_then([("k", "")], |_, _| Ok(())).unwrap().count(), 0);
+        db.engine().commit.hand_on();
+    }
+
+    #[test]
+    fn the_closure_runs_again_with_new_answers_and_an_empty_batch_and_not_for_the_same_answers() {
+        let db = open();
+        db.put("deleted", "").unwrap();
+        let entries = ["a", "b", "deleted", "kept"].map(|key| (key, "new"));
+        let mut runs = Vec::new();
+        let new = db.insert_new_many_then(entries, |new, batch| {
+            runs.push(new.iter().collect::<Vec<_>>());
+            assert!(batch.is_empty());
+            batch.put(format!("run {}", runs.len()), [new.count() as u8]);
+            // As another thread might do.
+            match runs.len() {
+                1 => db.put("a", "").unwrap(),
+                2 => db.delete("deleted").unwrap(),
+                // Flushed, but with the same answer as before.
+                3 => {
+                    db.put("b", "").unwrap();
+                    db.delete("b").unwrap();
+                    db.flush().unwrap();
+                }
+                _ => {}
+            }
+            Ok(())
+        });
+        assert_eq!(new.unwrap().iter().collect::<Vec<_>>(), [false, true, true, true]);
+        assert_eq!(runs, [[true, true, false, true], [false, true, false, true], [false, true, true, true]]);
+        assert_eq!(["run 1", "run 2", "run 3"].map(|run| value(&db, run)), [None, None, Some(vec![3])]);
+        assert_eq!(["a", "b", "deleted", "kept"].map(|key| value(&db, key).unwrap().len()), [0, 3, 3, 3]);
+    }
+
+    #[test]
+    fn a_seen_that_has_changed_runs_the_closure_again_even_if_nothing_was_new() {
+        let db = open();
+        db.put("k", "").unwrap();
+        let mut runs = 0;
+        let new = db.insert_new_many_then([("k", "new")], |_, batch| {
+            runs += 1;
+            if runs == 1 {
+                db.delete("k").unwrap();
+            }
+            batch.put("runs", [runs]);
+            Ok(())
+        });
+        assert_eq!((new.unwrap().count(), value(&db, "runs")), (1, Some(vec![2])));
+    }
+
+    #[test]
+    fn an_error_or_a_panic_of_the_closure_writes_nothing_and_leaves_nothing_behind() {
+        let db = open();
+        let tree = db.engine().keyspaces.default_tree();
+        let gone = db.keyspace("gone", KeyspaceOptions::new()).unwrap();
+        db.drop_keyspace("gone").unwrap();
+        let (elsewhere, entries) = (open(), db.stats().entries);
+        let long = vec![0; KEY_BYTES_MAX + 1];
+        let foreign = elsewhere.keyspace("foreign", KeyspaceOptions::new()).unwrap();
+        let insert = |then: &mut dyn FnMut(&mut WriteBatch) -> Result<()>| {
+            db.insert_new_many_then([("k", "")], |_, batch| then(batch)).unwrap_err()
+        };
+        assert!(matches!(insert(&mut |_| Err(Error::Closed)), Error::Closed));
+        let is_limit = |error| matches!(error, Error::LimitExceeded { what: "key length", .. });
+        assert!(is_limit(insert(&mut |batch| {
+            batch.put(&long, "");
+            Ok(())
+        })));
+        assert!(matches!(
+            insert(&mut |batch| {
+                _ = batch.put_in(&foreign, "", "");
+                Ok(())
+            }),
+            Error::InvalidArgument { .. }
+        ));
+        assert!(matches!(
+            insert(&mut |batch| {
+                _ = batch.put_in(&gone, "", "");
+                Ok(())
+            }),
+            Error::KeyspaceDropped { .. }
+        ));
+        // In an attempt for which memtables are kept, with priority.
+        let mut runs = 0_usize;
+        let panics = AssertUnwindSafe(|| {
+            db.insert_new_many_then([("k", "")], |new, batch| {
+                runs += 1;
+                assert!(runs <= 12, "a panic in the closure");
+                batch.put("never", "");
+                if new.is_new(0) { db.put("k", "") } else { db.delete("k") }.and_then(|()| db.flush())
+            })
+        });
+        assert!(catch_unwind(panics).is_err());
+        assert!(runs > FREE_ATTEMPTS && tree.memtables_since(0).is_none(), "no memtable is kept");
+        assert!(!db.engine().commit.priority.is_taken());
+        assert!(!db.engine().commit.is_led() && db.engine().commit.waiting() == 0);
+        assert_eq!((db.stats().entries - entries, value(&db, "never")), (runs as u64 - 1, None));
+        assert_eq!(db.insert_new_many_then([("l", "")], |_, _| Ok(())).unwrap().count(), 1);
+        db.close().unwrap();
+    }
+
+    #[test]
+    fn a_keyspace_dropped_while_the_closure_runs_refuses_the_batch() {
+        let db = open();
+        let going = db.keyspace("going", KeyspaceOptions::new()).unwrap();
+        let inserted = db.insert_new_many_then([("k", "")], |_, batch| {
+            batch.put_in(&going, "k", "");
+            db.drop_keyspace("going")
+        });
+        assert!(matches!(inserted, Err(Error::KeyspaceDropped { .. })), "{inserted:?}");
+        assert_eq!(value(&db, "k"), None);
+    }
+
+    #[test]
+    fn an_insert_whose_answers_always_change_ends_with_an_error() {
+        let db = open();
+        let inserted = db.insert_new_many_then([("k", "")], |new, batch| {
+            batch.put("never", "");
+            if new.is_new(0) { db.put("k", "") } else { db.delete("k") }
+        });
+        assert!(
+            matches!(inserted, Err(Error::LimitExceeded { limit: CLOSURE_RUNS_MAX, .. })),
+            "{inserted:?}"
+        );
+        assert_eq!(value(&db, "never"), None);
+    }
+}
