@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::db::handles::conditional::answers::Mismatch;
 use crate::db::handles::owner::Owner;
+use crate::db::latencies::Call;
 use crate::db::queues::bits::Bits;
 use crate::db::queues::condition::Rule;
 use crate::db::queues::value::Value;
@@ -21,19 +22,25 @@ pub(in crate::db) struct Writes<'a> {
 
 impl Writes<'_> {
     pub(in crate::db) fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
-        self.write(batch::of_one(self.tree.id, key, Some(value))?, durability)
+        self.write(key, Some(value), durability)
     }
 
     pub(in crate::db) fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
-        self.write(batch::of_one(self.tree.id, key, None)?, durability)
+        self.write(key, None, durability)
     }
 
-    pub(in crate::db) fn write(&self, batch: Vec<u8>, durability: Durability) -> Result<()> {
-        self.owner.engine().write_in(self.tree, batch, durability)
+    #[inline(always)]
+    fn write(&self, key: &[u8], value: Option<&[u8]>, durability: Durability) -> Result<()> {
+        let engine = self.owner.engine();
+        engine.latencies.time(Call::Write.of_write(durability), || {
+            engine.write_in(self.tree, batch::of_one(self.tree.id, key, value)?, durability)
+        })
     }
 
     pub(in crate::db) fn write_if(&self, write: KeyWrite<'_>, durability: Durability) -> Result<Single> {
-        self.owner.engine().write_if(self.tree, write, durability)
+        let engine = self.owner.engine();
+        let call = Call::ConditionalWrite.of_write(durability);
+        engine.latencies.time(call, || engine.write_if(self.tree, write, durability))
     }
 
     pub(in crate::db) fn compare_and_set(
@@ -58,7 +65,9 @@ impl Writes<'_> {
         let add = |(key, value): (K, V)| batch.add_put(self.tree.id, key.as_ref(), value.as_ref());
         // The first that is over a limit ends it: nothing is written then.
         let places = entries.into_iter().map_while(add).collect();
-        self.owner.engine().insert_new(self.tree, batch, places, durability)
+        let engine = self.owner.engine();
+        let call = Call::ConditionalWrite.of_write(durability);
+        engine.latencies.time(call, || engine.insert_new(self.tree, batch, places, durability))
     }
 
     pub(in crate::db) fn update(
@@ -67,6 +76,8 @@ impl Writes<'_> {
         durability: Durability,
         change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
     ) -> Result<Option<Value>> {
-        self.owner.engine().update(self.tree, key, durability, change)
+        let engine = self.owner.engine();
+        let call = Call::ConditionalWrite.of_write(durability);
+        engine.latencies.time(call, || engine.update(self.tree, key, durability, change))
     }
 }
