@@ -23,6 +23,7 @@
 // Layer 0: bytes. The codec, the checksum and the hash are those of the filter crate.
 mod counters;
 mod error;
+mod histogram;
 pub mod limits;
 mod sync;
 // Layer 1: keys.
@@ -76,12 +77,13 @@ pub use counters::FilterCounts;
 pub use db::{
     BatchView, Commit, Concerned, Cursor, Damage, DamagedKeys, Db, DoubtfulKeys, DroppedTail, Durability,
     IgnoredFile, IndexedBatch, Iter, Keys, Keyspace, KeyspaceSnapshot, KeyspaceStats, KeyspaceTransaction,
-    LazyIter, LazyValue, LevelStats, LostEntries, LostRange, LostWrites, ManifestCondition, Mismatch,
-    NewKeys, OpenReport, Progress, ReadHandle, RepairProgress, RepairReport, RepairedKeyspace, Snapshot,
-    Stats, Transaction, Value, Values, VerifyProgress, VerifyReport,
+    LatencyStats, LazyIter, LazyValue, LevelStats, LostEntries, LostRange, LostWrites, ManifestCondition,
+    Mismatch, NewKeys, OpenReport, Progress, ReadHandle, RepairProgress, RepairReport, RepairedKeyspace,
+    Snapshot, Stats, Transaction, Value, Values, VerifyProgress, VerifyReport,
 };
 pub use error::{Error, Result};
 pub use filter::{FilterAllocation, FilterKind, FilterPolicy};
+pub use histogram::{CallLatency, LatencyBucket};
 pub use memory::MemoryStats;
 pub use options::{BudgetSource, KeyspaceOptions, Options};
 pub use snapshot_read::KeyBounds;

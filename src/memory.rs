@@ -43,6 +43,8 @@ pub(crate) enum LeaseKind {
     /// read ahead.
     Tables,
     Filters,
+    /// Histograms of latencies.
+    Histograms,
 }
 
 /// A builder has room for at least this many data blocks. A table writer takes about three for itself; the
@@ -61,7 +63,7 @@ const STEPS: u64 = 16;
 
 /// Bytes leased, by [`LeaseKind`].
 #[derive(Debug, Clone, Copy, Default)]
-struct Leased([u64; 3]);
+struct Leased([u64; 4]);
 
 impl Leased {
     fn of(&self, kind: LeaseKind) -> u64 {
@@ -177,6 +179,8 @@ pub struct MemoryStats {
     pub tables: u64,
     /// Filters.
     pub filters: u64,
+    /// Histograms of latencies: [`Options::latency_histograms`](crate::Options::latency_histograms).
+    pub histograms: u64,
     /// Blocks in the cache.
     pub blocks: u64,
     /// Outside the budget, what values, iterators and lookups that are under way keep alive and nothing else
@@ -197,7 +201,7 @@ impl MemoryStats {
     /// ```
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.memtables + self.builders + self.tables + self.filters + self.blocks
+        self.memtables + self.builders + self.tables + self.filters + self.histograms + self.blocks
     }
 }
 
@@ -461,7 +465,7 @@ impl Memory {
     /// The most that filters may take in addition to the open tables.
     pub(crate) fn filters_max(&self) -> u64 {
         let leased = lock(&self.shares).leased;
-        self.loaded_max().saturating_sub(leased.of(LeaseKind::OpenTables) + leased.of(LeaseKind::Tables))
+        self.loaded_max().saturating_sub(leased.sum() - leased.of(LeaseKind::Filters))
     }
 
     /// The most that [`Memory::try_lease_briefly`] would grant.
@@ -500,6 +504,7 @@ impl Memory {
             builders: self.builders.used(),
             tables: leased.of(LeaseKind::OpenTables) + leased.of(LeaseKind::Tables),
             filters: leased.of(LeaseKind::Filters),
+            histograms: leased.of(LeaseKind::Histograms),
             blocks: self.blocks.bytes(),
             held: self.blocks.held_bytes() + self.held.load(Ordering::Relaxed),
         }

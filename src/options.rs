@@ -69,6 +69,7 @@ pub struct Options {
     open_files_max: Option<usize>,
     pub(crate) strict_filters: bool,
     pub(crate) audit_absent: u64,
+    pub(crate) latency_histograms: bool,
     pub(crate) default_keyspace: Option<KeyspaceOptions>,
 }
 
@@ -90,6 +91,7 @@ impl Default for Options {
             open_files_max: None,
             strict_filters: false,
             audit_absent: 0,
+            latency_histograms: false,
             default_keyspace: None,
         }
     }
@@ -110,6 +112,7 @@ impl fmt::Debug for Options {
             .field("open_files_max", &self.open_files_max)
             .field("strict_filters", &self.strict_filters)
             .field("audit_absent", &self.audit_absent)
+            .field("latency_histograms", &self.latency_histograms)
             .field("default_keyspace", &self.default_keyspace)
             .finish_non_exhaustive()
     }
@@ -335,6 +338,28 @@ impl Options {
         self
     }
 
+    /// Whether the durations of calls and background jobs are collected in histograms, which
+    /// [`Stats::latencies`](crate::Stats::latencies) has. By default they are not: then a call costs two instructions
+    /// more. The histograms take 356 KiB of [`Options::memory_budget`], which must be at least 4 MiB.
+    ///
+    /// Calls that are often fast are all counted, but only one in 64 is timed: on average a call then takes less than
+    /// 10 ns more.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Options::new().latency_histograms(true).open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// let latencies = db.stats().latencies.expect("they are on");
+    /// assert_eq!(latencies.write.count, 1);
+    /// println!("99 % of the writes took at most {:?}", latencies.write.p99);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[must_use]
+    pub fn latency_histograms(mut self, on: bool) -> Self {
+        self.latency_histograms = on;
+        self
+    }
+
     /// Options of the keyspace `"default"`. Without this call a new store uses the defaults, and an existing
     /// store keeps its options. With it the options of an existing store change, as with
     /// [`Keyspace::set_options`](crate::Keyspace::set_options).
@@ -379,6 +404,9 @@ impl Options {
         if self.memtables_max() > self.memory_budget / 8 * 5 {
             return Err(Error::invalid("memtable_budget is above five eighths of memory_budget"));
         }
+        if self.latency_histograms && self.memory_budget < HISTOGRAMS_BUDGET_MIN {
+            return Err(Error::invalid("memory_budget is below 4 MiB, which latency_histograms needs"));
+        }
         if self.open_files_max.is_some_and(|files| files < 8) {
             return Err(Error::invalid("open_files_max is below 8"));
         }
@@ -406,6 +434,9 @@ impl Options {
 
 /// The least that memtables may have.
 const MEMTABLE_BUDGET_MIN: usize = 64 << 10;
+
+/// The least memory budget with histograms of latencies.
+const HISTOGRAMS_BUDGET_MIN: usize = 4 << 20;
 
 /// Immutable memtables that a keyspace may have before writers must wait.
 pub(crate) const IMMUTABLES_MAX: usize = 3;
@@ -500,6 +531,7 @@ mod tests {
             Options::new().memory_budget(8 << 20).memtable_budget((5 << 20) + 1),
             Options::new().memtable_budget(usize::MAX),
             Options::new().open_files_max(1),
+            Options::new().memory_budget((4 << 20) - 1).latency_histograms(true),
             Options::new().default_keyspace(KeyspaceOptions::new().block_bytes(1)),
             Options::new().default_keyspace(KeyspaceOptions::new().level_ratio(1)),
             Options::new().default_keyspace(

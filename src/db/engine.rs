@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::batch::OpenId;
+use crate::db::latencies::Latencies;
 use crate::db::queues::commit_queue::CommitQueue;
 use crate::db::queues::retry::{Retry, Work};
 use crate::db::queues::workers::Background;
@@ -46,6 +47,7 @@ pub(in crate::db) struct Engine {
     pub(in crate::db) reserve: Reserve,
     pub(in crate::db) completions: Completions,
     pub(in crate::db) counters: Counters,
+    pub(in crate::db) latencies: Latencies,
     pub(in crate::db) lifecycle: Lifecycle,
 }
 
@@ -146,6 +148,7 @@ impl Engine {
         Self {
             id: OpenId::new(),
             background: Background::new(parts.options.background_threads, &parts.keyspaces.memtables.marks),
+            latencies: Latencies::new(parts.options.latency_histograms, &parts.context.memory),
             options: parts.options,
             report: parts.report,
             files: parts.files,

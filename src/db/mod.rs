@@ -7,6 +7,7 @@
 //! | room | responsibility | never |
 //! |---|---|---|
 //! | `state/` | what an open store consists of | starts work |
+//! | `latencies` | how long calls and jobs take, as histograms | decides anything |
 //! | `queues/` | who waits for what: writers, jobs, work that failed; conditions of batches as data | does the work |
 //! | `engine` | assembles both, and decides which failure ends writing | |
 //! | `read/` | lookups, and the sources of scans | changes what later reads return |
@@ -25,6 +26,7 @@ pub(in crate::db) mod engine;
 mod generation;
 mod handles;
 mod jobs;
+mod latencies;
 mod open;
 mod queues;
 mod read;
@@ -42,6 +44,7 @@ pub use handles::iteration::cursor::Cursor;
 pub use handles::iteration::iter::{Iter, Keys, LazyIter, LazyValue, Values};
 pub use handles::keyspace::Keyspace;
 pub use handles::snapshot::{KeyspaceSnapshot, Snapshot};
+pub use handles::stats::latency_stats::LatencyStats;
 pub use handles::stats::store_stats::{KeyspaceStats, LevelStats, Stats};
 pub use handles::store::Db;
 pub use queues::value::Value;

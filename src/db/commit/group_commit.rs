@@ -28,6 +28,7 @@ use super::conflict_check::decide;
 use crate::batch::{self};
 use crate::db::commit::room::Room;
 use crate::db::engine::Engine;
+use crate::db::latencies::Call;
 use crate::db::queues::commit_queue::{Answer, Outcome, Turn, Wanted};
 use crate::db::queues::condition::{Admitted, PartMut};
 use crate::db::queues::retry::Work;
@@ -265,7 +266,7 @@ impl Engine {
             }
             self.lifecycle.check_not_failed()?;
         }
-        self.log_and_apply(group)
+        self.latencies.time(Call::CommitGroup, || self.log_and_apply(group))
     }
 
     /// Step 6: seals the memtables that are full, and those of which a caller wants it. What was written stays

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::db::handles::owner::Owner;
+use crate::db::latencies::Call;
 use crate::db::read::own_writes::Own;
 use crate::db::state::keyspace::tree::{Tree, View};
 use crate::error::{Error, Result};
@@ -66,7 +67,8 @@ impl Reads<'_> {
         read: impl FnOnce(EntryValue) -> Result<T>,
     ) -> Result<Option<T>> {
         if self.own.is_none() && !self.is_foreign {
-            return self.owner.engine().get(self.tree, key, self.seqno, read);
+            let engine = self.owner.engine();
+            return engine.latencies.time(Call::Get, || engine.get(self.tree, key, self.seqno, read));
         }
         self.get_over_own(key, read)
     }
@@ -75,7 +77,10 @@ impl Reads<'_> {
     fn get_over_own<T>(&self, key: &[u8], read: impl FnOnce(EntryValue) -> Result<T>) -> Result<Option<T>> {
         self.check()?;
         match self.own(key)? {
-            None => self.owner.engine().get(self.tree, key, self.seqno, read),
+            None => {
+                let engine = self.owner.engine();
+                engine.latencies.time(Call::Get, || engine.get(self.tree, key, self.seqno, read))
+            }
             Some(own) => own.clone().map(|value| read(EntryValue::Inline(value))).transpose(),
         }
     }
@@ -88,12 +93,15 @@ impl Reads<'_> {
         self.check()?;
         let engine = self.owner.engine();
         if self.own.is_none() {
-            return engine.multi_get(self.tree, keys, self.seqno, read);
+            return engine
+                .latencies
+                .time(Call::Multi, || engine.multi_get(self.tree, keys, self.seqno, read));
         }
         let own = keys.iter().map(|key| self.own(key.as_ref())).collect::<Result<Vec<_>>>()?;
         let others: Vec<&[u8]> =
             keys.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(key, _)| key.as_ref()).collect();
-        let mut stored = engine.multi_get(self.tree, &others, self.seqno, &read)?.into_iter();
+        let stored = || engine.multi_get(self.tree, &others, self.seqno, &read);
+        let mut stored = engine.latencies.time(Call::Multi, stored)?.into_iter();
         let value = |own: Option<&Option<Bytes>>| match own {
             None => Ok(stored.next().flatten()),
             Some(own) => own.clone().map(|value| read(EntryValue::Inline(value))).transpose(),
@@ -107,6 +115,7 @@ impl Reads<'_> {
             return Ok(found.iter().map(Option::is_some).collect());
         }
         self.check()?;
-        self.owner.engine().multi_contains(self.tree, keys, self.seqno)
+        let engine = self.owner.engine();
+        engine.latencies.time(Call::Multi, || engine.multi_contains(self.tree, keys, self.seqno))
     }
 }

@@ -10,6 +10,7 @@ use crate::batch::WriteBatch;
 use crate::db::engine::Engine;
 use crate::db::handles::owner::Owner;
 use crate::db::handles::read_view::Reads;
+use crate::db::latencies::Call;
 use crate::db::open::steps::{open_for_reading, open_for_writing};
 use crate::db::queues::workers::Jobs;
 use crate::db::state::durability::Durability;
@@ -216,7 +217,8 @@ impl Db {
     /// Those of [`Db::write`].
     #[doc(alias = "write_opt")]
     pub fn write_with(&self, batch: impl Into<WriteBatch>, durability: Durability) -> Result<()> {
-        self.engine().write(batch.into(), durability)
+        let (engine, batch) = (self.engine(), batch.into());
+        engine.latencies.time(Call::Write.of_write(durability), || engine.write(batch, durability))
     }
 
     /// Writes a batch and returns when it is visible. The [`Commit`] tells when it is durable: to whoever asks,
@@ -245,7 +247,8 @@ impl Db {
     /// Those of [`Db::write_with`] are told by the commit: then the batch was not written, or its sync failed.
     /// [`Io`](crate::Error::Io) also if the thread that runs callbacks cannot be started: nothing was written.
     pub fn write_pending(&self, batch: impl Into<WriteBatch>, durability: Durability) -> Commit {
-        self.owner.engine().write_pending(batch.into(), durability)
+        let (engine, batch) = (self.owner.engine(), batch.into());
+        engine.latencies.time(Call::Write, || engine.write_pending(batch, durability))
     }
 
     /// Makes every write that has already returned durable.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::db::handles::conditional::answers::{Mismatch, NewKeys};
 use crate::db::handles::owner::Owner;
+use crate::db::latencies::Call;
 use crate::db::queues::condition::Rule;
 use crate::db::queues::value::Value;
 use crate::db::state::durability::Durability;
@@ -23,19 +24,23 @@ pub(in crate::db) struct Writes<'a> {
 
 impl Writes<'_> {
     pub(in crate::db) fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
-        self.write(batch::of_one(self.tree.id, key, Some(value))?, durability)
+        self.write(key, Some(value), durability)
     }
 
     pub(in crate::db) fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
-        self.write(batch::of_one(self.tree.id, key, None)?, durability)
+        self.write(key, None, durability)
     }
 
-    pub(in crate::db) fn write(&self, batch: Vec<u8>, durability: Durability) -> Result<()> {
-        self.owner.engine().write_in(self.tree, batch, durability)
+    #[inline(always)]
+    fn write(&self, key: &[u8], value: Option<&[u8]>, durability: Durability) -> Result<()> {
+        let engine = self.owner.engine();
+        engine.latencies.time(Call::Write.of_write(durability), || {
+            engine.write_in(self.tree, batch::of_one(self.tree.id, key, value)?, durability)
+        })
     }
 
     pub(in crate::db) fn write_if(&self, write: KeyWrite<'_>, durability: Durability) -> Result<Single> {
-        self.durable(self.owner.engine().write_if(self.tree, write)?, durability)
+        self.conditional(durability, || self.owner.engine().write_if(self.tree, write))
     }
 
     pub(in crate::db) fn write_if_pending(
@@ -66,7 +71,7 @@ impl Writes<'_> {
         durability: Durability,
         then: Option<Then<'_>>,
     ) -> Result<NewKeys> {
-        self.durable(self.insert_visible(entries, then)?, durability)
+        self.conditional(durability, || self.insert_visible(entries, then))
     }
 
     pub(in crate::db) fn insert_new_pending<K: AsRef<[u8]>, V: AsRef<[u8]>>(
@@ -96,11 +101,20 @@ impl Writes<'_> {
         durability: Durability,
         change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
     ) -> Result<Option<Value>> {
-        self.durable(self.owner.engine().update(self.tree, key, change)?, durability)
+        self.conditional(durability, || self.owner.engine().update(self.tree, key, change))
     }
 
-    /// Returns an answer when it is as durable as that: up to this position of the log, or everything that is visible.
-    fn durable<A>(&self, (answer, up_to): (A, Option<LogPosition>), durability: Durability) -> Result<A> {
-        self.owner.engine().make_durable(up_to, durability).map(|()| answer)
+    /// Returns the answer of a conditional call when it is as durable as that: up to the position of the log that the
+    /// call returns, or everything that is visible.
+    fn conditional<A>(
+        &self,
+        durability: Durability,
+        call: impl FnOnce() -> Result<(A, Option<LogPosition>)>,
+    ) -> Result<A> {
+        let engine = self.owner.engine();
+        engine.latencies.time(Call::ConditionalWrite.of_write(durability), || {
+            let (answer, up_to) = call()?;
+            engine.make_durable(up_to, durability).map(|()| answer)
+        })
     }
 }

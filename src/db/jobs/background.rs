@@ -23,6 +23,7 @@ use crate::compaction::pick::{self, Urgency};
 use crate::compaction::task::Task;
 use crate::compaction::tombstones::{self, Readers};
 use crate::db::engine::Engine;
+use crate::db::latencies::Call;
 use crate::db::queues::job_queue::FlushUrgency;
 use crate::db::queues::reservations::{Job, Reserved, Upkeep};
 use crate::db::queues::retry::Work;
@@ -187,7 +188,7 @@ impl Engine {
             Job::Upkeep(Upkeep::SyncLog) => self.sync()?,
             Job::Upkeep(Upkeep::NextLog) => return Ok(self.prepare_log()),
             Job::Upkeep(Upkeep::Reserve) => return Ok(self.make_reserve()),
-            Job::Flush(memtables) => self.flush_memtables(memtables)?,
+            Job::Flush(memtables) => self.latencies.time(Call::Flush, || self.flush_memtables(memtables))?,
             Job::Compact(tree, task) => self.compact(tree, task)?,
             Job::Refilter(tree, table) => self.refilter_table(tree, table)?,
             // Callers do this themselves.

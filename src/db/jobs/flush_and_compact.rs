@@ -13,6 +13,7 @@ use crate::compaction::table_origin::{InputTable, Lineage};
 use crate::compaction::task::Task;
 use crate::db::build::tables::{MergeWork, lineage_of};
 use crate::db::engine::Engine;
+use crate::db::latencies::Call;
 use crate::db::queues::retry::Work;
 use crate::db::read::sources::Tables;
 use crate::db::state::keyspace::change::{Change, TreeChange};
@@ -122,6 +123,17 @@ impl Engine {
             self.publish(Vec::new(), Change::Trees(vec![change]))?;
             return Ok(());
         }
+        self.latencies.time(Call::Compaction, || self.rewrite(tree, task, output, progress))
+    }
+
+    /// Carries out a compaction task that is more than a trivial move.
+    fn rewrite(
+        &self,
+        tree: &Arc<Tree>,
+        task: &Task,
+        output: &Output,
+        progress: Option<&Progress>,
+    ) -> Result<(), JobError> {
         let view = tree.view();
         let input = || -> Result<Box<dyn InternalIterator>> {
             Ok(Box::new(MergeIter::new(task_sources(&view.version, task))))

@@ -10,6 +10,7 @@ use crate::db::handles::owner::Owner;
 use crate::db::handles::read_view::Reads;
 use crate::db::handles::snapshot::Snapshot;
 use crate::db::handles::store::Db;
+use crate::db::latencies::Call;
 use crate::db::queues::read_set::{READ_BYTES_MAX, ReadSet, Tracker};
 use crate::db::queues::value::Value;
 use crate::db::read::own_writes::OwnWrites;
@@ -347,11 +348,13 @@ impl Transaction {
         drop(writes);
         let none = ReadSet::new(READ_BYTES_MAX);
         let reads = std::mem::replace(&mut *lock(&self.reads), none);
-        let written = if reads.is_empty() {
-            engine.write_visible(batch)
-        } else {
-            engine.commit_if_unchanged(batch, reads, self.snapshot.seqno())
-        };
+        let written = engine.latencies.time(Call::ConditionalWrite, || {
+            if reads.is_empty() {
+                engine.write_visible(batch)
+            } else {
+                engine.commit_if_unchanged(batch, reads, self.snapshot.seqno())
+            }
+        });
         let counter = match &written {
             Ok(_) => Some(&engine.counters.transactions),
             Err(Error::Conflict { .. }) => Some(&engine.counters.conflicts),

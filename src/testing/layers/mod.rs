@@ -17,7 +17,7 @@ use sources::{Module, Sources};
 /// The modules of each layer, as in ARCHITECTURE.md. A module may use those of its own layer and of the
 /// layers before it in this list.
 const LAYERS: [&[&str]; 8] = [
-    &["counters", "error", "limits", "sync"],
+    &["counters", "error", "histogram", "limits", "sync"],
     &["batch", "key"],
     &["block", "file_header", "iter", "memtable", "table_meta"],
     &["cache", "filename", "fs", "manifest", "memory", "table", "wal"],
@@ -29,8 +29,9 @@ const LAYERS: [&[&str]; 8] = [
 
 /// The rooms of the engine. A file of a room may use its own room and those before it in this list, and of the rooms in
 /// one line only its own.
-const ROOMS: [&[&str]; 11] = [
+const ROOMS: [&[&str]; 12] = [
     &["state"],
+    &["latencies"],
     &["queues"],
     &["engine"],
     &["read"],

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::db::handles::owner::Owner;
 use crate::db::handles::read_view::Reads;
+use crate::db::latencies::Call;
 use crate::db::queues::value::Value;
 use crate::db::read::merged_cursor::MergedCursor;
 use crate::db::read::sources::Sources;
@@ -92,10 +93,11 @@ impl Cursor<'_> {
     }
 
     fn go(&mut self, movement: Movement<'_>) -> Result<bool> {
-        let arrived = match &mut self.own {
-            None => self.store.go(movement),
-            Some(own) => own.go(&mut self.store, movement),
-        };
+        let (own, store) = (&mut self.own, &mut self.store);
+        let arrived = self.owner.engine().latencies.time(Call::ScanStep, || match own {
+            None => store.go(movement),
+            Some(own) => own.go(store, movement),
+        });
         self.owner.engine().count_skipped(&self.tree, self.store.take_skipped());
         arrived
     }

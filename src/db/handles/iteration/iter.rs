@@ -6,11 +6,13 @@ use std::fmt;
 use std::io::{self, Write};
 use std::iter::FusedIterator;
 use std::marker::PhantomData;
+use std::mem;
 use std::sync::Arc;
 
 use super::key_copies::KeyCopies;
 use crate::db::handles::owner::Owner;
 use crate::db::handles::read_view::Reads;
+use crate::db::latencies::{Call, Latencies};
 use crate::db::queues::value::Value;
 use crate::db::read::laid_over::Direction;
 use crate::db::read::merged::Merged;
@@ -28,6 +30,8 @@ pub(in crate::db) struct Scan<'t> {
     own: Option<Box<Merged>>,
     /// What is scanned, and its state at the beginning; `None` once the scan is over.
     of: Option<Scanned>,
+    /// Those of the store, where steps are counted.
+    latencies: Latencies,
     /// Keeps the store open.
     owner: Arc<Owner>,
     /// The transaction that notes what is read.
@@ -70,7 +74,9 @@ impl Scan<'_> {
 
     fn of_range(range: Range<Sources>, owner: &Arc<Owner>) -> Self {
         let keys = KeyCopies::default();
-        Self { range, keys, own: None, of: None, owner: Arc::clone(owner), transaction: PhantomData }
+        let latencies = owner.engine().latencies.clone();
+        let owner = Arc::clone(owner);
+        Self { range, keys, own: None, of: None, latencies, owner, transaction: PhantomData }
     }
 
     /// Ends the scan: it yields nothing more and pins nothing.
@@ -103,6 +109,29 @@ impl Scan<'_> {
     /// What `R` makes of the next entry. If that fails, the scan is over.
     #[inline(always)]
     fn next<R: Read>(&mut self) -> Option<Result<R::Item>> {
+        if self.latencies.are_on() { self.timed_step::<R>(Direction::Up) } else { self.step::<R>() }
+    }
+
+    /// The same from the other end.
+    #[inline(always)]
+    fn next_back<R: Read>(&mut self) -> Option<Result<R::Item>> {
+        if self.latencies.are_on() { self.timed_step::<R>(Direction::Down) } else { self.step_back::<R>() }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn timed_step<R: Read>(&mut self, direction: Direction) -> Option<Result<R::Item>> {
+        let latencies = mem::take(&mut self.latencies);
+        let item = latencies.time(Call::ScanStep, || match direction {
+            Direction::Up => self.step::<R>(),
+            Direction::Down => self.step_back::<R>(),
+        });
+        self.latencies = latencies;
+        item
+    }
+
+    #[inline(always)]
+    fn step<R: Read>(&mut self) -> Option<Result<R::Item>> {
         if self.own.is_some() {
             return self.next_of_both::<R>(Direction::Up);
         }
@@ -115,9 +144,8 @@ impl Scan<'_> {
         item
     }
 
-    /// The same from the other end.
     #[inline(always)]
-    fn next_back<R: Read>(&mut self) -> Option<Result<R::Item>> {
+    fn step_back<R: Read>(&mut self) -> Option<Result<R::Item>> {
         if self.own.is_some() {
             return self.next_of_both::<R>(Direction::Down);
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::latency_stats::LatencyStats;
 use crate::compaction::debt;
 use crate::counters::FilterCounts;
 use crate::db::engine::Engine;
@@ -232,6 +233,9 @@ pub struct Stats {
     pub snapshots: u64,
     /// The oldest of them.
     pub oldest_snapshot: Option<SeqNo>,
+    /// Latencies of calls and background jobs; `None` unless
+    /// [`Options::latency_histograms`](crate::Options::latency_histograms) is set.
+    pub latencies: Option<LatencyStats>,
     /// Why writing is disabled, if it is: the error that every writer gets.
     pub disabled: Option<String>,
 }
@@ -333,6 +337,7 @@ impl Engine {
             held_file_bytes,
             snapshots: snapshots.len() as u64,
             oldest_snapshot: snapshots.first().copied(),
+            latencies: LatencyStats::of(self),
             disabled: self.lifecycle.failure().map(Error::to_string),
         }
     }

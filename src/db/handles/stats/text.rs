@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use super::latency_stats::LatencyStats;
 use super::store_stats::{KeyspaceStats, LevelStats, Stats};
 use crate::memory::MemoryStats;
 
@@ -71,6 +72,9 @@ impl Display for Stats {
             let longest = self.longest_write_delay;
             writeln!(f, "delayed writers: {}, the longest for {longest:.1?}", self.write_delays)?;
         }
+        if let Some(latencies) = &self.latencies {
+            latencies.fmt(f)?;
+        }
         if self.unusable_filters > 0 {
             writeln!(f, "unusable filters: {}", self.unusable_filters)?;
         }
@@ -81,6 +85,22 @@ impl Display for Stats {
             writeln!(f, "writing is disabled: {error}")?;
         }
         self.keyspaces.iter().try_for_each(|keyspace| keyspace.fmt(f))
+    }
+}
+
+/// A line for each kind of call that was made.
+impl Display for LatencyStats {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (name, latency) in self.by_name().into_iter().filter(|(_, latency)| latency.count > 0) {
+            let [p50, p99, p999, max] = [latency.p50, latency.p99, latency.p999, latency.max];
+            let name = name.replace('_', " ");
+            writeln!(
+                f,
+                "latency of {name}: calls {}, p50 {p50:.1?}, p99 {p99:.1?}, p99.9 {p999:.1?}, max {max:.1?}",
+                latency.count
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -98,7 +118,11 @@ impl Display for MemoryStats {
             Bytes(self.tables),
             Bytes(self.filters),
             Bytes(self.blocks)
-        )
+        )?;
+        if self.histograms > 0 {
+            write!(f, ", histograms {}", Bytes(self.histograms))?;
+        }
+        Ok(())
     }
 }
 

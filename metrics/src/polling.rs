@@ -1,0 +1,59 @@
+//! A thread that reports at an interval.
+
+use std::io;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use sievedb::Db;
+
+use crate::Reporter;
+
+/// Reports the statistics of a store at an interval, from a thread of its own, until it is dropped. It then reports once
+/// more. It keeps the store open.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// # let dir = tempfile::tempdir()?;
+/// let db = sievedb::Options::new().latency_histograms(true).open(dir.path())?;
+/// let reporter = sievedb_metrics::Reporter::new();
+/// let _polling = sievedb_metrics::Polling::start(&db, reporter, Duration::from_secs(10))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Polling {
+    /// The thread ends when this is dropped.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Polling {
+    /// Starts the thread. It reports at once, and then at this interval, to the global recorder.
+    ///
+    /// # Errors
+    ///
+    /// The thread cannot be started.
+    pub fn start(db: &Db, mut reporter: Reporter, interval: Duration) -> io::Result<Self> {
+        let (stop, stopped) = channel();
+        let db = db.clone();
+        let poll = move || loop {
+            reporter.report(&db.stats());
+            if stopped.recv_timeout(interval) != Err(RecvTimeoutError::Timeout) {
+                return reporter.report(&db.stats());
+            }
+        };
+        let thread = thread::Builder::new().name("sievedb-metrics".to_owned()).spawn(poll)?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Polling {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, nothing is reported any more.
+            let _ = thread.join();
+        }
+    }
+}

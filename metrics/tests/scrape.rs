@@ -1,0 +1,117 @@
+//! The example, scraped over TCP as Prometheus does it.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
+use sievedb::{Db, Durability, KeyspaceOptions, Options};
+use sievedb_metrics::Reporter;
+
+#[path = "../examples/prometheus.rs"]
+mod prometheus;
+
+/// The samples of a page: names with labels, and values.
+fn samples(page: &str) -> BTreeMap<String, f64> {
+    let lines = page.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let sample = |line: &str| {
+        let (name, value) = line.rsplit_once(' ').expect(line);
+        (name.to_owned(), value.parse().expect(line))
+    };
+    lines.map(sample).collect()
+}
+
+fn fill(db: &Db) {
+    for number in 0..2000_u32 {
+        db.put(number.to_be_bytes(), "value").unwrap();
+    }
+    db.put_with("z", "", Durability::Synced).unwrap();
+    db.compact().unwrap();
+    for number in 0..1000_u32 {
+        assert!(!db.contains([&number.to_be_bytes()[..], b"x"].concat()).unwrap());
+        assert!(db.contains(number.to_be_bytes()).unwrap());
+    }
+    assert_eq!(db.iter().count(), 2001);
+}
+
+#[test]
+fn a_scrape_has_what_the_statistics_have_and_every_metric_of_the_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().latency_histograms(true).background_threads(0).memory_budget(16 << 20);
+    let db = options.open(dir.path()).unwrap();
+    db.open_keyspace_with("a \"quoted\" name", KeyspaceOptions::new()).unwrap();
+    fill(&db);
+    let stats = db.stats();
+
+    let recorder = prometheus::exporter().unwrap().build_recorder();
+    let handle = recorder.handle();
+    let mut reporter = metrics::with_local_recorder(&recorder, || Reporter::with_labels([("store", "test")]));
+    // Twice: totals are set, not added.
+    (0..2).for_each(|_| metrics::with_local_recorder(&recorder, || reporter.report(&stats)));
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || prometheus::serve(&listener, &handle));
+    let scrape = |path: &str| {
+        let mut connection = TcpStream::connect(address).unwrap();
+        write!(connection, "GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    assert!(scrape("/").starts_with("HTTP/1.1 404 "));
+    let answer = scrape("/metrics");
+    let (head, page) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    let found = samples(page);
+    let value = |name: &str| *found.get(name).unwrap_or_else(|| panic!("{name} is not in\n{page}"));
+
+    let total = stats.keyspaces[0].total();
+    let probes = |result: &str| -> f64 {
+        (0..7)
+            .map(|level| {
+                value(&format!(
+                    "sievedb_filter_probes_total{{store=\"test\",keyspace=\"default\",level=\"{level}\",result=\"{result}\"}}"
+                ))
+            })
+            .sum()
+    };
+    assert_eq!(probes("absent"), total.filter.negatives as f64);
+    assert_eq!(probes("false_positive"), total.filter.false_positives as f64);
+    assert_eq!(probes("true_positive"), 1000.0);
+    assert_eq!(probes("absent") + probes("false_positive"), 1000.0);
+    assert_eq!(value("sievedb_batches_total{store=\"test\"}"), 2001.0);
+    assert_eq!(value("sievedb_memory_budget_bytes{store=\"test\"}"), f64::from(16 << 20));
+    assert_eq!(value("sievedb_calls_total{store=\"test\",call=\"get\"}"), 2000.0);
+    let latencies = stats.latencies.unwrap();
+    for (call, latency) in latencies.by_name() {
+        assert_eq!(
+            value(&format!("sievedb_calls_total{{store=\"test\",call=\"{call}\"}}")),
+            latency.count as f64
+        );
+        if latency.timed > 0 {
+            let timed = value(&format!("sievedb_call_seconds_count{{store=\"test\",call=\"{call}\"}}"));
+            assert_eq!(timed, latency.timed as f64, "{call}");
+            let sum = value(&format!("sievedb_call_seconds_sum{{store=\"test\",call=\"{call}\"}}"));
+            let exact = latency.total.as_secs_f64();
+            assert!((exact..=exact * 1.07).contains(&(sum * (1.0 + 1e-9))), "{call}: {sum}, not {exact}");
+        }
+    }
+    let quoted = r#"sievedb_memtable_bytes{store="test",keyspace="a \"quoted\" name"}"#;
+    assert_eq!(value(quoted), 0.0);
+
+    // The README names every metric that is there, and the page has each that the README names.
+    let readme = include_str!("../README.md");
+    let named: Vec<_> =
+        readme.lines().filter_map(|line| line.strip_prefix("| `sievedb_")?.split_once('`')).collect();
+    assert!(named.len() > 30);
+    for (name, _) in &named {
+        assert!(
+            page.contains(&format!("\n# TYPE sievedb_{name} "))
+                || page.starts_with(&format!("# HELP sievedb_{name} ")),
+            "{name}"
+        );
+    }
+    let types = page.lines().filter(|line| line.starts_with("# TYPE ")).count();
+    assert_eq!(types, named.len(), "{page}");
+}

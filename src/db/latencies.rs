@@ -1,0 +1,97 @@
+//! How long calls and jobs take, by kind: histograms that [`Options::latency_histograms`](crate::Options::latency_histograms)
+//! turns on.
+//!
+//! The clock is read here, and only here for this purpose. A call of a fast kind is always counted and timed one in 64
+//! times ([`Histogram::count`]); the others are always timed.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::db::state::durability::Durability;
+use crate::histogram::{CallLatency, Histogram};
+use crate::memory::{Lease, LeaseKind, Memory};
+
+/// A kind of call or job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::db) enum Call {
+    Get,
+    Multi,
+    ConditionalWrite,
+    Write,
+    ScanStep,
+    CommitGroup,
+    SyncedWrite,
+    Flush,
+    Compaction,
+}
+
+/// The number of kinds.
+const KINDS: usize = Call::Compaction as usize + 1;
+
+impl Call {
+    /// A write, which is of its own kind if it waits for a sync.
+    pub(in crate::db) fn of_write(self, durability: Durability) -> Self {
+        match durability {
+            Durability::Buffered => self,
+            Durability::Synced => Self::SyncedWrite,
+        }
+    }
+
+    /// Whether only a part of these calls is timed.
+    fn is_sampled(self) -> bool {
+        (self as usize) < Self::SyncedWrite as usize
+    }
+}
+
+/// Histograms of calls and jobs, if they are on.
+#[derive(Debug, Clone, Default)]
+pub(in crate::db) struct Latencies(Option<Arc<Histograms>>);
+
+#[derive(Debug)]
+struct Histograms {
+    by_kind: [Histogram; KINDS],
+    _lease: Lease,
+}
+
+impl Latencies {
+    pub(in crate::db) fn new(is_on: bool, memory: &Arc<Memory>) -> Self {
+        Self(is_on.then(|| {
+            let lease = memory.lease(LeaseKind::Histograms, KINDS * Histogram::BYTES as usize);
+            Arc::new(Histograms { by_kind: std::array::from_fn(|_| Histogram::new()), _lease: lease })
+        }))
+    }
+
+    #[inline]
+    pub(in crate::db) fn are_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Does `work`, a call of this kind. If the histograms are off, this costs a comparison and a branch.
+    #[inline(always)]
+    pub(in crate::db) fn time<T>(&self, call: Call, work: impl FnOnce() -> T) -> T {
+        match &self.0 {
+            None => work(),
+            Some(histograms) => histograms.time(call, work),
+        }
+    }
+
+    /// The calls of a kind so far; `None` if the histograms are off.
+    pub(in crate::db) fn of(&self, call: Call) -> Option<CallLatency> {
+        self.0.as_ref().map(|histograms| histograms.by_kind[call as usize].latency())
+    }
+}
+
+impl Histograms {
+    /// A function of its own, so that calls are not longer while the histograms are off.
+    #[inline(never)]
+    fn time<T>(&self, call: Call, work: impl FnOnce() -> T) -> T {
+        let histogram = &self.by_kind[call as usize];
+        if !histogram.count() && call.is_sampled() {
+            return work();
+        }
+        let start = Instant::now();
+        let result = work();
+        histogram.record(start.elapsed());
+        result
+    }
+}

@@ -1,0 +1,257 @@
+//! A log-linear histogram of durations, on striped counters.
+//!
+//! Durations are counted in nanoseconds. Each power of two is divided into 16 buckets of equal width, so a bucket is at
+//! most a 16th of its values wide: the resolution of `hdrhistogram` with one significant digit. Durations below 16 ns
+//! have buckets of one nanosecond, those of 73 minutes and more share the last bucket. The longest one is kept exactly.
+//!
+//! Fast calls are all counted, but only one in [`SAMPLED_IN`] is timed: reading a clock twice takes as long as a
+//! lookup in a memtable. Which ones follows from the count of the calling thread's stripe, spread by the golden ratio,
+//! so that a program that repeats itself every 64 calls is not always timed at the same place.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::counters::Striped;
+
+/// Buckets of each power of two, and their number as a power of two.
+const BUCKETS: usize = 16;
+const BUCKETS_LOG: u32 = BUCKETS.ilog2();
+
+/// Durations of so many bits and more share the last bucket.
+const BITS: u32 = 42;
+
+/// The buckets below 16 ns, and those of each power of two from there on.
+const GROUPS: usize = (BITS - BUCKETS_LOG) as usize + 1;
+
+/// One in so many fast calls is timed.
+pub(crate) const SAMPLED_IN: u64 = 64;
+
+/// Durations of one kind of call.
+#[derive(Debug)]
+pub(crate) struct Histogram {
+    groups: Box<[Striped<BUCKETS>]>,
+    /// Calls, and nanoseconds of those that were timed.
+    totals: Striped<2>,
+    max: AtomicU64,
+}
+
+/// Latencies of one kind of call since the store was opened; see [`LatencyStats`](crate::LatencyStats).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct CallLatency {
+    /// Calls, also those that returned an error.
+    pub count: u64,
+    /// Calls that were timed: all, or one in 64.
+    pub timed: u64,
+    /// Sum of the durations of the calls that were timed.
+    pub total: Duration,
+    /// Half of the calls took no longer. This and the other percentiles are the upper ends of buckets, so they are at
+    /// most a 16th too large.
+    pub p50: Duration,
+    /// 99 % of the calls took no longer.
+    pub p99: Duration,
+    /// 99.9 % of the calls took no longer.
+    pub p999: Duration,
+    /// The longest call that was timed.
+    pub max: Duration,
+    /// The buckets that are not empty, shortest durations first. Their counts add up to `timed`.
+    pub buckets: Vec<LatencyBucket>,
+}
+
+/// Calls of about the same duration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct LatencyBucket {
+    /// The shortest duration of the bucket, in nanoseconds.
+    pub least_nanos: u64,
+    /// The longest duration of the bucket, in nanoseconds.
+    pub most_nanos: u64,
+    /// Calls that were timed and took that long.
+    pub count: u64,
+}
+
+/// The bucket of a duration, by group and place in the group.
+fn bucket(nanos: u64) -> (usize, usize) {
+    let nanos = nanos.min((1 << BITS) - 1);
+    let shift = (u64::BITS - (nanos | 1).leading_zeros()).saturating_sub(BUCKETS_LOG + 1);
+    let group = shift as usize + usize::from(nanos >= BUCKETS as u64);
+    (group, (nanos >> shift) as usize % BUCKETS)
+}
+
+/// The durations of a bucket, both ends included.
+fn bounds(group: usize, place: usize) -> (u64, u64) {
+    let shift = group.saturating_sub(1) as u32;
+    let least = ((if group == 0 { 0 } else { BUCKETS } + place) as u64) << shift;
+    let is_last = group + 1 == GROUPS && place + 1 == BUCKETS;
+    (least, if is_last { u64::MAX } else { least + (1 << shift) - 1 })
+}
+
+impl Histogram {
+    /// Memory of a histogram, in bytes.
+    pub(crate) const BYTES: u64 = (size_of::<Self>() + GROUPS * size_of::<Striped<BUCKETS>>()) as u64;
+
+    pub(crate) fn new() -> Self {
+        let groups = (0..GROUPS).map(|_| Striped::default()).collect();
+        Self { groups, totals: Striped::default(), max: AtomicU64::new(0) }
+    }
+
+    /// Counts a call. `true`: it is one of those that are timed if one in [`SAMPLED_IN`] is.
+    #[inline]
+    pub(crate) fn count(&self) -> bool {
+        const GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;
+        let before = self.totals.add(0, 1);
+        before.wrapping_mul(GOLDEN_RATIO) <= u64::MAX / SAMPLED_IN
+    }
+
+    /// Adds the duration of a call that was counted.
+    pub(crate) fn record(&self, duration: Duration) {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let (group, place) = bucket(nanos);
+        self.groups[group].add(place, 1);
+        self.totals.add(1, nanos);
+        if nanos > self.max.load(Ordering::Relaxed) {
+            self.max.fetch_max(nanos, Ordering::Relaxed);
+        }
+    }
+
+    /// The calls so far.
+    pub(crate) fn latency(&self) -> CallLatency {
+        let mut buckets = Vec::new();
+        for (group, counters) in self.groups.iter().enumerate() {
+            for place in 0..BUCKETS {
+                let (least_nanos, most_nanos) = bounds(group, place);
+                let count = counters.sum(place);
+                if count > 0 {
+                    buckets.push(LatencyBucket { least_nanos, most_nanos, count });
+                }
+            }
+        }
+        // After the buckets: a call is counted before it is timed.
+        let (total, max) = (self.totals.sum(1), self.max.load(Ordering::Relaxed));
+        let percentile = |permille| Duration::from_nanos(percentile(&buckets, permille).min(max));
+        CallLatency {
+            count: self.totals.sum(0),
+            timed: buckets.iter().map(|bucket| bucket.count).sum(),
+            total: Duration::from_nanos(total),
+            p50: percentile(500),
+            p99: percentile(990),
+            p999: percentile(999),
+            max: Duration::from_nanos(max),
+            buckets,
+        }
+    }
+}
+
+/// The end of the bucket up to which there are so many thousandths of all calls; 0 without calls.
+fn percentile(buckets: &[LatencyBucket], permille: u64) -> u64 {
+    let timed: u64 = buckets.iter().map(|bucket| bucket.count).sum();
+    let wanted = (u128::from(timed) * u128::from(permille)).div_ceil(1000);
+    let mut up_to = 0;
+    let reached = buckets.iter().find(|bucket| {
+        up_to += u128::from(bucket.count);
+        up_to >= wanted
+    });
+    reached.map_or(0, |bucket| bucket.most_nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Durations around each power of two and each bucket of it.
+    fn samples() -> impl Iterator<Item = u64> {
+        let powers = (0..u64::BITS).map(|bit| 1_u64 << bit);
+        let parts = powers.flat_map(|power| (0..33).map(move |part| power.saturating_add(power / 32 * part)));
+        parts.flat_map(|nanos| [nanos.saturating_sub(1), nanos, nanos.saturating_add(1)])
+    }
+
+    #[test]
+    fn each_duration_is_in_the_bucket_whose_bounds_it_is_between_and_buckets_are_narrow() {
+        for nanos in samples().chain([0, u64::MAX]) {
+            let (group, place) = bucket(nanos);
+            let (least, most) = bounds(group, place);
+            assert!((least..=most).contains(&nanos), "{nanos} is in {least}..={most}");
+            assert!(most == u64::MAX || most - least <= least / BUCKETS as u64, "{least}..={most}");
+        }
+    }
+
+    #[test]
+    fn the_buckets_follow_each_other_without_gaps() {
+        let all = (0..GROUPS).flat_map(|group| (0..BUCKETS).map(move |place| bounds(group, place)));
+        let end = all.fold(0, |from, (least, most)| {
+            assert_eq!(least, from);
+            most.wrapping_add(1)
+        });
+        assert_eq!(end, 0, "the last one ends where numbers end");
+    }
+
+    #[test]
+    fn percentiles_are_those_of_the_sorted_durations_and_at_most_a_16th_too_large() {
+        let histogram = Histogram::new();
+        assert_eq!(histogram.latency(), CallLatency::default());
+        let mut durations: Vec<u64> = (0..10_000).map(|n: u64| n * n % 7919 * (n % 13 + 1)).collect();
+        for &nanos in &durations {
+            histogram.count();
+            histogram.record(Duration::from_nanos(nanos));
+        }
+        durations.sort_unstable();
+        let latency = histogram.latency();
+        assert_eq!((latency.count, latency.timed), (10_000, 10_000));
+        assert_eq!(latency.total.as_nanos() as u64, durations.iter().sum::<u64>());
+        assert_eq!(latency.max.as_nanos() as u64, durations[9_999]);
+        for (percentile, place) in [(latency.p50, 4_999), (latency.p99, 9_899), (latency.p999, 9_989)] {
+            let (exact, found) = (durations[place], percentile.as_nanos() as u64);
+            assert!((exact..=exact + exact / 16).contains(&found), "{found} instead of {exact}");
+        }
+    }
+
+    #[test]
+    fn a_percentile_is_never_longer_than_the_longest_call() {
+        let histogram = Histogram::new();
+        histogram.record(Duration::from_nanos(1_000_001));
+        histogram.record(Duration::from_secs(1 << 40));
+        let latency = histogram.latency();
+        assert_eq!(
+            (latency.p999, latency.max),
+            (Duration::from_nanos(u64::MAX), Duration::from_nanos(u64::MAX))
+        );
+        let histogram = Histogram::new();
+        histogram.record(Duration::from_nanos(1_000_001));
+        assert_eq!(histogram.latency().p50, Duration::from_nanos(1_000_001));
+    }
+
+    #[test]
+    fn all_calls_are_counted_and_one_in_64_of_every_period_is_timed() {
+        let histogram = Histogram::new();
+        // The places, in a cycle of 64 calls, of the calls that are timed.
+        let (mut timed, mut places) = (0, [0_u64; 64]);
+        for call in 0..64 * 6400 {
+            if histogram.count() {
+                timed += 1;
+                places[call % 64] += 1;
+            }
+        }
+        assert_eq!(histogram.latency().count, 64 * 6400);
+        assert!((6398..=6402).contains(&timed), "{timed}");
+        assert!(places.iter().all(|&timed| (95..=105).contains(&timed)), "{places:?}");
+    }
+
+    #[test]
+    fn no_call_is_lost_between_threads() {
+        let histogram = Histogram::new();
+        std::thread::scope(|scope| {
+            for _ in 0..20 {
+                scope.spawn(|| {
+                    for nanos in 0..1000 {
+                        histogram.count();
+                        histogram.record(Duration::from_nanos(nanos));
+                    }
+                });
+            }
+        });
+        let latency = histogram.latency();
+        assert_eq!((latency.count, latency.timed), (20_000, 20_000));
+        assert_eq!(latency.total, Duration::from_nanos(20 * 499_500));
+    }
+}
