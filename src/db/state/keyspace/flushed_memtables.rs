@@ -218,6 +218,7 @@ mod tests {
         while flushes.state().1 == 0 {
             seqno += 1;
             flushes.flush(seqno);
+            assert!(seqno < 1000, "none is evicted");
             assert!(flushes.memory.stats().total() <= BUDGET);
         }
         let (kept, forgotten, bytes, _) = flushes.state();
