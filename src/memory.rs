@@ -17,6 +17,8 @@
 //! and filters have no more room, the root of an index is read through the cache like other blocks, and a
 //! filter, or some of its column groups, stays on disk. `db/residency` decides which filters are in memory.
 //! Fences of indexes are made only as long as tables and filters have half of their part at most.
+//! Flushed memtables that a conditional call may still need have what is left to blocks, and are evicted before tables and
+//! filters lack room.
 //! Open tables themselves have at most half of what tables and filters have together; a table for which there
 //! is no room is opened for each use, until others were closed (`version/open_tables`).
 //! While a new allocation replaces an old one, both are counted, and the cache shrinks for that time.
@@ -45,6 +47,9 @@ pub(crate) enum LeaseKind {
     Filters,
     /// Histograms of latencies.
     Histograms,
+    /// Flushed memtables that a conditional call may still need. Only blocks give way to them, and they give way to all
+    /// others ([`Memory::evict_with`]).
+    FlushedMemtables,
 }
 
 /// A builder has room for at least this many data blocks. A table writer takes about three for itself; the
@@ -70,7 +75,12 @@ impl Leased {
         self.0[kind as usize]
     }
 
+    /// What tables and filters have.
     fn sum(&self) -> u64 {
+        self.all() - self.of(LeaseKind::FlushedMemtables)
+    }
+
+    fn all(&self) -> u64 {
         self.0.into_iter().fold(0, u64::saturating_add)
     }
 }
@@ -155,6 +165,7 @@ pub(crate) struct Memory {
     /// Whether one was refused since [`Memory::take_was_short`].
     was_short: AtomicBool,
     waker: Waker,
+    evictor: Waker,
     /// Bytes of memtables and tables that only callers keep alive.
     held: AtomicU64,
     /// Bytes of all memtables waiting to be flushed.
@@ -169,9 +180,10 @@ pub(crate) struct Memory {
 pub struct MemoryStats {
     /// The memory budget.
     pub budget: u64,
-    /// Memtables, active ones and those waiting to be flushed.
+    /// Memtables: active ones, those waiting to be flushed, and flushed ones that a conditional write or a transaction may
+    /// still need.
     pub memtables: u64,
-    /// The most that memtables may take: [`Options::memtable_budget`](crate::Options::memtable_budget).
+    /// The most that the first two may take: [`Options::memtable_budget`](crate::Options::memtable_budget).
     pub memtables_max: u64,
     /// Tables being written by flushes and compactions.
     pub builders: u64,
@@ -230,6 +242,7 @@ impl Memory {
             refused: AtomicBool::new(false),
             was_short: AtomicBool::new(false),
             waker: Waker::default(),
+            evictor: Waker::default(),
             held: AtomicU64::new(0),
             immutables: AtomicU64::new(0),
         };
@@ -330,7 +343,7 @@ impl Memory {
     /// Gives blocks what nothing else has.
     fn fit_blocks(&self, shares: &mut Shares) {
         let most = self.rest() + self.memtables.lent() + self.builders.lent();
-        let blocks = most.saturating_sub(shares.leased.sum()).min(self.blocks_max);
+        let blocks = most.saturating_sub(shares.leased.all()).min(self.blocks_max);
         if blocks < shares.blocks || blocks > shares.blocks + self.blocks_max / BLOCKS_GROW_BY {
             shares.blocks = blocks;
             self.blocks.set_capacity(blocks);
@@ -443,6 +456,21 @@ impl Memory {
         lock(&self.shares).leased.sum() > self.loaded_max()
     }
 
+    /// Takes memory for a flushed memtable, if cached blocks can give way to it.
+    pub(crate) fn try_lease_flushed(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
+        self.lease_if(LeaseKind::FlushedMemtables, bytes, |leased| leased.all() <= self.rest())
+    }
+
+    /// Whether flushed memtables have to be evicted, if so much more is to be leased for them.
+    pub(crate) fn lacks_room_for_flushed(&self, more: u64) -> bool {
+        lock(&self.shares).leased.all().saturating_add(more) > self.rest()
+    }
+
+    /// Sets what is called when flushed memtables have to be evicted. It may release memory.
+    pub(crate) fn evict_with(&self, evictor: impl Fn() + Send + Sync + 'static) {
+        self.evictor.set(evictor);
+    }
+
     fn most_instead(&self, before: u64) -> u64 {
         self.loaded_max().saturating_add(before).min(self.rest())
     }
@@ -489,6 +517,10 @@ impl Memory {
         }
         shares.leased = next;
         self.fit_blocks(&mut shares);
+        drop(shares);
+        if after > before && next.all() > self.rest() {
+            self.evictor.wake();
+        }
         true
     }
 
@@ -499,7 +531,7 @@ impl Memory {
         let leased = shares.leased;
         MemoryStats {
             budget: self.budget,
-            memtables: self.memtables.used(),
+            memtables: self.memtables.used() + leased.of(LeaseKind::FlushedMemtables),
             memtables_max: self.memtables.max,
             builders: self.builders.used(),
             tables: leased.of(LeaseKind::OpenTables) + leased.of(LeaseKind::Tables),

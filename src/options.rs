@@ -146,14 +146,13 @@ impl Options {
     ///   [`Keyspace::refilter`](crate::Keyspace::refilter).
     /// - The rest is for open tables, filters and cached blocks. Tables and filters come first; blocks get
     ///   what is left, at least an eighth of the rest, and what memtables and flushes and compactions do not use
-    ///   of their parts; they give way before those take it. If not all filters fit, those that answer the most
+    ///   of their parts; they give way before those take it, and to flushed memtables that a conditional write or a
+    ///   transaction may still need. If not all filters fit, those that answer the most
     ///   lookups for their size stay in memory, ribbon filters possibly with half of their columns. A lookup
     ///   in another table reads a page of its filter.
     ///
     /// Not counted: what a caller holds (values, iterators and the blocks and memtables that they pin,
-    /// batches, transactions); up to four flushed memtables of a keyspace while a conditional write or a
-    /// transaction looks at it again and again; the block or chunk that each running lookup or job is
-    /// reading; the bounds of tables; the logs of a store that cannot flush when it is opened, because it is
+    /// batches, transactions); the block or chunk that each running lookup or job is reading; the bounds of tables; the logs of a store that cannot flush when it is opened, because it is
     /// read-only, or because its disk is full and it had a larger budget before. Nor is what the allocator keeps of
     /// memory that was freed: after a load, with that of glibc, up to a tenth of the budget.
     /// [`Stats::memory`](crate::Stats) has the parts and their sum.

@@ -6,7 +6,7 @@
 //!    and this number ([`changes`](crate::db::commit::read_check)). In this order: whatever the search misses is above the number.
 //! 3. The batch goes to the commit leader with what was read. The leader looks at everything above the number: the
 //!    batches before it in its group, and the entries of memtables. If a memtable above the number was flushed
-//!    meanwhile, begin again with 2, from that number on; after the second time such memtables are kept.
+//!    meanwhile, begin again with 2, from that number on; from then on such memtables are kept.
 //!
 //! The snapshot stays registered until the leader has decided, so that compactions keep what 2 looks for.
 
@@ -24,8 +24,8 @@ use crate::db::write::conditional_loop::{Conditional, Look};
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
 
-/// Attempts of a commit. Each fails only if memtables with newer entries are flushed while it runs; with those that are
-/// kept, more than four of one keyspace.
+/// Attempts of a commit. Each fails only if memtables with newer entries are flushed while it runs; all but the first only
+/// if memory is so short that these are not kept.
 const ATTEMPTS_MAX: u64 = 8;
 
 /// What exceeds the limit if they were not enough.
@@ -91,10 +91,11 @@ impl Engine {
         let (bytes, keyspaces, _) = batch.into_parts()?;
         let trees = self.keyspaces.admit(&keyspaces)?;
         self.await_resume()?;
+        let _first = self.first_if_large(&bytes);
         let may_exceed = self.throttle((&bytes, &trees))?;
         let read: Vec<_> = reads.parts().map(|part| part.tree.clone()).collect();
         let mut commit = Commit { bytes, trees, may_exceed, reads, unchanged_to: read_at, attempts: 0 };
-        let ((), up_to) = self.conditional(&read, read_at, &mut commit)?;
+        let ((), up_to) = self.conditional(&read, &mut commit)?;
         Ok(up_to.expect("a commit is decided by the leader"))
     }
 }

@@ -1,7 +1,7 @@
 //! Writing a batch, in the thread of its caller.
 //!
-//! 1. Check that the store takes writes; wait until the background keeps up and the memtables have room
-//!    ([`stall`](super::stall)).
+//! 1. Check that the store takes writes; take priority if the batch is large (`queues/priority`); wait until the
+//!    background keeps up and the memtables have room ([`stall`](super::stall)).
 //! 2. Hand the batch to the commit leader (`commit/group_commit`). If there is no leader, the caller becomes the leader
 //!    without queueing.
 //! 3. If the leader found no room and no thread to make some, go back to 1.
@@ -13,6 +13,7 @@ use crate::WriteBatch;
 use crate::db::engine::Engine;
 use crate::db::queues::commit_queue::{Answer, Outcome, Wanted};
 use crate::db::queues::condition::Admitted;
+use crate::db::queues::priority::Tries;
 use crate::db::state::durability::Durability;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LogPosition;
@@ -72,6 +73,7 @@ impl Engine {
     /// Writes an encoded batch that has entries, and no condition.
     #[inline]
     fn write_plain(&self, mut bytes: Vec<u8>, trees: &[Arc<Tree>]) -> Result<LogPosition> {
+        let _first = self.first_if_large(&bytes);
         let mut may_exceed = self.throttle((&bytes, trees))?;
         point();
         while self.commit.lead() {
@@ -86,8 +88,17 @@ impl Engine {
         self.submit_batch(admitted).map(|outcome| outcome.position)
     }
 
+    /// Priority for a batch that needs most of the memory of the memtables: as long as others write, they may never have
+    /// room for it.
+    #[inline]
+    pub(in crate::db) fn first_if_large(&self, bytes: &[u8]) -> Option<Tries<'_>> {
+        let is_large = bytes.len() > self.context.memory.memtables_max() / 2;
+        is_large.then(|| Tries::first(&self.commit.priority))
+    }
+
     /// Queues a batch, again and again if there was no room for it.
     pub(in crate::db) fn submit_batch(&self, mut admitted: Admitted) -> Result<Outcome> {
+        let _first = self.first_if_large(admitted.part_max().0);
         if admitted.may_exceed.is_none() {
             admitted.may_exceed = Some(self.throttle(admitted.part_max())?);
         }
@@ -98,5 +109,48 @@ impl Engine {
             }
             admitted.may_exceed = Some(self.wait_for_relief(admitted.part_max(), false)?);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+    use super::*;
+    use crate::fs::MemFs;
+    use crate::options::Options;
+
+    #[test]
+    fn small_writers_do_not_overtake_a_batch_larger_than_the_memtables_for_ever() {
+        const PUTS_MAX: u32 = 50_000;
+        let options = Options::new().fs(Arc::new(MemFs::new())).memory_budget(1 << 20).background_threads(0);
+        let db = options.open("/db").unwrap();
+        let memtables = db.engine().context.memory.memtables_max();
+        let (begins, is_written, puts) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !begins.load(Ordering::Relaxed) {
+                        std::thread::yield_now();
+                    }
+                    while !is_written.load(Ordering::Relaxed) {
+                        let put = puts.fetch_add(1, Ordering::Relaxed);
+                        if put >= PUTS_MAX {
+                            break;
+                        }
+                        db.put(put.to_be_bytes(), [7; 100]).unwrap();
+                    }
+                });
+            }
+            let mut batch = WriteBatch::new();
+            batch.put("large", vec![7; 3 * memtables]);
+            db.put("filled", "").unwrap();
+            begins.store(true, Ordering::Relaxed);
+            db.write(batch).unwrap();
+            is_written.store(true, Ordering::Relaxed);
+        });
+        let puts = puts.into_inner();
+        assert!(puts < PUTS_MAX, "it was written after the last of the puts of others");
+        assert_eq!(db.get("large").unwrap().unwrap().len(), 3 * memtables);
     }
 }

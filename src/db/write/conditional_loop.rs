@@ -5,7 +5,7 @@
 //!    larger number. The leader examines every entry above the number (`commit/conflict_check`).
 //! 2. If nothing is to be written, the answer is ready: it was true at the lookup.
 //! 3. Otherwise the leader decides, at the moment of the write. If it cannot, because a memtable with newer entries was
-//!    flushed, the call begins again. From its third attempt on such memtables are kept
+//!    flushed, the call begins again. From its second attempt on such memtables are kept
 //!    ([`flushed_memtables`](crate::db::state::keyspace::flushed_memtables)), so that the leader can decide.
 //!
 //! An error of a lookup is the error of the call.
@@ -14,15 +14,11 @@ use std::sync::Arc;
 
 use crate::db::engine::Engine;
 use crate::db::queues::condition::{Admitted, Condition, Decision};
-use crate::db::state::keyspace::flushed_memtables::Keeper;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LogPosition;
 use crate::db::state::switch_points::point;
 use crate::error::Result;
 use crate::key::SeqNo;
-
-/// Attempts before flushed memtables are kept.
-pub(super) const FREE_ATTEMPTS: usize = 2;
 
 /// The result of a lookup.
 pub(in crate::db) enum Look<A> {
@@ -49,23 +45,17 @@ pub(in crate::db) trait Conditional {
 }
 
 impl Engine {
-    /// Runs a conditional call on these keyspaces, whose entries up to `seen` it knows. Returns the answer, and where a
-    /// sync makes it durable; `None`: everything that was visible at the lookup.
+    /// Runs a conditional call on these keyspaces. Returns the answer, and where a sync makes it durable; `None`:
+    /// everything that was visible at the lookup.
     pub(in crate::db) fn conditional<C: Conditional>(
         &self,
         trees: &[Arc<Tree>],
-        seen: SeqNo,
         call: &mut C,
     ) -> Result<(C::Answer, Option<LogPosition>)> {
-        let mut keepers: Vec<Keeper<'_>> = Vec::new();
-        let mut read_at = seen;
-        for attempt in 0.. {
+        let mut kept = Vec::new();
+        loop {
             self.check_writable()?;
-            if attempt == FREE_ATTEMPTS {
-                keepers.extend(trees.iter().map(|tree| tree.keep_memtables(read_at)));
-            }
-            read_at = self.sequence.visible();
-            keepers.iter_mut().for_each(|keeper| keeper.advance(read_at));
+            let read_at = self.sequence.visible();
             point();
             let asked = match call.look(self, read_at)? {
                 Look::Answer(answer) => return Ok((answer, None)),
@@ -78,8 +68,10 @@ impl Engine {
             if let Some(answer) = call.decided(self, condition, decided.bytes)? {
                 return Ok((answer, Some(outcome.position)));
             }
+            if kept.is_empty() {
+                kept.extend(trees.iter().map(|tree| tree.keep_memtables(read_at)));
+            }
         }
-        unreachable!("the attempts do not end")
     }
 }
 
@@ -87,5 +79,83 @@ impl Condition {
     /// Whether the leader could not decide.
     pub(in crate::db) fn is_undecided(&self) -> bool {
         matches!(self.decision(), Decision::Open | Decision::LookAgain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::Db;
+    use crate::fs::MemFs;
+    use crate::memory::LeaseKind;
+    use crate::options::Options;
+
+    fn open() -> Db {
+        Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/db").unwrap()
+    }
+
+    /// Bytes of memtables in the budget.
+    fn memtables(db: &Db) -> u64 {
+        db.stats().memory.memtables
+    }
+
+    /// What other threads do between lookup and decision: writes another key, and flushes. Returns the bytes that are
+    /// kept.
+    fn flush(db: &Db) -> u64 {
+        db.put("other", "").unwrap();
+        db.flush().unwrap();
+        memtables(db)
+    }
+
+    #[test]
+    fn memtables_that_are_flushed_are_kept_in_the_budget_from_the_second_lookup_to_the_end_of_the_call() {
+        let db = open();
+        let (mut lookups, mut kept) = (0, Vec::new());
+        let updated = db.update("k", |_| {
+            lookups += 1;
+            if lookups <= 2 {
+                db.put("k", [lookups]).unwrap();
+            }
+            kept.push(flush(&db));
+            kept.push(flush(&db));
+            Some(b"ours".to_vec())
+        });
+        assert_eq!(updated.unwrap().unwrap(), b"ours"[..]);
+        // The first lookup is in vain because of the flushes, and the second because of the key.
+        assert_eq!(lookups, 3);
+        assert_eq!(kept[..2], [0, 0]);
+        assert!(kept[2] > 0 && kept[2..].is_sorted_by(|one, next| one < next), "{kept:?}");
+        let active = db.engine().context.memory.memtables() as u64;
+        assert_eq!((memtables(&db), db.stats().memory.held), (active, 0), "only the active one is left");
+        assert_eq!(db.get("k").unwrap().unwrap(), b"ours"[..]);
+    }
+
+    #[test]
+    fn a_call_whose_memtable_was_evicted_looks_again_and_decides_by_what_is_there() {
+        let db = open();
+        let memory = &db.engine().context.memory;
+        let (mut lookups, mut kept) = (0, Vec::new());
+        let updated = db.update("k", |before| {
+            lookups += 1;
+            if lookups == 1 {
+                db.put("k", "").unwrap();
+            }
+            kept.push(flush(&db));
+            if lookups == 2 {
+                // The value changes, in a memtable that is evicted when other uses take all memory for a moment.
+                db.put("k", "theirs").unwrap();
+                kept.push(flush(&db));
+                drop(memory.lease(LeaseKind::Filters, memory.budget()));
+                kept.push(memtables(&db));
+            }
+            Some([before.unwrap_or_default(), b"+"].concat())
+        });
+        assert_eq!((updated.unwrap().unwrap(), lookups), (b"theirs+"[..].into(), 3));
+        assert!(kept[0] == 0 && kept[1] > 0 && kept[2] > kept[1] && kept[3] == 0 && kept[4] > 0, "{kept:?}");
+        assert_eq!(
+            (memtables(&db) > 0, memory.memtables() as u64),
+            (true, memtables(&db)),
+            "only the active one"
+        );
     }
 }

@@ -135,7 +135,7 @@ impl Engine {
             Follow { engine: self, then, runs: 0, last: None, tries }
         });
         let mut call = Inserts { tree, bytes: all.len(), all, keys, follow };
-        self.conditional(slice::from_ref(tree), 0, &mut call)
+        self.conditional(slice::from_ref(tree), &mut call)
     }
 }
 
@@ -168,7 +168,6 @@ mod tests {
     use super::*;
     use crate::db::Db;
     use crate::db::queues::commit_queue::{Turn, Wanted};
-    use crate::db::write::conditional_loop::FREE_ATTEMPTS;
     use crate::fs::MemFs;
     use crate::limits::KEY_BYTES_MAX;
     use crate::options::{KeyspaceOptions, Options};
@@ -345,7 +344,7 @@ mod tests {
             })
         });
         assert!(catch_unwind(panics).is_err());
-        assert!(runs > FREE_ATTEMPTS && tree.memtables_since(0).is_none(), "no memtable is kept");
+        assert!(runs == 13 && tree.memtables_since(0).is_none(), "no memtable is kept");
         assert!(!db.engine().commit.priority.is_taken());
         assert!(!db.engine().commit.is_led() && db.engine().commit.waiting() == 0);
         assert_eq!((db.stats().entries - entries, value(&db, "never")), (runs as u64 - 1, None));

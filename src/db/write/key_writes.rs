@@ -141,7 +141,7 @@ impl Engine {
         let hash = key_hash(self.keyspaces.hash_seed, write.key);
         let batch = batch::of_one(tree.id, write.key, write.value)?;
         let mut call = WriteOne { tree, write, hash, batch, found: None };
-        self.conditional(slice::from_ref(tree), 0, &mut call)
+        self.conditional(slice::from_ref(tree), &mut call)
     }
 
     /// Sets a key to what `change` makes of its value; `None` deletes it. Returns the new value, and where a sync makes
@@ -155,7 +155,7 @@ impl Engine {
         let hash = key_hash(self.keyspaces.hash_seed, key);
         let tries = Tries::new(&self.commit.priority);
         let mut call = Update { tree, key, hash, change, runs: 0, last: None, tries };
-        self.conditional(slice::from_ref(tree), 0, &mut call)
+        self.conditional(slice::from_ref(tree), &mut call)
     }
 }
 
@@ -176,7 +176,6 @@ mod tests {
     use crate::db::queues::commit_queue::Turn;
     use crate::db::queues::priority::PRIORITY_ONE_IN;
     use crate::db::state::durability::Durability;
-    use crate::db::write::conditional_loop::FREE_ATTEMPTS;
     use crate::fs::{CrashPolicy, MemFs, Op};
     use crate::options::Options;
     use crate::sync::lock;
@@ -311,7 +310,7 @@ mod tests {
         let added = db.update("k", |value| {
             runs += 1;
             // What another thread does meanwhile.
-            if runs <= FREE_ATTEMPTS {
+            if runs == 1 {
                 db.put("k", [runs as u8]).unwrap();
             }
             db.put("other", "").unwrap();
@@ -319,8 +318,8 @@ mod tests {
             Some([value.unwrap_or_default(), b"+"].concat())
         });
         // In the last run only the other key was written, and the memtable of that was kept for the leader.
-        assert_eq!(added.unwrap().as_deref(), Some(&[FREE_ATTEMPTS as u8, b'+'][..]));
-        assert_eq!(runs, FREE_ATTEMPTS + 1);
+        assert_eq!(added.unwrap().as_deref(), Some(&[1, b'+'][..]));
+        assert_eq!(runs, 2);
     }
 
     #[test]
@@ -389,12 +388,12 @@ mod tests {
                 runs += 1;
                 db.put("k", [runs as u8]).unwrap();
                 db.flush().unwrap();
-                assert!(runs <= FREE_ATTEMPTS, "a panic in the closure");
+                assert!(runs == 1, "a panic in the closure");
                 Some(Vec::new())
             })
         });
         assert!(std::panic::catch_unwind(update).is_err());
-        assert!(runs > FREE_ATTEMPTS && tree.memtables_since(0).is_none(), "no memtable is kept");
+        assert!(runs == 2 && tree.memtables_since(0).is_none(), "no memtable is kept");
         assert!(!db.engine().commit.is_led() && db.engine().commit.waiting() == 0);
         assert_eq!(db.update("k", |value| Some(value.unwrap().to_vec())).unwrap().unwrap(), [runs as u8]);
         db.close().unwrap();

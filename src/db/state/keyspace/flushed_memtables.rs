@@ -1,103 +1,152 @@
-//! Memtables that have left the view of a keyspace because their entries are in tables.
+//! Flushed memtables that a running conditional call may still need.
 //!
-//! A conditional write is decided by the entries that are newer than its probes. The leader looks for them in
-//! memtables only, so it must know whether one of those has been flushed meanwhile ([`Departed::since`]). A
-//! caller to whom that happens again and again has them kept while it tries ([`Departed::keep`]), up to a limit.
+//! The commit leader decides a conditional write by the entries that are newer than the lookups of its caller. It reads
+//! no tables. If a memtable with such entries was flushed meanwhile, the caller looks again. From then on it is
+//! registered here with the sequence number at which it began ([`FlushedMemtables::begin`]), and memtables of its
+//! keyspaces with newer entries are kept when they are flushed, so that the leader can decide.
+//!
+//! A memtable is kept as long as such a call runs, and is leased from the memory budget. Memory for tables and filters
+//! comes first: if it is short, the oldest memtables are evicted. A call that needs one of these looks again.
 
-use std::collections::VecDeque;
+use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::batch::KeyspaceId;
 use crate::key::SeqNo;
+use crate::memory::{Lease, Memory};
 use crate::memtable::Memtable;
 use crate::sync::lock;
 
-/// The memtables that have left a view.
-#[derive(Default)]
-pub(super) struct Departed(Mutex<State>);
-
-/// The most memtables that are kept. A caller whose entries have left in more of them looks again.
-const KEPT_MAX: usize = 4;
+/// The flushed memtables of all keyspaces.
+pub(in crate::db) struct FlushedMemtables {
+    memory: Arc<Memory>,
+    state: Mutex<State>,
+}
 
 #[derive(Default)]
 struct State {
-    /// The number from which on each keeper needs memtables.
-    keepers: Vec<SeqNo>,
-    /// Those that left while there was a keeper who needs them, the oldest first.
-    kept: VecDeque<Arc<Memtable>>,
-    /// The largest sequence number of the others.
-    forgotten: SeqNo,
+    running: Vec<RunningCall>,
+    /// In the order in which they were flushed.
+    kept: Vec<Flushed>,
+}
+
+/// A keyspace of a call, and the sequence number at which the call began.
+type RunningCall = (KeyspaceId, SeqNo);
+
+/// A flushed memtable.
+struct Flushed {
+    keyspace: KeyspaceId,
+    memtable: Arc<Memtable>,
+    /// The largest sequence number in the memtables of the keyspace that are not kept.
+    forgotten: Arc<AtomicU64>,
+    /// `None`: it is not kept.
+    lease: Option<Lease>,
+}
+
+/// While it exists, memtables that its call may need are kept.
+pub(in crate::db) struct Running<'f> {
+    flushed: &'f FlushedMemtables,
+    call: RunningCall,
+}
+
+impl FlushedMemtables {
+    pub(super) fn new(memory: Arc<Memory>) -> Arc<Self> {
+        let flushed = Arc::new(Self { memory, state: Mutex::default() });
+        let weak = Arc::downgrade(&flushed);
+        flushed.memory.evict_with(move || {
+            if let Some(flushed) = weak.upgrade() {
+                flushed.change(|state| state.evict_while(|| flushed.memory.lacks_room_for_flushed(0)));
+            }
+        });
+        flushed
+    }
+
+    /// To be called before a flushed memtable leaves the view of its keyspace.
+    pub(super) fn add(&self, keyspace: KeyspaceId, memtable: &Arc<Memtable>, forgotten: &Arc<AtomicU64>) {
+        let (memtable, forgotten) = (Arc::clone(memtable), Arc::clone(forgotten));
+        let mut flushed = Flushed { keyspace, memtable, forgotten, lease: None };
+        self.change(|state| {
+            if !state.needs(&flushed) {
+                flushed.forget();
+                return vec![flushed];
+            }
+            let bytes = flushed.memtable.size_bytes() as u64;
+            let mut gone = state.evict_while(|| self.memory.lacks_room_for_flushed(bytes));
+            flushed.lease = self.memory.try_lease_flushed(bytes);
+            if flushed.lease.is_some() {
+                state.kept.push(flushed);
+            } else {
+                flushed.forget();
+                gone.push(flushed);
+            }
+            gone
+        });
+    }
+
+    /// The kept memtables of a keyspace. Those that are gone were marked before.
+    pub(super) fn of(&self, keyspace: KeyspaceId) -> Vec<Arc<Memtable>> {
+        let state = lock(&self.state);
+        let kept = state.kept.iter().filter(|flushed| flushed.keyspace == keyspace);
+        kept.map(|flushed| Arc::clone(&flushed.memtable)).collect()
+    }
+
+    /// Keeps the memtables that a call on this keyspace may need which began at this sequence number.
+    pub(super) fn begin(&self, keyspace: KeyspaceId, at: SeqNo) -> Running<'_> {
+        let call = (keyspace, at);
+        lock(&self.state).running.push(call);
+        Running { flushed: self, call }
+    }
+
+    /// Changes what is kept. The memtables that are forgotten are freed after the lock is released. What readers of older
+    /// views still have of them is not in the budget.
+    fn change(&self, change: impl FnOnce(&mut State) -> Vec<Flushed>) {
+        let gone = change(&mut lock(&self.state));
+        for Flushed { memtable, .. } in gone {
+            memtable.keep(self.memory.hold(memtable.size_bytes() as u64));
+        }
+    }
 }
 
 impl State {
-    /// Forgets what no keeper needs, and the oldest if there are too many. The caller frees them when the lock
-    /// is released.
-    fn forget(&mut self) -> Vec<Arc<Memtable>> {
-        let needed_above = self.keepers.iter().min().copied().unwrap_or(SeqNo::MAX);
+    fn needs(&self, flushed: &Flushed) -> bool {
+        let newest = flushed.memtable.seqno_max();
+        self.running.iter().any(|&(keyspace, began)| keyspace == flushed.keyspace && newest > Some(began))
+    }
+
+    /// Forgets memtables, the oldest first, as long as memory is short.
+    fn evict_while(&mut self, is_short: impl Fn() -> bool) -> Vec<Flushed> {
         let mut gone = Vec::new();
-        while let Some(oldest) = self.kept.front() {
-            let largest = oldest.seqno_max().unwrap_or(0);
-            if largest > needed_above && self.kept.len() <= KEPT_MAX {
-                break;
-            }
-            self.forgotten = self.forgotten.max(largest);
-            gone.extend(self.kept.pop_front());
+        while !self.kept.is_empty() && is_short() {
+            let mut oldest = self.kept.remove(0);
+            oldest.forget();
+            gone.push(oldest);
         }
+        gone
+    }
+
+    /// Removes a call, and forgets what no other one needs.
+    fn end(&mut self, call: RunningCall) -> Vec<Flushed> {
+        let at = self.running.iter().position(|running| *running == call);
+        self.running.swap_remove(at.expect("a running call is registered"));
+        let kept = mem::take(&mut self.kept).into_iter();
+        let (kept, mut gone): (Vec<_>, Vec<_>) = kept.partition(|flushed| self.needs(flushed));
+        self.kept = kept;
+        gone.iter_mut().for_each(Flushed::forget);
         gone
     }
 }
 
-/// While it exists, memtables that leave the view with entries above its number are kept, up to a limit.
-pub(in crate::db) struct Keeper<'d> {
-    departed: &'d Departed,
-    above: SeqNo,
-}
-
-impl Departed {
-    /// To be called before a memtable leaves the view.
-    pub(in crate::db) fn add(&self, memtable: &Arc<Memtable>) {
-        let mut state = lock(&self.0);
-        state.kept.push_back(Arc::clone(memtable));
-        let gone = state.forget();
-        drop(state);
-        drop(gone);
-    }
-
-    /// The memtables that are kept. `None` if another one held entries above this number.
-    pub(in crate::db) fn since(&self, seqno: SeqNo) -> Option<Vec<Arc<Memtable>>> {
-        let state = lock(&self.0);
-        (state.forgotten <= seqno).then(|| state.kept.iter().cloned().collect())
-    }
-
-    /// Keeps memtables with entries above this number.
-    pub(in crate::db) fn keep(&self, above: SeqNo) -> Keeper<'_> {
-        lock(&self.0).keepers.push(above);
-        Keeper { departed: self, above }
-    }
-
-    /// Changes the number of a keeper, or removes it.
-    fn change(&self, old: SeqNo, new: Option<SeqNo>) {
-        let mut state = lock(&self.0);
-        if let Some(at) = state.keepers.iter().position(|&above| above == old) {
-            state.keepers.swap_remove(at);
-        }
-        state.keepers.extend(new);
-        let gone = state.forget();
-        drop(state);
-        drop(gone);
+impl Flushed {
+    fn forget(&mut self) {
+        self.forgotten.fetch_max(self.memtable.seqno_max().unwrap_or(0), Ordering::Release);
+        self.lease = None;
     }
 }
 
-impl Keeper<'_> {
-    /// What has entries up to this number only is not needed any more.
-    pub(in crate::db) fn advance(&mut self, above: SeqNo) {
-        self.departed.change(self.above, Some(above));
-        self.above = above;
-    }
-}
-
-impl Drop for Keeper<'_> {
+impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.departed.change(self.above, None);
+        self.flushed.change(|state| state.end(self.call));
     }
 }
 
@@ -105,49 +154,93 @@ impl Drop for Keeper<'_> {
 mod tests {
     use super::*;
     use crate::key::{EntryKind, Tag};
+    use crate::memory::LeaseKind;
 
-    fn memtable(seqno: SeqNo) -> Arc<Memtable> {
-        let memtable = Arc::new(Memtable::new(1 << 10, 0));
-        memtable.insert(b"k", Tag::new(seqno, EntryKind::Put), b"v");
-        memtable
+    const BUDGET: u64 = 1 << 20;
+
+    struct Flushes {
+        memory: Arc<Memory>,
+        flushed: Arc<FlushedMemtables>,
+        forgotten: Arc<AtomicU64>,
+    }
+
+    impl Flushes {
+        fn new() -> Self {
+            let memory = Memory::new(BUDGET as usize, 1 << 18);
+            let flushed = FlushedMemtables::new(Arc::clone(&memory));
+            Self { memory, flushed, forgotten: Arc::default() }
+        }
+
+        /// Flushes a memtable of keyspace 1 whose newest entry has this number. Returns its size.
+        fn flush(&self, seqno: SeqNo) -> u64 {
+            let memtable = Arc::new(Memtable::new(1 << 10, 0));
+            memtable.insert(b"k", Tag::new(seqno, EntryKind::Put), &[7; 1000]);
+            self.flushed.add(1, &memtable, &self.forgotten);
+            memtable.size_bytes() as u64
+        }
+
+        /// The number of kept memtables, the newest number in those that are not, and the bytes leased and held.
+        fn state(&self) -> (usize, SeqNo, u64, u64) {
+            let stats = self.memory.stats();
+            let kept = self.flushed.of(1).len();
+            (kept, self.forgotten.load(Ordering::Acquire), stats.memtables, stats.held)
+        }
     }
 
     #[test]
-    fn a_memtable_that_has_left_is_at_hand_only_if_somebody_keeps_it() {
-        let departed = Departed::default();
-        let since = |seqno| departed.since(seqno).map(|kept| kept.len());
-        assert_eq!(since(0), Some(0));
-        departed.add(&memtable(5));
-        assert_eq!((since(4), since(5)), (None, Some(0)), "nothing above 5 is gone");
-        let (first, second) = (departed.keep(5), departed.keep(5));
-        departed.add(&memtable(9));
-        drop(first);
-        departed.add(&memtable(12));
-        assert_eq!((since(4), since(5), since(20)), (None, Some(2), Some(2)));
-        drop(second);
-        assert_eq!((since(11), since(12)), (None, Some(0)));
+    fn a_memtable_is_kept_and_leased_only_while_a_call_runs_that_began_before_its_newest_entry() {
+        let flushes = Flushes::new();
+        flushes.flush(5);
+        assert_eq!(flushes.state(), (0, 5, 0, 0));
+        let (other, late, early) =
+            (flushes.flushed.begin(2, 0), flushes.flushed.begin(1, 9), flushes.flushed.begin(1, 5));
+        let nine = flushes.flush(9);
+        assert_eq!(flushes.state(), (1, 5, nine, 0));
+        let twelve = flushes.flush(12);
+        assert_eq!(flushes.state(), (2, 5, nine + twelve, 0));
+        drop(early);
+        assert_eq!(flushes.state(), (1, 9, twelve, 0), "the other call needs no entry up to 9");
+        let reader = flushes.flushed.of(1);
+        drop(late);
+        assert_eq!(flushes.state(), (0, 12, 0, twelve), "its reader holds it");
+        drop((other, reader));
+        assert_eq!(flushes.state(), (0, 12, 0, 0));
+        flushes.flush(20);
+        assert_eq!(flushes.state(), (0, 20, 0, 0));
     }
 
     #[test]
-    fn a_keeper_that_has_read_later_lets_older_memtables_go() {
-        let departed = Departed::default();
-        let since = |seqno| departed.since(seqno).map(|kept| kept.len());
-        let mut keeper = departed.keep(0);
-        departed.add(&memtable(5));
-        departed.add(&memtable(9));
-        keeper.advance(5);
-        assert_eq!((since(4), since(5)), (None, Some(1)));
-        keeper.advance(9);
-        assert_eq!((since(8), since(9)), (None, Some(0)));
+    fn the_oldest_memtables_are_evicted_when_memory_is_short() {
+        let flushes = Flushes::new();
+        let call = flushes.flushed.begin(1, 0);
+        let mut seqno = 0;
+        // Until there is no room beside each other.
+        while flushes.state().1 == 0 {
+            seqno += 1;
+            flushes.flush(seqno);
+            assert!(seqno < 1000, "none is evicted");
+            assert!(flushes.memory.stats().total() <= BUDGET);
+        }
+        let (kept, forgotten, bytes, _) = flushes.state();
+        assert_eq!((kept as u64, forgotten), (seqno - 1, 1), "one was evicted");
+        assert!(bytes > BUDGET / 2);
+        // Tables and filters get all that they may have.
+        let filter = flushes.memory.try_lease(LeaseKind::Filters, flushes.memory.room()).unwrap();
+        let (fewer, forgotten, bytes, _) = flushes.state();
+        assert!(fewer < kept && fewer > 0 && bytes < BUDGET / 8, "{fewer} of {kept}");
+        assert_eq!(forgotten, seqno - fewer as u64, "the newest are left");
+        assert!(flushes.memory.stats().total() <= BUDGET);
+        drop(filter);
+        drop(call);
+        assert_eq!(flushes.state(), (0, seqno, 0, 0));
     }
 
     #[test]
-    fn a_keeper_that_never_ends_holds_no_more_than_the_limit() {
-        let departed = Departed::default();
-        let _keeper = departed.keep(0);
-        (1..=100).for_each(|seqno| departed.add(&memtable(seqno)));
-        let kept = KEPT_MAX as u64;
-        assert_eq!(departed.since(100 - kept).map(|kept| kept.len()), Some(KEPT_MAX));
-        assert_eq!(departed.since(100 - kept - 1).map(|kept| kept.len()), None);
+    fn a_memtable_for_which_there_is_no_room_is_not_kept() {
+        let flushes = Flushes::new();
+        let _call = flushes.flushed.begin(1, 0);
+        let _rest = flushes.memory.lease(LeaseKind::Tables, BUDGET as usize);
+        flushes.flush(5);
+        assert_eq!(flushes.state(), (0, 5, 0, 0));
     }
 }

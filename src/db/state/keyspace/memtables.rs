@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use crate::batch::KeyspaceId;
+use crate::db::state::keyspace::flushed_memtables::FlushedMemtables;
 use crate::db::state::keyspace::marks::Marks;
 use crate::memory::Memory;
 use crate::sync::lock;
@@ -21,6 +22,8 @@ pub(in crate::db) struct Memtables {
     pub(in crate::db) hash_seed: u64,
     /// Keyspaces whose view or options have changed, for the background.
     pub(in crate::db) marks: Arc<Marks>,
+    /// Flushed ones that conditional calls may still need.
+    pub(super) flushed: Arc<FlushedMemtables>,
     orders: Mutex<Orders>,
 }
 
@@ -41,7 +44,8 @@ fn rank(bytes: usize) -> Option<u32> {
 
 impl Memtables {
     pub(in crate::db) fn new(memory: Arc<Memory>, hash_seed: u64) -> Arc<Self> {
-        Arc::new(Self { memory, hash_seed, marks: Arc::default(), orders: Mutex::default() })
+        let flushed = FlushedMemtables::new(Arc::clone(&memory));
+        Arc::new(Self { memory, hash_seed, marks: Arc::default(), flushed, orders: Mutex::default() })
     }
 
     /// Stores that the active memtable of a keyspace has grown or shrunk; 0 bytes: there is none.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 
-use super::flushed_memtables::{Departed, Keeper};
+use super::flushed_memtables::Running;
 use super::memtables::Memtables;
 use crate::batch::KeyspaceId;
 use crate::compaction::shape::Shape;
@@ -102,7 +102,8 @@ pub(in crate::db) struct Tree {
     view: ArcSwap<View>,
     /// One at a time replaces the view; the oldest logs that its memtables need.
     replacing: Mutex<Vec<u64>>,
-    departed: Departed,
+    /// The largest sequence number in the flushed memtables that are not kept.
+    forgotten: Arc<AtomicU64>,
     dropped: AtomicBool,
     /// Whether the active memtable may have grown since [`Tree::has_grown_full`] looked, or is full.
     has_grown: AtomicBool,
@@ -171,7 +172,7 @@ impl Tree {
             memtables: Arc::clone(memtables),
             view: ArcSwap::from_pointee(View { active: None, immutables: Vec::new(), version }),
             replacing: Mutex::default(),
-            departed: Departed::default(),
+            forgotten: Arc::default(),
             dropped: AtomicBool::new(false),
             has_grown: AtomicBool::new(false),
             counted_bytes: Mutex::default(),
@@ -211,15 +212,11 @@ impl Tree {
         let needed: Vec<u64> = needed.filter_map(|memtable| memtable.first_log()).collect();
         let is_gone =
             |memtable: &&Arc<LoggedMemtable>| !new.memtables().any(|kept| Arc::ptr_eq(kept, memtable));
-        let gone = || old.memtables().filter(is_gone).map(|gone| &gone.memtable);
-        gone().for_each(|memtable| self.departed.add(memtable));
+        let gone = old.memtables().filter(is_gone).map(|gone| &gone.memtable);
+        gone.for_each(|memtable| self.memtables.flushed.add(self.id, memtable, &self.forgotten));
         let has_no_pressure = has_no_pressure(new.immutables.len(), new.version.runs(0).len(), 0);
         self.is_behind.store(!has_no_pressure, Ordering::Relaxed);
         self.view.store(Arc::clone(&new));
-        // What readers of older views still have of them is not in the budget any more.
-        for memtable in gone() {
-            memtable.keep(self.memtables.memory.hold(memtable.size_bytes() as u64));
-        }
         if *logs != needed {
             self.memtables.set_logs(self.id, &logs, &needed);
             *logs = needed;
@@ -281,17 +278,20 @@ impl Tree {
     /// The memtables with entries above this number. `None` if one of them is gone. Only the commit leader calls
     /// this.
     pub(in crate::db) fn memtables_since(&self, seqno: SeqNo) -> Option<Vec<Arc<Memtable>>> {
-        // The view first: a memtable is among the departed before it leaves the view.
+        // In this order: a memtable is kept or forgotten before it leaves the view, and forgotten before it is evicted.
         let view = self.view();
-        let kept = self.departed.since(seqno)?;
+        let kept = self.memtables.flushed.of(self.id);
+        if self.forgotten.load(Ordering::Acquire) > seqno {
+            return None;
+        }
         let all = view.memtables().map(|memtable| Arc::clone(&memtable.memtable)).chain(kept);
         Some(all.filter(|memtable| memtable.seqno_max().is_some_and(|max| max > seqno)).collect())
     }
 
-    /// Keeps the memtables with entries above this number that are flushed from now on for
-    /// [`Tree::memtables_since`], up to a limit.
-    pub(in crate::db) fn keep_memtables(&self, above: SeqNo) -> Keeper<'_> {
-        self.departed.keep(above)
+    /// Keeps the memtables that are flushed from now on for [`Tree::memtables_since`], for a call that began at this
+    /// sequence number.
+    pub(in crate::db) fn keep_memtables(&self, began_at: SeqNo) -> Running<'_> {
+        self.memtables.flushed.begin(self.id, began_at)
     }
 
     /// The most by which inserting an entry lets the active memtable grow, beside the entry itself.
