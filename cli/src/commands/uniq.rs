@@ -1,21 +1,25 @@
 //! `sievedb uniq`: the lines that were never seen before, in this input or in any earlier one.
 //!
-//! Lines are taken in batches. Of each batch:
+//! Lines are taken in lots, which three stages handle at the same time (`stages`): one reads, one decides, one prints. Of
+//! each lot:
 //!
-//! 1. the keys of its lines are looked up together;
-//! 2. with a journal, the lines that are new are appended to it and synced;
-//! 3. the keys that are new, and the length of the journal, are written as one synced batch;
-//! 4. without a journal, the lines are printed.
+//! 1. the keys that are new are inserted, in one `insert_new_many_pending`, which says which these are;
+//! 2. once they are durable, the lines are printed.
 //!
-//! Nothing else writes to the store meanwhile, because it is locked, so what step 1 finds absent is still absent
-//! in step 3. A batch ends early when the next line has to be waited for.
+//! With a journal, the lines that are new are appended to it and synced before their keys are written, together with the
+//! length of the journal, in one `insert_new_many_then`; they are not printed.
+//!
+//! Nothing else writes to the store meanwhile, because it is locked, so no answer changes and each lot is appended once.
+
+mod stages;
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use sievedb::{Db, Durability, Keyspace, WriteBatch};
+use sievedb::{Commit, Db, Durability, Error, Keyspace, NewKeys};
+use stages::{BYTES_MAX, Filled, Groups, Pace, Size};
 
 use crate::arguments::check_limits;
 use crate::failure::{Failure, Result};
@@ -27,8 +31,11 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::store::{self, JOURNALS, Within};
 
-/// Size at which a batch ends, whatever its number of lines.
-const BATCH_BYTES: usize = 16 << 20;
+/// The most lines of a lot: so few that what is looked up for them stays in the processor's caches.
+const LINES_MAX: usize = 4000;
+
+/// With a journal, whose sync each lot waits for.
+const JOURNAL_LINES_MAX: usize = 64_000;
 
 /// Prints each line that was never seen before, in order, and remembers it.
 ///
@@ -38,12 +45,12 @@ const BATCH_BYTES: usize = 16 << 20;
 /// otherwise. Lines are printed as they were read, with a newline even if the last one had none, and without the
 /// carriage return that --crlf drops. A key has at most 64 KiB, a line with --key 16 MiB.
 ///
-/// Lines are remembered in batches, and each batch is synced before it is printed. A batch ends after --batch
-/// lines, or when the next line has to be waited for. If the command is killed, or the reader of its output goes
-/// away, at most the last batch is remembered and not printed. With --journal no line is lost or doubled: the
-/// command writes the lines to a file, and commits its length together with the lines. Started again with the
-/// same input, it cuts what was not committed from the file and continues. After the file was moved away,
-/// --new-journal begins another one.
+/// Lines are printed once they are remembered durably: at once if the next line has to be waited for, and every
+/// --sync-every milliseconds while lines keep coming. If the command is killed, or the reader of its output goes away,
+/// the lines since the last sync may be remembered and not printed; with --batch these are so many at most. With
+/// --journal no line is lost or doubled: the command writes the lines to a file, and commits its length together with
+/// the lines. Started again with the same input, it cuts what was not committed from the file and continues. After the
+/// file was moved away, --new-journal begins another one.
 ///
 /// The first line that has no key, or one that is too long, ends the command with exit code 2; the lines before
 /// it are done.
@@ -70,9 +77,13 @@ pub(crate) struct Args {
     /// Print how many lines there are, instead of the lines.
     #[arg(long)]
     count: bool,
-    /// Lines that are remembered, and synced, together.
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    batch: u32,
+    /// Sync and print after so many lines, before any more are remembered. It takes longer; without it, --sync-every
+    /// counts.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    batch: Option<u32>,
+    /// Milliseconds between two syncs while lines keep coming.
+    #[arg(long, value_name = "MS", default_value_t = 100, conflicts_with = "batch", value_parser = clap::value_parser!(u32).range(0..=60_000))]
+    sync_every: u32,
     /// Write the lines to this file, each exactly once; it begins empty.
     #[arg(long, value_name = "OUT", conflicts_with_all = ["seen", "count"])]
     journal: Option<PathBuf>,
@@ -86,7 +97,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let content = if args.key.is_some() { Content::Text(BATCH_BYTES) } else { Content::Line };
+    let content = if args.key.is_some() { Content::Text(BYTES_MAX) } else { Content::Line };
     let mut lines = Lines::open(&args.file, args.lines, content)?;
     args.check_journal()?;
     let db = store::open_or_create(&args.db)?;
@@ -95,16 +106,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let journal = journal.map(|path| Kept::open(&db, path, &keyspace, args.new_journal)).transpose()?;
     // What an earlier program left unsynced may be the reason why a line counts as seen.
     db.sync()?;
-    let mut sieve = Sieve { db: &db, keyspace, journal, args, out: Output::new(), printed: 0 };
-    let passed = sieve.pass(&mut lines);
+    let mut sieve = Sieve { keyspace, journal };
+    let bytes = lines.bytes();
+    let fill = |lot: &mut Lot| lot.fill(&mut lines, args);
+    let passed =
+        stages::run(args.pace(), fill, |lot| sieve.decide(lot), |groups| print_all(&db, args, bytes, groups));
     lines.print_notes();
-    let mut out = sieve.out;
-    if args.count {
-        out.text(&sieve.printed.to_string())?;
-    }
-    let finished = passed.and_then(|()| out.finish());
     let closed = db.close();
-    finished?;
+    passed?;
     Ok(closed?)
 }
 
@@ -117,6 +126,15 @@ impl Args {
         }
         let has_no_record = self.new_journal || !self.db.exists();
         if has_no_record { Journal::check_new(path) } else { Ok(()) }
+    }
+
+    fn pace(&self) -> Pace {
+        let lines_max = if self.journal.is_some() { JOURNAL_LINES_MAX } else { LINES_MAX };
+        Pace {
+            lines_max: self.batch.map_or(lines_max, |batch| batch as usize),
+            one_at_a_time: self.batch.is_some(),
+            sync_every: Duration::from_millis(self.sync_every.into()),
+        }
     }
 }
 
@@ -145,6 +163,21 @@ impl Kept {
         written?;
         Ok(kept)
     }
+
+    /// Appends the lines that are new to the journal. Then writes their keys, with the length of the journal.
+    fn append_new(&mut self, lines: &Keyspace, lot: &Lot) -> Result<NewKeys> {
+        let Self { journal, keyspace, key } = self;
+        let mut failed = None;
+        let new = lines.insert_new_many_then(lot.keys().map(|key| (key, b"")), |new, batch| {
+            if new.count() > 0 {
+                let appended = journal.append(&lot.chosen(new, true).collect::<Vec<_>>().concat());
+                failed = appended.err();
+                batch.put_in(keyspace, &*key, journal.record());
+            }
+            if failed.is_none() { Ok(()) } else { Err(Error::Cancelled) }
+        });
+        failed.map_or(Ok(new?), Err)
+    }
 }
 
 /// Lines with their keys, as ranges of one text. A key that is not a part of its line is behind it.
@@ -152,9 +185,31 @@ impl Kept {
 struct Lot {
     text: Vec<u8>,
     lines: Vec<(Range<usize>, Range<usize>)>,
+    /// Where the input has been read to.
+    position: u64,
+}
+
+impl Size for Lot {
+    fn lines(&self) -> usize {
+        self.lines.len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.text.len()
+    }
 }
 
 impl Lot {
+    /// Adds the next line.
+    fn fill(&mut self, lines: &mut Lines, args: &Args) -> Result<Filled> {
+        let Some(line) = lines.next()? else { return Ok(Filled::End) };
+        if let Err(failure) = self.push(line, args) {
+            return Err(lines.blame(failure));
+        }
+        self.position = lines.position();
+        Ok(if lines.waits_for_more() { Filled::Waits } else { Filled::More })
+    }
+
     fn push(&mut self, line: &[u8], args: &Args) -> Result<()> {
         let part = LineKey::of(args.key.as_ref(), line)?;
         let key = args.lines.decode(part)?;
@@ -175,73 +230,76 @@ impl Lot {
         Ok(())
     }
 
-    fn clear(&mut self) {
-        self.text.clear();
-        self.lines.clear();
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.lines.iter().map(|(_, key)| &self.text[key.clone()])
+    }
+
+    /// The lines that are new, or those that are not.
+    fn chosen(&self, new: &NewKeys, is_new: bool) -> impl Iterator<Item = &[u8]> {
+        let chosen = self.lines.iter().zip(new.iter()).filter(move |(_, it)| *it == is_new);
+        chosen.map(|((line, _), _)| &self.text[line.clone()])
     }
 }
 
-struct Sieve<'a> {
-    db: &'a Db,
+/// A lot, and which of its keys are new.
+struct Decided {
+    lot: Lot,
+    new: NewKeys,
+    /// Of what was written without a journal.
+    commit: Option<Commit>,
+}
+
+impl Size for Decided {
+    fn lines(&self) -> usize {
+        self.lot.lines()
+    }
+
+    fn bytes(&self) -> usize {
+        self.lot.bytes()
+    }
+}
+
+struct Sieve {
     keyspace: Keyspace,
     journal: Option<Kept>,
-    args: &'a Args,
-    out: Output,
-    /// Lines printed, or counted instead.
-    printed: u64,
 }
 
-impl Sieve<'_> {
-    /// Takes all lines; those before a bad one too.
-    fn pass(&mut self, lines: &mut Lines) -> Result<()> {
-        let mut progress = Progress::of_bytes("reading", lines.bytes());
-        let mut lot = Lot::default();
-        loop {
-            let taken = match lines.next() {
-                Ok(None) => Ok(false),
-                Ok(Some(line)) => {
-                    let pushed = lot.push(line, self.args);
-                    pushed.map(|()| true).map_err(|failure| lines.blame(failure))
-                }
-                Err(failure) => Err(failure),
-            };
-            let is_full = lot.lines.len() >= self.args.batch as usize || lot.text.len() >= BATCH_BYTES;
-            if matches!(taken, Ok(true)) && !is_full && !lines.waits_for_more() {
-                continue;
+impl Sieve {
+    /// Finds out which keys are new, and writes these; not durably yet.
+    fn decide(&mut self, lot: Lot) -> Result<Decided> {
+        let (new, commit) = match &mut self.journal {
+            Some(kept) => (kept.append_new(&self.keyspace, &lot)?, None),
+            None => {
+                let entries = lot.keys().map(|key| (key, b""));
+                let (new, commit) = self.keyspace.insert_new_many_pending(entries, Durability::Buffered)?;
+                (new, Some(commit))
             }
-            self.finish(&lot)?;
-            lot.clear();
-            progress.at(lines.position());
-            if !taken? {
-                return Ok(());
-            }
-        }
+        };
+        Ok(Decided { lot, new, commit })
     }
+}
 
-    fn finish(&mut self, lot: &Lot) -> Result<()> {
-        let keys: Vec<&[u8]> = lot.lines.iter().map(|(_, key)| &lot.text[key.clone()]).collect();
-        let known = self.keyspace.multi_contains(&keys)?;
-        let mut first = HashSet::with_capacity(keys.len());
-        let is_new: Vec<bool> =
-            keys.iter().zip(known).map(|(key, is_known)| !is_known && first.insert(*key)).collect();
-        let mut batch = WriteBatch::new();
-        for (key, _) in keys.iter().zip(&is_new).filter(|(_, is_new)| **is_new) {
-            batch.put_in(&self.keyspace, key, b"");
+/// Makes what was decided durable, and prints the lines that are asked for, or at the end how many these are.
+fn print_all(db: &Db, args: &Args, bytes: Option<u64>, groups: Groups<'_, Decided>) -> Result<()> {
+    let mut progress = Progress::of_bytes("reading", bytes);
+    let (mut out, mut printed) = (Output::new(), 0);
+    for group in groups {
+        // The commit of the last lot is complete when those before it are.
+        match group.last().and_then(|last| last.commit.as_ref()) {
+            Some(commit) => commit.wait()?,
+            None => db.sync()?,
         }
-        let chosen = lot.lines.iter().zip(&is_new).filter(|(_, is_new)| **is_new != self.args.seen);
-        let chosen = chosen.map(|((line, _), _)| &lot.text[line.clone()]);
-        self.printed += chosen.clone().count() as u64;
-        if let Some(kept) = self.journal.as_mut().filter(|_| !batch.is_empty()) {
-            kept.journal.append(&chosen.clone().collect::<Vec<_>>().concat())?;
-            batch.put_in(&kept.keyspace, &kept.key, kept.journal.record());
+        for Decided { lot, new, .. } in &group {
+            printed += lot.chosen(new, !args.seen).count();
+            if args.journal.is_none() && !args.count {
+                lot.chosen(new, !args.seen).try_for_each(|line| out.raw(line))?;
+            }
+            progress.at(lot.position);
         }
-        if !batch.is_empty() {
-            self.db.write_with(batch, Durability::Synced)?;
-        }
-        if self.journal.is_none() && !self.args.count {
-            chosen.into_iter().try_for_each(|line| self.out.raw(line))?;
-            self.out.flush()?;
-        }
-        Ok(())
+        out.flush()?;
     }
+    if args.count {
+        out.text(&printed.to_string())?;
+    }
+    out.finish()
 }
