@@ -47,8 +47,8 @@ use super::NewEntry;
 use super::arena::{self, Arena, Room, Words};
 use super::digits::{Difference, TAG_AT, Target};
 use super::long::{self, LongEntries};
-use super::node::{Content, HEAD, Node, NodeId, ROOT, SHORT_BYTES_MAX};
-use super::trie::{self, Found};
+use super::node::{Content, HEAD, Node, NodeId, SHORT_BYTES_MAX};
+use super::trie::{self, Ahead, Found, Start};
 use crate::key::{InternalKey, SeqNo, Tag};
 use crate::sync::lock;
 
@@ -147,9 +147,10 @@ impl<'a> Inserter<'a> {
     pub(super) fn insert_all(&mut self, entries: &[NewEntry<'_>]) -> usize {
         let mut allocated = 0;
         for group in entries.chunks(GROUP_MAX) {
-            self.list.read_ahead(&self.writer.room, group);
-            for entry in group {
-                allocated += self.list.insert(&mut self.writer, entry);
+            let ahead = self.list.read_ahead(&self.writer.room, group);
+            for (at, entry) in group.iter().enumerate() {
+                let start = ahead.as_ref().map_or(Start::ROOT, |ahead| ahead[at].start);
+                allocated += self.list.insert(&mut self.writer, entry, start);
             }
         }
         allocated
@@ -185,36 +186,35 @@ impl List {
         Inserter { list: self, writer: lock(&self.writer) }
     }
 
-    /// Reads what is read when these entries are inserted, so that the waits for memory coincide. It is not worth that in the
-    /// caches of a core.
-    fn read_ahead(&self, room: &Room, entries: &[NewEntry<'_>]) {
+    /// Reads what is read when these entries are inserted, so that the waits for memory coincide, and gives for each where its
+    /// search may begin. It is not worth that in the caches of a core.
+    fn read_ahead(&self, room: &Room, entries: &[NewEntry<'_>]) -> Option<[Ahead; GROUP_MAX]> {
         if entries.len() < 2 || room.words_taken() < FAR_WORDS || self.is_last(room, &entries[0]) {
-            return;
+            return None;
         }
-        let root = room.words(ROOT)[0].load(Memory::Relaxed);
-        let mut places = [root; GROUP_MAX];
-        let mut searches: [usize; GROUP_MAX] = std::array::from_fn(|search| search);
+        let mut searches = [Ahead::new(room); GROUP_MAX];
+        let mut under_way: [usize; GROUP_MAX] = std::array::from_fn(|search| search);
         let mut count = entries.len();
         while count > 0 {
             let mut others = 0;
             for at in 0..count {
-                let search = searches[at];
-                let place = trie::step(room, places[search], &entries[search].target());
-                if let Some(place) = place {
-                    (places[search], searches[others]) = (place, search);
+                let search = under_way[at];
+                if searches[search].step(room, &entries[search].target()) {
+                    under_way[others] = search;
                     others += 1;
                 }
             }
             count = others;
         }
         let mut read = 0;
-        for &place in &places[..entries.len()] {
-            let node = Node::at(room, place);
+        for search in &searches[..entries.len()] {
+            let node = Node::at(room, search.place);
             for link in [node.prev(), node.next()] {
                 read ^= Node::at(room, link.load(Memory::Relaxed)).key_len();
             }
         }
         black_box(read);
+        Some(searches)
     }
 
     /// Whether an entry comes after all others.
@@ -224,7 +224,7 @@ impl List {
     }
 
     #[inline]
-    fn insert(&self, writer: &mut Writer, entry: &NewEntry<'_>) -> usize {
+    fn insert(&self, writer: &mut Writer, entry: &NewEntry<'_>, start: Start) -> usize {
         let &NewEntry { key, tag, value } = entry;
         let Writer { room, newest } = writer;
         let (content, long) = if key.len() + value.len() <= SHORT_BYTES_MAX {
@@ -234,7 +234,7 @@ impl List {
             (Content::Long(number, key.len()), allocated)
         };
         let (id, allocated) = room.take(&self.arena, content.words());
-        let found = self.find(room, &entry.target());
+        let found = self.find(room, start, &entry.target());
         let near = Node::at(room, found.near);
         let (before, after) = if found.difference.is_after() {
             (found.near, near.next().load(Memory::Relaxed))
@@ -252,8 +252,8 @@ impl List {
     }
 
     #[inline]
-    fn find(&self, memory: &impl Words, target: &Target<'_>) -> Found {
-        trie::find(memory, ROOT, target, |id| self.difference(memory, id, target))
+    fn find(&self, memory: &impl Words, start: Start, target: &Target<'_>) -> Found {
+        trie::find(memory, start, target, &|id| self.difference(memory, id, target))
     }
 
     /// Where the entry of a node, not of [`HEAD`], and a target differ first.
@@ -288,7 +288,7 @@ impl List {
     /// The newest entry of a user key with a sequence number of at most `seqno`.
     pub(super) fn newest(&self, user_key: &[u8], seqno: SeqNo) -> Option<Entry<'_>> {
         let target = Target { key: InternalKey::new(user_key, Tag::newest_at(seqno)) };
-        let found = self.find(&self.arena, &target);
+        let found = self.find(&self.arena, Start::ROOT, &target);
         if found.difference.at < TAG_AT {
             return None;
         }
@@ -313,7 +313,7 @@ impl List {
     /// The first node at or after `target`, or [`HEAD`].
     pub(super) fn at_or_after(&self, target: InternalKey<'_>) -> NodeId {
         let target = Target { key: target };
-        self.first_from(&self.find(&self.arena, &target), &target)
+        self.first_from(&self.find(&self.arena, Start::ROOT, &target), &target)
     }
 
     /// The first node at or after a target that was found, or [`HEAD`].
@@ -332,7 +332,7 @@ impl List {
     /// The last node before `target`, or [`HEAD`].
     pub(super) fn before(&self, target: InternalKey<'_>) -> NodeId {
         let target = Target { key: target };
-        let found = self.find(&self.arena, &target);
+        let found = self.find(&self.arena, Start::ROOT, &target);
         if found.difference.is_after() {
             return found.near;
         }
@@ -437,7 +437,8 @@ mod tests {
             );
             for id in found {
                 let (key, tag) = (key_of(&list, id), list.entry(id).tag());
-                let of_key = list.find(&list.arena, &Target { key: InternalKey::new(&key, tag) });
+                let of_key =
+                    list.find(&list.arena, Start::ROOT, &Target { key: InternalKey::new(&key, tag) });
                 assert_eq!((of_key.near, of_key.difference.at), (id, END));
             }
         }

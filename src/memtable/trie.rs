@@ -8,7 +8,8 @@
 //!
 //! ```text
 //! words of a branch
-//! 0         1, 1 bit · size, 2 bits · digits or number of links, 8 bits · free, 3 bits · position, 18 bits
+//! 0         1, 1 bit · size, 2 bits · digits or number of links, 8 bits · whether it has been replaced, 1 bit · free, 2 bits
+//!           · position, 18 bits
 //! 1         the digits of its links, 4 bits each (4 and 8 links)
 //! then      links; 16 are in the order of their digits, and 0 where there is none
 //! ```
@@ -43,13 +44,15 @@ use std::sync::atomic::{AtomicU32, Ordering as Memory};
 
 use super::arena::{Arena, Place, Room, Words};
 use super::digits::{DIGIT_BITS, DIGITS, Difference, END, Target};
-use super::node::{HEAD, NodeId};
+use super::node::{HEAD, NodeId, ROOT};
 
 /// The first bit of a branch, and of no entry.
 const BRANCH: u32 = 1 << 31;
 const SIZE_SHIFT: u32 = 29;
 const COUNT_SHIFT: u32 = 21;
 const COUNT_MASK: u32 = (1 << 8) - 1;
+/// For the writer: another branch is in the place of this one.
+const REPLACED: u32 = 1 << 18;
 const POSITION_MASK: u32 = (1 << 18) - 1;
 
 /// The largest size: 16 links.
@@ -203,13 +206,62 @@ fn outermost(memory: &impl Words, mut place: Place, is_last: bool) -> NodeId {
     place
 }
 
-/// A step of a search, without the comparison at its end: where it goes from a branch, `None` from an entry.
-#[inline]
-pub(super) fn step(memory: &impl Words, place: Place, target: &Target<'_>) -> Option<Place> {
-    let branch = Branch::at(memory, place)?;
-    let digit = target.digit(branch.position());
-    let beside = || branch.before(digit).or_else(|| branch.at_or_after(digit)).map(|(_, word)| word);
-    branch.find(digit).or_else(beside).map(|word| branch.link(word))
+/// A link where a search may begin, and the branch that has it: that to everything, or one at which the digits of the target
+/// have led.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Start {
+    link: Place,
+    branch: Place,
+}
+
+impl Start {
+    /// The link to everything.
+    pub(super) const ROOT: Self = Self { link: ROOT, branch: HEAD };
+
+    /// The position after that of the branch. `None`: the branch has been replaced.
+    #[inline]
+    fn position(self, memory: &impl Words) -> Option<u32> {
+        if self.branch == HEAD {
+            return Some(0);
+        }
+        let head = memory.words(self.branch)[0].load(Memory::Relaxed);
+        (head & REPLACED == 0).then_some((head & POSITION_MASK) + 1)
+    }
+}
+
+/// A search without the comparison at its end, a step at a time.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead {
+    /// What has been reached: a branch, or an entry.
+    pub(super) place: Place,
+    /// The link to that.
+    link: Start,
+    /// The link to the last branch that was reached by digits of the target only.
+    pub(super) start: Start,
+    /// Whether a digit of the target had no link.
+    is_apart: bool,
+}
+
+impl Ahead {
+    pub(super) fn new(memory: &impl Words) -> Self {
+        Self { place: follow(memory, ROOT), link: Start::ROOT, start: Start::ROOT, is_apart: false }
+    }
+
+    /// Goes on from a branch; not from an entry.
+    #[inline]
+    pub(super) fn step(&mut self, memory: &impl Words, target: &Target<'_>) -> bool {
+        let Some(branch) = Branch::at(memory, self.place) else { return false };
+        let digit = target.digit(branch.position());
+        let found = branch.find(digit);
+        if !self.is_apart {
+            (self.start, self.is_apart) = (self.link, found.is_none());
+        }
+        let beside = || branch.before(digit).or_else(|| branch.at_or_after(digit)).map(|(_, word)| word);
+        let word = found.or_else(beside).expect("a branch has links");
+        self.link = Start { link: self.place + word as Place, branch: self.place };
+        self.place = branch.link(word);
+        true
+    }
 }
 
 /// Where a target belongs.
@@ -222,17 +274,20 @@ pub(super) struct Found {
     link: Place,
 }
 
-/// Finds the place of a target below the link `root`; `difference` compares it with an entry.
+/// Finds the place of a target, from a link or else from the root; `compare` gives its difference to an entry.
 #[inline]
 pub(super) fn find(
     memory: &impl Words,
-    root: Place,
+    start: Start,
     target: &Target<'_>,
-    difference: impl Fn(NodeId) -> Difference,
+    compare: &impl Fn(NodeId) -> Difference,
 ) -> Found {
-    let (mut link, mut place) = (root, follow(memory, root));
-    // Digits before this one have been looked at, as far as there are branches.
-    let mut from = 0;
+    // Digits before `from` have been looked at, as far as there are branches.
+    let (mut link, mut from) = match start.position(memory) {
+        Some(from) => (start.link, from),
+        None => (ROOT, 0),
+    };
+    let mut place = follow(memory, link);
     while let Some(branch) = Branch::at(memory, place) {
         let position = branch.position();
         let digit = target.digit(position);
@@ -242,35 +297,45 @@ pub(super) fn find(
             continue;
         }
         let near = branch.beside(memory, digit).1;
-        let difference = difference(near);
+        let difference = compare(near);
         if difference.at == position {
             return Found { near, difference, link };
         }
-        return find_above(memory, root, target, difference);
+        return find_above(memory, target, difference, compare);
     }
     if place == HEAD {
         return Found { near: HEAD, difference: Difference { at: 0, entry: 0, target: 1 }, link };
     }
-    let difference = difference(place);
+    let difference = compare(place);
     if difference.at >= from {
         return Found { near: place, difference, link };
     }
-    find_above(memory, root, target, difference)
+    find_above(memory, target, difference, compare)
 }
 
 /// The same, as far as the target agrees with an entry.
 #[inline(never)]
-fn find_above(memory: &impl Words, root: Place, target: &Target<'_>, difference: Difference) -> Found {
-    let (mut link, mut place) = (root, follow(memory, root));
+fn find_above(
+    memory: &impl Words,
+    target: &Target<'_>,
+    difference: Difference,
+    compare: &impl Fn(NodeId) -> Difference,
+) -> Found {
+    let (mut link, mut place) = (ROOT, follow(memory, ROOT));
     while let Some(branch) = Branch::at(memory, place)
         && branch.position() <= difference.at
     {
         let digit = target.digit(branch.position());
+        let word = branch.find(digit);
         if branch.position() == difference.at {
-            let (entry, near) = branch.beside(memory, digit);
-            return Found { near, difference: Difference { entry, ..difference }, link };
+            let Some(word) = word else {
+                let (entry, near) = branch.beside(memory, digit);
+                return Found { near, difference: Difference { entry, ..difference }, link };
+            };
+            // The digit got a link after the search began.
+            return find(memory, Start { link: place + word as Place, branch: place }, target, compare);
         }
-        let Some(word) = branch.find(digit) else { break };
+        let Some(word) = word else { break };
         link = place + word as Place;
         place = branch.link(word);
     }
@@ -302,6 +367,7 @@ pub(super) fn add(room: &mut Room, arena: &Arena, found: &Found, id: NodeId) -> 
             .map(|((digit, word), to)| *to = (digit, branch.link(word)))
             .count();
         links[count] = (target, id);
+        branch.words[0].store(branch.head | REPLACED, Memory::Relaxed);
         make(room, arena, branch.size() + 1, at, &links[..=count])
     } else {
         let (entry, target) = ((entry, below), (target, id));
