@@ -22,6 +22,7 @@ use crate::key::SeqNo;
 use crate::manifest::edit::LEVELS;
 use crate::memtable::{Entry, Memtable};
 use crate::options::KeyspaceOptions;
+use crate::snapshot_read::EmptyRanges;
 use crate::sync::lock;
 use crate::version::{TableHandle, Version};
 
@@ -103,6 +104,7 @@ pub(in crate::db) struct Tree {
     /// One at a time replaces the view; the oldest logs that its memtables need.
     replacing: Mutex<Vec<u64>>,
     departed: Departed,
+    pub(in crate::db) empty_ranges: Arc<EmptyRanges>,
     dropped: AtomicBool,
     /// Whether the active memtable may have grown since [`Tree::has_grown_full`] looked, or is full.
     has_grown: AtomicBool,
@@ -172,6 +174,7 @@ impl Tree {
             view: ArcSwap::from_pointee(View { active: None, immutables: Vec::new(), version }),
             replacing: Mutex::default(),
             departed: Departed::default(),
+            empty_ranges: EmptyRanges::new(&memtables.memory),
             dropped: AtomicBool::new(false),
             has_grown: AtomicBool::new(false),
             counted_bytes: Mutex::default(),
