@@ -41,8 +41,8 @@ use crate::sync::{Waker, lock};
 pub(crate) enum LeaseKind {
     /// Open tables, without the roots of their indexes.
     OpenTables,
-    /// The roots and fences of their indexes, what an opening reads logs with, and what long scans and compactions
-    /// read ahead.
+    /// The roots and fences of their indexes, what an opening reads logs with, what long scans and compactions read ahead,
+    /// and the empty ranges that scans have found.
     Tables,
     Filters,
     /// Histograms of latencies.
@@ -562,6 +562,10 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Gives back all but so many bytes.
     pub(crate) fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);

@@ -19,10 +19,12 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
+use super::empty_ranges::Edge;
 use super::half::{Half, State};
-use super::{KeyRange, STEPS_MAX, Visible};
+use super::hidden_run::HiddenRun;
+use super::{KeyRange, Moment, STEPS_MAX, Visible, successor};
 use crate::block::BlockIter;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Step};
 use crate::iter::{EntryValue, InternalIterator};
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag, compare_keys};
 use crate::limits::SEQNO_MAX;
@@ -39,13 +41,15 @@ pub(super) struct Backward<S> {
     user: Vec<u8>,
     /// The value that was found last.
     value: EntryValue,
+    run: HiddenRun,
     skipped: u64,
 }
 
 impl<S: InternalIterator> Half<S> for Backward<S> {
-    fn new(source: S, seqno: SeqNo, range: KeyRange) -> Self {
+    fn new(source: S, moment: Moment, range: KeyRange) -> Self {
+        let (seqno, run) = (moment.seqno, HiddenRun::new(moment, false));
         let value = EntryValue::Inline(Bytes::new());
-        Self { source, seqno, range, state: State::New, led: false, user: Vec::new(), value, skipped: 0 }
+        Self { source, seqno, range, state: State::New, led: false, user: Vec::new(), value, run, skipped: 0 }
     }
 
     fn restart(&mut self, range: KeyRange) {
@@ -110,6 +114,17 @@ impl<S: InternalIterator> Backward<S> {
     #[inline(never)]
     fn advance_source(&mut self) -> Result<bool, Box<Error>> {
         self.led = false;
+        self.run.begin();
+        let found = self.find()?;
+        let Self { run, user, range, .. } = self;
+        run.end(|| match range.first() {
+            _ if found => Edge::Key(successor(user)),
+            first => Edge::Key(first.unwrap_or_default().into_owned()),
+        });
+        Ok(found)
+    }
+
+    fn find(&mut self) -> Result<bool, Box<Error>> {
         while let Some(key) = self.source.key() {
             if self.range.starts_after(key.user) {
                 return Ok(false);
@@ -120,6 +135,9 @@ impl<S: InternalIterator> Backward<S> {
                 // The visible entry was passed too.
                 self.skipped = self.skipped.saturating_sub(1);
                 return Ok(true);
+            }
+            if let Some(Edge::Key(start)) = self.run.pass(&self.user) {
+                self.seek_edge(&start)?;
             }
         }
         Ok(false)
@@ -168,6 +186,16 @@ impl<S: InternalIterator> Backward<S> {
             return Err(self.source.out_of_order());
         }
         Ok(found)
+    }
+
+    /// Moves before the start of an empty range.
+    #[cold]
+    fn seek_edge(&mut self, start: &[u8]) -> Step {
+        self.source.seek_before(first_of(start))?;
+        if self.source.key().is_some_and(|key| key.user >= start) {
+            return Err(self.source.out_of_order());
+        }
+        Ok(())
     }
 
     #[cold]

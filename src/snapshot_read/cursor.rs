@@ -13,10 +13,9 @@ use std::sync::Mutex;
 use bytes::Bytes;
 
 use super::range::{Halves, Source};
-use super::{Entry, KeyRange};
+use super::{Entry, KeyRange, Moment};
 use crate::error::{Error, Result};
 use crate::iter::InternalIterator;
-use crate::key::SeqNo;
 use crate::sync::get_mut;
 
 /// Where a cursor is.
@@ -81,9 +80,9 @@ pub(crate) struct Cursor<S> {
 }
 
 impl<S: InternalIterator> Cursor<S> {
-    /// A cursor over the entries of `range` that are visible at `seqno`. Nothing is read before it is moved.
-    pub(crate) fn new(source: Source<S>, seqno: SeqNo, range: KeyRange) -> Self {
-        Self { place: Place::New, upward: true, halves: Mutex::new(Halves::new(source, seqno, range)) }
+    /// A cursor over the entries of `range` that are visible at this moment. Nothing is read before it is moved.
+    pub(crate) fn new(source: Source<S>, moment: Moment, range: KeyRange) -> Self {
+        Self { place: Place::New, upward: true, halves: Mutex::new(Halves::new(source, moment, range)) }
     }
 
     /// The entry at which it is.

@@ -18,8 +18,10 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
+use super::empty_ranges::Edge;
 use super::half::{Half, State};
-use super::{KeyRange, STEPS_MAX, Visible};
+use super::hidden_run::HiddenRun;
+use super::{KeyRange, Moment, STEPS_MAX, Visible};
 use crate::error::{Error, Result, Step};
 use crate::iter::InternalIterator;
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag, compare_keys};
@@ -34,12 +36,14 @@ pub(super) struct Forward<S> {
     user: Vec<u8>,
     /// Whether the last step took no look at other entries of the key: then the source has the key.
     led: bool,
+    run: HiddenRun,
     skipped: u64,
 }
 
 impl<S: InternalIterator> Half<S> for Forward<S> {
-    fn new(source: S, seqno: SeqNo, range: KeyRange) -> Self {
-        Self { source, seqno, range, state: State::New, user: Vec::new(), led: false, skipped: 0 }
+    fn new(source: S, moment: Moment, range: KeyRange) -> Self {
+        let (seqno, run) = (moment.seqno, HiddenRun::new(moment, true));
+        Self { source, seqno, range, state: State::New, user: Vec::new(), led: false, run, skipped: 0 }
     }
 
     fn restart(&mut self, range: KeyRange) {
@@ -154,7 +158,19 @@ impl<S: InternalIterator> Forward<S> {
 
     /// Moves the source to the first visible entry from where it is. `steps` are those since the first entry of
     /// `user`, if that is finished.
-    fn search(&mut self, mut steps: Option<usize>) -> Result<bool, Box<Error>> {
+    fn search(&mut self, steps: Option<usize>) -> Result<bool, Box<Error>> {
+        self.run.begin();
+        let found = self.find(steps)?;
+        let Self { run, user, range, .. } = self;
+        run.end(|| match range.beyond() {
+            _ if found => Edge::Key(user.clone()),
+            Some(beyond) => Edge::Key(beyond.into_owned()),
+            None => Edge::Open,
+        });
+        Ok(found)
+    }
+
+    fn find(&mut self, mut steps: Option<usize>) -> Result<bool, Box<Error>> {
         loop {
             let Some(key) = self.source.key() else { return Ok(false) };
             if let Some(taken) = steps {
@@ -189,14 +205,21 @@ impl<S: InternalIterator> Forward<S> {
                     }
                 }
             }
-            match tag.kind() {
-                EntryKind::Put => return Ok(true),
-                EntryKind::Delete => {
-                    self.skipped += 1;
-                    self.source.next()?;
-                    steps = Some(1);
-                }
+            if tag.kind() == EntryKind::Put {
+                return Ok(true);
             }
+            self.skipped += 1;
+            steps = match self.run.pass(&self.user) {
+                None => {
+                    self.source.next()?;
+                    Some(1)
+                }
+                Some(Edge::Key(end)) => {
+                    self.seek_edge(&end)?;
+                    None
+                }
+                Some(Edge::Open) => return Ok(false),
+            };
         }
     }
 
@@ -217,6 +240,16 @@ impl<S: InternalIterator> Forward<S> {
         }
         self.source.seek(InternalKey::new(&self.user, Tag::newest_at(self.seqno)))?;
         Ok(self.tag_of_user())
+    }
+
+    /// Moves to the end of an empty range.
+    #[cold]
+    fn seek_edge(&mut self, end: &[u8]) -> Step {
+        self.source.seek(InternalKey::new(end, Tag::newest_at(self.seqno)))?;
+        if self.source.key().is_some_and(|key| key.user < end) {
+            return Err(self.source.out_of_order());
+        }
+        Ok(())
     }
 
     /// Moves behind all entries of `user`.

@@ -2,13 +2,12 @@
 
 use bytes::Bytes;
 
-use super::{KeyRange, Visible};
+use super::{KeyRange, Moment, Visible};
 use crate::error::{Error, Result};
-use crate::key::SeqNo;
 
 /// The visible entries of a range in one direction, over a source of its own.
 pub(super) trait Half<S>: Sized {
-    fn new(source: S, seqno: SeqNo, range: KeyRange) -> Self;
+    fn new(source: S, moment: Moment, range: KeyRange) -> Self;
 
     /// Begins again, in another range. A half that failed stays failed.
     fn restart(&mut self, range: KeyRange);

@@ -7,13 +7,16 @@
 //! - [`Cursor`]: both by turns, from anywhere.
 //!
 //! A source that holds many versions of a key that cannot be seen, or many tombstones, is skipped in loops,
-//! never by recursion; after [`STEPS_MAX`] entries of one user key a seek skips the rest.
+//! never by recursion; after [`STEPS_MAX`] entries of one user key a seek skips the rest. After a few hidden
+//! keys a seek skips those that an earlier scan has found to be hidden ([`EmptyRanges`]).
 
 mod backward;
 mod bounds;
 mod cursor;
+mod empty_ranges;
 mod forward;
 mod half;
+mod hidden_run;
 mod key_range;
 mod range;
 #[cfg(test)]
@@ -23,7 +26,9 @@ mod visible;
 use backward::Backward;
 pub use bounds::KeyBounds;
 pub(crate) use cursor::{Cursor, Movement, Place};
+pub(crate) use empty_ranges::EmptyRanges;
 use forward::Forward;
+pub(crate) use hidden_run::Moment;
 pub(crate) use key_range::{KeyRange, successor};
 pub(crate) use range::Range;
 pub(crate) use visible::{Entry, Visible};

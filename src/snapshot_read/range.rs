@@ -17,10 +17,9 @@ use std::sync::Mutex;
 use bytes::Bytes;
 
 use super::half::Half;
-use super::{Backward, Entry, Forward, KeyRange, Visible};
+use super::{Backward, Entry, Forward, KeyRange, Moment, Visible};
 use crate::error::{Error, Result};
 use crate::iter::InternalIterator;
-use crate::key::SeqNo;
 use crate::sync::get_mut;
 
 /// Makes the source of a half: a fresh iterator over all entries that the snapshot may need. It also keeps
@@ -39,16 +38,16 @@ pub(crate) struct Range<S> {
 /// The halves, each made when it is first used.
 pub(super) struct Halves<S> {
     source: Source<S>,
-    seqno: SeqNo,
+    moment: Moment,
     pub(super) range: KeyRange,
     forward: Option<Forward<S>>,
     backward: Option<Backward<S>>,
 }
 
 impl<S: InternalIterator> Range<S> {
-    /// The entries of `range` that are visible at `seqno`. Nothing is read before the first call.
-    pub(crate) fn new(source: Source<S>, seqno: SeqNo, range: KeyRange) -> Self {
-        let halves = (!range.is_empty()).then(|| Halves::new(source, seqno, range));
+    /// The entries of `range` that are visible at this moment. Nothing is read before the first call.
+    pub(crate) fn new(source: Source<S>, moment: impl Into<Moment>, range: KeyRange) -> Self {
+        let halves = (!range.is_empty()).then(|| Halves::new(source, moment.into(), range));
         Self { halves: Mutex::new(halves), skipped: 0 }
     }
 
@@ -95,8 +94,8 @@ impl<S: InternalIterator> Range<S> {
 }
 
 impl<S: InternalIterator> Halves<S> {
-    pub(super) fn new(source: Source<S>, seqno: SeqNo, range: KeyRange) -> Self {
-        Self { source, seqno, range, forward: None, backward: None }
+    pub(super) fn new(source: Source<S>, moment: Moment, range: KeyRange) -> Self {
+        Self { source, moment, range, forward: None, backward: None }
     }
 
     /// The hidden entries that were skipped since the last call.
@@ -110,27 +109,27 @@ impl<S: InternalIterator> Halves<S> {
     /// Goes to the next entry, and keeps the other half off it.
     #[inline(always)]
     fn step_up(&mut self) -> Result<bool, Box<Error>> {
-        let Self { source, seqno, range, forward, backward } = self;
-        step_beside(forward, backward, |other| begin_beside(source, *seqno, range, other))
+        let Self { source, moment, range, forward, backward } = self;
+        step_beside(forward, backward, |other| begin_beside(source, moment, range, other))
     }
 
     /// The same from the other end.
     #[inline(always)]
     fn step_down(&mut self) -> Result<bool, Box<Error>> {
-        let Self { source, seqno, range, forward, backward } = self;
-        step_beside(backward, forward, |other| begin_beside(source, *seqno, range, other))
+        let Self { source, moment, range, forward, backward } = self;
+        step_beside(backward, forward, |other| begin_beside(source, moment, range, other))
     }
 
     /// The first entry from `start` on, or the next one, whatever the other half has yielded.
     pub(super) fn rise(&mut self, start: Option<Bound<Bytes>>) -> Result<Option<Entry>> {
         let range = start.map(|start| KeyRange { start, end: self.range.end.clone() });
-        go(&mut self.forward, range, &mut self.source, self.seqno)
+        go(&mut self.forward, range, &mut self.source, &self.moment)
     }
 
     /// The last entry up to `end`, or the previous one.
     pub(super) fn sink(&mut self, end: Option<Bound<Bytes>>) -> Result<Option<Entry>> {
         let range = end.map(|end| KeyRange { start: self.range.start.clone(), end });
-        go(&mut self.backward, range, &mut self.source, self.seqno)
+        go(&mut self.backward, range, &mut self.source, &self.moment)
     }
 }
 
@@ -164,11 +163,11 @@ fn step_beside<S, H: Half<S>, O: Half<S>>(
 #[cold]
 fn begin_beside<S, H: Half<S>, O: Half<S>>(
     source: &mut Source<S>,
-    seqno: SeqNo,
+    moment: &Moment,
     range: &KeyRange,
     other: &Option<O>,
 ) -> Result<H> {
-    let mut half = H::new(source()?, seqno, range.clone());
+    let mut half = H::new(source()?, moment.clone(), range.clone());
     if let Some(last) = other.as_ref().and_then(O::last) {
         half.stop_before(Bytes::copy_from_slice(last));
     }
@@ -180,12 +179,12 @@ fn go<S: InternalIterator, H: Half<S>>(
     half: &mut Option<H>,
     range: Option<KeyRange>,
     source: &mut Source<S>,
-    seqno: SeqNo,
+    moment: &Moment,
 ) -> Result<Option<Entry>> {
     match (range, &mut *half) {
         (Some(range), _) if range.is_empty() => return Ok(None),
         (Some(range), Some(half)) => half.restart(range),
-        (Some(range), None) => *half = Some(H::new(source()?, seqno, range)),
+        (Some(range), None) => *half = Some(H::new(source()?, moment.clone(), range)),
         (None, _) => {}
     }
     let Some(half) = half else { return Ok(None) };

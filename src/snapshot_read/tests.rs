@@ -163,7 +163,7 @@ fn a_long_history_of_one_key_is_jumped_over() {
     for seqno in [1, 5000, 10_000] {
         let source = VecIter::new(entries.clone());
         let movements = source.movements();
-        let mut forward = Forward::new(source, seqno, KeyRange::all());
+        let mut forward = Forward::new(source, seqno.into(), KeyRange::all());
         assert_eq!(forward.next().unwrap().unwrap().value().read().unwrap(), seqno.to_le_bytes()[..]);
         assert_eq!(forward.next().unwrap().unwrap().key, b"l");
         assert!(forward.next().unwrap().is_none());
@@ -171,7 +171,7 @@ fn a_long_history_of_one_key_is_jumped_over() {
 
         let source = VecIter::new(entries.clone());
         let movements = source.movements();
-        let mut backward = Backward::new(source, seqno, KeyRange::all());
+        let mut backward = Backward::new(source, seqno.into(), KeyRange::all());
         assert_eq!(backward.next().unwrap().unwrap().key, b"l");
         assert_eq!(backward.next().unwrap().unwrap().value().read().unwrap(), seqno.to_le_bytes()[..]);
         assert!(backward.next().unwrap().is_none());
@@ -227,10 +227,10 @@ fn a_failing_source_yields_its_error_once_and_never_an_entry_after_it() {
 #[test]
 fn a_half_that_failed_repeats_its_error() {
     let source = || VecIter::new(vec![put(b"a", 1), put(b"b", 2)]).failing_at(1);
-    let mut forward = Forward::new(source(), 9, KeyRange::all());
+    let mut forward = Forward::new(source(), 9.into(), KeyRange::all());
     assert!(forward.next().unwrap().is_some());
     assert!((0..3).all(|_| forward.next().is_err()));
-    let mut backward = Backward::new(source(), 9, KeyRange::all());
+    let mut backward = Backward::new(source(), 9.into(), KeyRange::all());
     assert!((0..3).all(|_| backward.next().is_err()));
 }
 

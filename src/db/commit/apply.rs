@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::batch::{BatchEntry, BatchReader, KeyspaceId, foreign, own_batch};
 use crate::db::state::keyspace::tree::{LoggedMemtable, Tree};
 use crate::error::Result;
-use crate::key::Tag;
+use crate::key::{EntryKind, SeqNo, Tag};
 use crate::memtable::{GROUP_MAX, Memtable, NewEntry};
 
 /// Inserts those entries of a stamped batch of this log that are `wanted` into the memtables of its trees. A
@@ -28,10 +28,14 @@ pub(in crate::db) fn apply(
     let is_alone = reader.count == 1;
     let mut group = Vec::with_capacity(if is_alone { 0 } else { GROUP_MAX.min(reader.count as usize) });
     let mut last: Option<&Memtable> = None;
+    let mut last_put = None;
     for entry in reader {
         let entry = entry.map_err(own_batch)?;
         if !wanted(&entry) {
             continue;
+        }
+        if entry.kind == EntryKind::Put {
+            last_put = Some(entry.seqno);
         }
         let mut all = first.iter().chain(&others);
         let (_, active) = all.find(|(id, _)| *id == entry.keyspace).ok_or_else(foreign)?;
@@ -54,7 +58,20 @@ pub(in crate::db) fn apply(
     if has_grown {
         trees.iter().for_each(|tree| tree.set_grown());
     }
+    if let Some(seqno) = last_put {
+        trees.iter().for_each(|tree| note_puts(bytes, tree, seqno));
+    }
     Ok(())
+}
+
+/// Reports the puts of a batch that was inserted to what is known of the empty ranges of a tree.
+#[inline]
+fn note_puts(bytes: &[u8], tree: &Tree, seqno: SeqNo) {
+    tree.empty_ranges.note_puts(seqno, || {
+        let entries = BatchReader::open(bytes).into_iter().flatten().flatten();
+        let puts = entries.filter(|entry| entry.keyspace == tree.id && entry.kind == EntryKind::Put);
+        puts.map(|entry| &bytes[entry.key])
+    });
 }
 
 #[cfg(test)]

@@ -205,7 +205,7 @@ macro_rules! read_calls {
 
             /// The entry with the smallest key; `None` if there is none. Costs as much as the first step of an
             /// iterator: a binary search in each memtable and run, and a step over each tombstone before the
-            /// entry.
+            /// entry. If there are many, the next call jumps over them.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();

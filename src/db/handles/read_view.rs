@@ -12,6 +12,7 @@ use crate::db::state::keyspace::tree::{Tree, View};
 use crate::error::{Error, Result};
 use crate::iter::EntryValue;
 use crate::key::SeqNo;
+use crate::snapshot_read::Moment;
 
 /// Where a handle reads: in a keyspace, as it is now or as a snapshot sees it.
 pub(in crate::db) struct Reads<'a> {
@@ -49,14 +50,15 @@ impl Reads<'_> {
     }
 
     /// What is read, and up to which sequence number.
-    pub(in crate::db) fn moment(&self) -> Result<(Arc<View>, SeqNo)> {
+    pub(in crate::db) fn moment(&self) -> Result<(Arc<View>, Moment)> {
         self.check()?;
         let engine = self.owner.engine();
+        let known = self.tree.empty_ranges.known();
         let view = self.tree.view();
         // Both after loading the view: see `read`.
         engine.check_readable(self.tree)?;
         let seqno = self.seqno.unwrap_or_else(|| engine.sequence.visible());
-        Ok((view, seqno))
+        Ok((view, Moment::new(seqno, known)))
     }
 
     /// A part of its caller, who mostly knows that there are no writes to lay over.

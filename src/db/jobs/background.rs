@@ -457,7 +457,10 @@ impl<'a> Free<'a> {
     fn take(&self) -> Option<(Urgency, Task)> {
         self.pick_for_shape().or_else(|| {
             let picked = self.pick_for_tombstones()?;
-            self.tree.forget_skipped();
+            // A move costs nothing: what scans have skipped pays for the compaction after it.
+            if !picked.1.trivial_move {
+                self.tree.forget_skipped();
+            }
             Some(picked)
         })
     }

@@ -40,8 +40,8 @@ macro_rules! pop_calls {
             /// by [`remove`](Self::remove), and returned as it was then. An entry with a smaller key that another
             /// thread writes during the call may be passed over.
             ///
-            /// Costs as much as `first` and a `remove`. Every removed entry leaves a tombstone, which later calls
-            /// step over until it is compacted away; that is done in the background when there are many.
+            /// Costs as much as `first` and a `remove`, however many entries were removed before: a call steps over
+            /// about two dozen of their tombstones and jumps over the others.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();

@@ -74,10 +74,10 @@ pub struct Cursor<'t> {
 impl Cursor<'_> {
     pub(in crate::db) fn new(reads: &Reads<'_>, range: KeyRange) -> Self {
         let moment = reads.moment();
-        let (seqno, range) = match &moment {
-            Ok((_, seqno)) => (*seqno, range),
+        let (at, range) = match &moment {
+            Ok((_, at)) => (at.clone(), range),
             // Also a movement in an empty range gets the error.
-            Err(_) => (0, KeyRange::all()),
+            Err(_) => (0.into(), KeyRange::all()),
         };
         // One that cannot read has only its error.
         let own = reads.own.as_deref().filter(|_| moment.is_ok());
@@ -87,7 +87,7 @@ impl Cursor<'_> {
             Ok((view, _)) => Ok(Sources::new(view, &part)),
             Err(error) => Err(error.clone()),
         });
-        let store = snapshot_read::Cursor::new(source, seqno, range);
+        let store = snapshot_read::Cursor::new(source, at, range);
         let (tree, owner) = (Arc::clone(reads.tree), Arc::clone(reads.owner));
         Self { store, own, tree, owner, transaction: PhantomData }
     }

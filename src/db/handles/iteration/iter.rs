@@ -57,12 +57,12 @@ impl Scan<'_> {
     }
 
     fn begin(reads: &Reads<'_>, range: KeyRange) -> Result<Self> {
-        let (view, seqno) = reads.moment()?;
+        let (view, moment) = reads.moment()?;
         let (of, part) = (Arc::clone(&view), range.clone());
         let source = Box::new(move || Ok(Sources::new(&of, &part)));
         let tree = Arc::clone(reads.tree);
         let own = reads.own.as_deref().map(|own| Box::new(Merged::new(own.clone(), &range)));
-        let range = Range::new(source, seqno, range);
+        let range = Range::new(source, moment, range);
         Ok(Self { own, of: Some(Scanned { tree, view }), ..Self::of_range(range, reads.owner) })
     }
 

@@ -22,6 +22,7 @@ use crate::key::SeqNo;
 use crate::manifest::edit::LEVELS;
 use crate::memtable::{Entry, Memtable};
 use crate::options::KeyspaceOptions;
+use crate::snapshot_read::EmptyRanges;
 use crate::sync::lock;
 use crate::version::{TableHandle, Version};
 
@@ -104,6 +105,7 @@ pub(in crate::db) struct Tree {
     replacing: Mutex<Vec<u64>>,
     /// The largest sequence number in the flushed memtables that are not kept.
     forgotten: Arc<AtomicU64>,
+    pub(in crate::db) empty_ranges: Arc<EmptyRanges>,
     dropped: AtomicBool,
     /// Whether the active memtable may have grown since [`Tree::has_grown_full`] looked, or is full.
     has_grown: AtomicBool,
@@ -173,6 +175,7 @@ impl Tree {
             view: ArcSwap::from_pointee(View { active: None, immutables: Vec::new(), version }),
             replacing: Mutex::default(),
             forgotten: Arc::default(),
+            empty_ranges: EmptyRanges::new(&memtables.memory),
             dropped: AtomicBool::new(false),
             has_grown: AtomicBool::new(false),
             counted_bytes: Mutex::default(),

@@ -1,0 +1,554 @@
+//! The empty ranges of a keyspace: where scans have found hidden entries only, so that later scans jump over them.
+//!
+//! A queue that is drained at its front leaves a tombstone for each entry, in memtables and tables, until compactions
+//! remove them. Without more, each scan from the front steps over all of them. Here a scan records what it has found
+//! out at that cost: a range in which no key is visible. Later scans of this range seek to its end. A put into a range
+//! divides it. A delete changes nothing.
+//!
+//! # Why no visible key is skipped
+//!
+//! A range has the number `since`: no key in it is visible at any number from `since` to that of the last publication.
+//! Readers at lower numbers do not use it.
+//!
+//! The commit leader reports puts after it has inserted them and before it publishes them ([`EmptyRanges::note_puts`]).
+//! So a reader that sees a put finds no range that contains it.
+//!
+//! A scan proves a range over some time, and puts may come in between. It takes the number of the last put that was
+//! reported before it loads what it reads from ([`EmptyRanges::known`]). If that is above its own number, it records
+//! nothing: it may not see the put. When it begins a [`Claim`], no other put may have been reported since. From then
+//! on puts are compared with the claim, which ends before the nearest one.
+//!
+//! The leader takes no lock while there are neither ranges nor claims. It stores the number of the put, then looks
+//! whether there are any. A claim is stored first, then looks for a put. Both are sequentially consistent, so that one
+//! of them sees the other.
+//!
+//! # Memory
+//!
+//! Ranges are leased from the budget, up to [`BYTES_MAX`]. If there is no room, one of the others is forgotten, in
+//! turn.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
+
+use super::successor;
+use crate::key::SeqNo;
+use crate::memory::{Lease, LeaseKind, Memory};
+use crate::sync::lock;
+
+/// The most that the ranges of a keyspace take, in bytes.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// Memory is leased in such steps.
+const LEASE_BYTES: u64 = 4 << 10;
+
+/// What a range takes beside its two keys: their headers, its place in a map that is half full, allocation units.
+const OVERHEAD_BYTES: usize = 160;
+
+/// The empty ranges of a keyspace.
+pub(crate) struct EmptyRanges {
+    memory: Arc<Memory>,
+    /// The number of the last put that was reported.
+    last_put: AtomicU64,
+    /// Whether there are ranges or claims.
+    is_watched: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By their first key. No two overlap.
+    ranges: BTreeMap<Vec<u8>, EmptyRange>,
+    bytes: u64,
+    lease: Option<Lease>,
+    /// The range that was forgotten last.
+    forgotten: Vec<u8>,
+    claims: Vec<Claimed>,
+    claims_begun: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct EmptyRange {
+    /// The first key after it; `None`: there is no upper bound.
+    end: Option<Vec<u8>>,
+    since: SeqNo,
+}
+
+/// What a scan is about to prove empty.
+struct Claimed {
+    id: u64,
+    /// Its first key in the direction of the scan.
+    first: Vec<u8>,
+    upward: bool,
+    /// The nearest key in this direction that was put meanwhile.
+    put: Option<Vec<u8>>,
+}
+
+/// What a scan may use of the empty ranges.
+#[derive(Clone)]
+pub(crate) struct Known {
+    ranges: Arc<EmptyRanges>,
+    last_put: SeqNo,
+}
+
+/// Keys that a scan steps over. They become an empty range when it has found the end.
+pub(super) struct Claim {
+    ranges: Arc<EmptyRanges>,
+    id: u64,
+    seqno: SeqNo,
+}
+
+/// Where a scan goes on after an empty range.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Edge {
+    /// Upwards: at this key. Downwards: before it.
+    Key(Vec<u8>),
+    /// There is nothing more in this direction.
+    Open,
+}
+
+impl EmptyRanges {
+    pub(crate) fn new(memory: &Arc<Memory>) -> Arc<Self> {
+        Arc::new(Self {
+            memory: Arc::clone(memory),
+            last_put: AtomicU64::new(0),
+            is_watched: AtomicBool::new(false),
+            state: Mutex::default(),
+        })
+    }
+
+    /// For a scan. To be called before it loads what it reads from and its sequence number.
+    pub(crate) fn known(self: &Arc<Self>) -> Known {
+        Known { ranges: Arc::clone(self), last_put: self.last_put.load(Ordering::SeqCst) }
+    }
+
+    /// Reports that keys were put with numbers up to this one. Only the commit leader calls this, after they were
+    /// inserted and before they are published. `keys` is called if there is something to compare them with.
+    pub(crate) fn note_puts<'k, K: Iterator<Item = &'k [u8]>>(&self, seqno: SeqNo, keys: impl FnOnce() -> K) {
+        self.last_put.store(seqno, Ordering::SeqCst);
+        if self.is_watched.load(Ordering::SeqCst) {
+            self.change(&mut lock(&self.state), |state| keys().for_each(|key| state.note_put(key)));
+        }
+    }
+
+    fn change<T>(&self, state: &mut State, change: impl FnOnce(&mut State) -> T) -> T {
+        let result = change(state);
+        state.fit(&self.memory);
+        self.is_watched.store(!state.ranges.is_empty() || !state.claims.is_empty(), Ordering::SeqCst);
+        result
+    }
+}
+
+impl Known {
+    /// If this key is in a range that is empty at this number: where that ends in this direction.
+    pub(super) fn end_of(&self, key: &[u8], seqno: SeqNo, upward: bool) -> Option<Edge> {
+        if !self.ranges.is_watched.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.try_locked(|state| {
+            let (start, range) = state.containing(key).filter(|(_, range)| range.since <= seqno)?;
+            Some(match &range.end {
+                _ if !upward => Edge::Key(start.clone()),
+                Some(end) => Edge::Key(end.clone()),
+                None => Edge::Open,
+            })
+        })
+    }
+
+    /// Claims the keys from `first` on in this direction, for a scan at this number. `None` if there may be puts that
+    /// are not compared.
+    pub(super) fn claim(&self, first: &[u8], seqno: SeqNo, upward: bool) -> Option<Claim> {
+        if self.last_put > seqno {
+            return None;
+        }
+        let ranges = &self.ranges;
+        let claim = self.try_locked(|state| {
+            let id = state.claims_begun;
+            ranges.change(state, |state| {
+                state.claims_begun += 1;
+                state.claims.push(Claimed { id, first: first.to_vec(), upward, put: None });
+            });
+            Some(Claim { ranges: Arc::clone(ranges), id, seqno })
+        });
+        claim.filter(|_| ranges.last_put.load(Ordering::SeqCst) == self.last_put)
+    }
+
+    /// A reader does not wait: a process that was forked might wait for ever.
+    fn try_locked<T>(&self, then: impl FnOnce(&mut State) -> Option<T>) -> Option<T> {
+        let mut state = match self.ranges.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(state)) => state.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        then(&mut state)
+    }
+}
+
+impl Claim {
+    /// Ends the claim before this key, which comes later in its direction, and records what was claimed as empty.
+    pub(super) fn end(self, end: &Edge) {
+        self.ranges.change(&mut lock(&self.ranges.state), |state| {
+            if let Some((start, range)) =
+                state.take_claim(self.id).and_then(|claim| claim.empty(end, self.seqno))
+            {
+                state.add(start, range);
+            }
+        });
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.ranges.change(&mut lock(&self.ranges.state), |state| state.take_claim(self.id));
+    }
+}
+
+impl Claimed {
+    fn note_put(&mut self, key: &[u8]) {
+        let is_nearer = |than: &[u8]| if self.upward { key < than } else { key > than };
+        if !is_nearer(&self.first) && self.put.as_deref().is_none_or(is_nearer) {
+            self.put = Some(key.to_vec());
+        }
+    }
+
+    /// The range that is empty from a number on if a scan at this number has come up to here.
+    fn empty(self, end: &Edge, since: SeqNo) -> Option<(Vec<u8>, EmptyRange)> {
+        let end = match end {
+            Edge::Key(key) => Some(key),
+            Edge::Open => None,
+        };
+        let (start, end) = if self.upward {
+            (self.first, self.put.iter().chain(end).min().cloned())
+        } else {
+            let after_put = self.put.map(|put| successor(&put));
+            (after_put.iter().chain(end).max().cloned().unwrap_or_default(), Some(successor(&self.first)))
+        };
+        let range = EmptyRange { end, since };
+        range.is_after(&start).then_some((start, range))
+    }
+}
+
+impl EmptyRange {
+    /// Whether it ends after this key.
+    fn is_after(&self, key: &[u8]) -> bool {
+        self.end.as_deref().is_none_or(|end| key < end)
+    }
+
+    fn bytes(&self, start: &[u8]) -> u64 {
+        (start.len() + self.end.as_ref().map_or(0, Vec::len) + OVERHEAD_BYTES) as u64
+    }
+}
+
+impl State {
+    /// The range in which this key is.
+    fn containing(&self, key: &[u8]) -> Option<(&Vec<u8>, &EmptyRange)> {
+        let before = (Bound::Unbounded, Bound::Included(key));
+        self.ranges.range::<[u8], _>(before).next_back().filter(|(_, range)| range.is_after(key))
+    }
+
+    fn note_put(&mut self, key: &[u8]) {
+        self.claims.iter_mut().for_each(|claim| claim.note_put(key));
+        let Some(start) = self.containing(key).map(|(start, _)| start.clone()) else { return };
+        let Some(range) = self.remove(&start) else { return };
+        let after = successor(key);
+        if *start < *key {
+            self.insert(start, EmptyRange { end: Some(key.to_vec()), since: range.since });
+        }
+        if range.is_after(&after) {
+            self.insert(after, range);
+        }
+    }
+
+    fn take_claim(&mut self, id: u64) -> Option<Claimed> {
+        let at = self.claims.iter().position(|claim| claim.id == id)?;
+        Some(self.claims.swap_remove(at))
+    }
+
+    /// Adds a range, together with those that it touches. What is added was proven by itself; a range that goes beyond
+    /// it only from its own number on.
+    fn add(&mut self, mut start: Vec<u8>, mut range: EmptyRange) {
+        let added = range.clone();
+        let bounds = |range: &EmptyRange| match &range.end {
+            Some(end) => (Bound::Unbounded, Bound::Included(end.clone())),
+            None => (Bound::Unbounded, Bound::Unbounded),
+        };
+        let first = start.clone();
+        while let Some((other, _)) = self.ranges.range(bounds(&added)).next_back()
+            && let other = other.clone()
+            && let Some(before) = self.ranges.get(&other)
+            && before.end.as_ref().is_none_or(|end| *end >= first)
+            && let Some(before) = self.remove(&other)
+        {
+            let is_longer = before.end.is_none() || range.end.is_some() && before.end > range.end;
+            if other < start || is_longer {
+                range.since = range.since.max(before.since);
+            }
+            if is_longer {
+                range.end = before.end;
+            }
+            start = start.min(other);
+        }
+        self.insert(start, range);
+    }
+
+    fn insert(&mut self, start: Vec<u8>, range: EmptyRange) {
+        self.bytes += range.bytes(&start);
+        self.ranges.insert(start, range);
+    }
+
+    fn remove(&mut self, start: &[u8]) -> Option<EmptyRange> {
+        let range = self.ranges.remove(start)?;
+        self.bytes -= range.bytes(start);
+        Some(range)
+    }
+
+    /// Leases memory for the ranges, or forgets some.
+    fn fit(&mut self, memory: &Arc<Memory>) {
+        while self.bytes > self.leased() {
+            let wanted = self.bytes.next_multiple_of(LEASE_BYTES);
+            self.lease = if self.ranges.len() == 1 || wanted == LEASE_BYTES {
+                Some(memory.lease(LeaseKind::Tables, wanted as usize))
+            } else {
+                let is_allowed = wanted <= BYTES_MAX;
+                let more = is_allowed.then(|| memory.try_lease_if_plenty(LeaseKind::Tables, wanted));
+                more.flatten().or_else(|| {
+                    self.forget_one();
+                    self.lease.take()
+                })
+            };
+        }
+        if self.bytes == 0 {
+            self.lease = None;
+        }
+    }
+
+    fn leased(&self) -> u64 {
+        self.lease.as_ref().map_or(0, Lease::bytes)
+    }
+
+    fn forget_one(&mut self) {
+        let after = (Bound::Excluded(&*self.forgotten), Bound::Unbounded);
+        let next = self.ranges.range::<[u8], _>(after).next().or_else(|| self.ranges.iter().next());
+        if let Some(start) = next.map(|(start, _)| start.clone()) {
+            self.remove(&start);
+            self.forgotten = start;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::merge::vec_iter::Random;
+
+    const KEYS: u8 = 48;
+
+    fn ranges() -> (Arc<Memory>, Arc<EmptyRanges>) {
+        let memory = Memory::new(16 << 20, 4 << 20);
+        let ranges = EmptyRanges::new(&memory);
+        (memory, ranges)
+    }
+
+    fn put(ranges: &EmptyRanges, seqno: SeqNo, key: &[u8]) {
+        ranges.note_puts(seqno, || std::iter::once(key));
+    }
+
+    fn at(key: &[u8]) -> Edge {
+        Edge::Key(key.to_vec())
+    }
+
+    /// A scan at this number finds nothing from `first` up to `end`.
+    fn find_empty(ranges: &Arc<EmptyRanges>, seqno: SeqNo, first: &[u8], end: &Edge) {
+        ranges.known().claim(first, seqno, true).unwrap().end(end);
+    }
+
+    fn bytes(memory: &Memory) -> u64 {
+        memory.stats().tables
+    }
+
+    #[test]
+    fn a_range_is_known_from_its_number_on_until_a_put_divides_it() {
+        let (memory, ranges) = ranges();
+        find_empty(&ranges, 5, b"b", &at(b"m"));
+        let up = |key: &[u8], seqno| ranges.known().end_of(key, seqno, true);
+        let down = |key: &[u8], seqno| ranges.known().end_of(key, seqno, false);
+        assert_eq!((up(b"b", 5), down(b"l", 9)), (Some(at(b"m")), Some(at(b"b"))));
+        assert_eq!([up(b"a", 9), up(b"m", 9), up(b"c", 4), down(b"c", 4)], [None, None, None, None]);
+        put(&ranges, 10, b"f");
+        assert_eq!((up(b"b", 10), up(b"f", 10), up(b"f\0", 10)), (Some(at(b"f")), None, Some(at(b"m"))));
+        assert_eq!((down(b"e", 10), down(b"k", 10)), (Some(at(b"b")), Some(at(b"f\0"))));
+        // Together with what is between them, they are one again.
+        find_empty(&ranges, 12, b"f", &at(b"f\0"));
+        assert_eq!((up(b"b", 12), up(b"b", 11)), (Some(at(b"m")), None));
+        find_empty(&ranges, 13, b"c", &Edge::Open);
+        assert_eq!((up(b"b", 13), down(b"zzz", 13), up(b"b", 12)), (Some(Edge::Open), Some(at(b"b")), None));
+        assert!(bytes(&memory) > 0);
+        put(&ranges, 14, b"");
+        assert_eq!(up(b"b", 14), Some(Edge::Open));
+    }
+
+    #[test]
+    fn a_claim_ends_before_the_nearest_key_that_is_put_meanwhile() {
+        for upward in [true, false] {
+            let (_, ranges) = ranges();
+            let claim = ranges.known().claim(b"m", 5, upward).unwrap();
+            for (seqno, key) in [(6, b"c"), (7, b"p"), (8, b"h"), (9, b"r")] {
+                put(&ranges, seqno, key);
+            }
+            claim.end(&if upward { at(b"t") } else { at(b"a") });
+            let found = |key: &[u8]| ranges.known().end_of(key, 9, upward);
+            let (inside, outside, end) =
+                if upward { (b"o", b"q", b"p".to_vec()) } else { (b"i", b"d", successor(b"h")) };
+            assert_eq!((found(inside), found(outside)), (Some(Edge::Key(end)), None));
+        }
+    }
+
+    #[test]
+    fn a_scan_that_may_have_missed_a_put_claims_nothing() {
+        let (_, ranges) = ranges();
+        // Reported, and published or not, after the scan took what it knows.
+        let known = ranges.known();
+        put(&ranges, 6, b"f");
+        assert!(known.claim(b"b", 5, true).is_none() && known.claim(b"b", 6, true).is_none());
+        // Reported before, and not published yet when the scan took its number.
+        assert!(ranges.known().claim(b"b", 5, true).is_none());
+        assert!(!ranges.is_watched.load(Ordering::SeqCst));
+        assert!(ranges.known().claim(b"b", 6, true).is_some());
+    }
+
+    #[test]
+    fn a_claim_that_is_given_up_records_nothing() {
+        let (memory, ranges) = ranges();
+        drop(ranges.known().claim(b"b", 5, true));
+        assert_eq!((ranges.known().end_of(b"b", 5, true), bytes(&memory)), (None, 0));
+        assert!(!ranges.is_watched.load(Ordering::SeqCst));
+    }
+
+    /// The keys that are visible at each number.
+    struct Model(Vec<[bool; KEYS as usize]>);
+
+    impl Model {
+        fn now(&self) -> SeqNo {
+            self.0.len() as SeqNo - 1
+        }
+
+        /// Writes a key and publishes it.
+        fn write(&mut self, ranges: &EmptyRanges, key: u8, is_put: bool) {
+            let mut next = self.0[self.0.len() - 1];
+            next[usize::from(key)] = is_put;
+            if is_put {
+                put(ranges, self.now() + 1, &[key]);
+            }
+            self.0.push(next);
+        }
+
+        /// Checks what a reader at this number would skip from this key on.
+        fn check(&self, ranges: &Arc<EmptyRanges>, key: u8, seqno: SeqNo) -> bool {
+            let visible = &self.0[seqno as usize];
+            let up = ranges.known().end_of(&[key], seqno, true);
+            let down = ranges.known().end_of(&[key], seqno, false);
+            let skipped_up = |other: u8| match &up {
+                Some(Edge::Key(end)) => other >= key && [other][..] < end[..],
+                Some(Edge::Open) => other >= key,
+                None => false,
+            };
+            let skipped_down = |other: u8| match &down {
+                Some(Edge::Key(start)) => other <= key && [other][..] >= start[..],
+                _ => false,
+            };
+            let wrong = (0..KEYS)
+                .find(|&other| visible[usize::from(other)] && (skipped_up(other) || skipped_down(other)));
+            assert_eq!(wrong, None, "skipped from {key} at {seqno}: {up:?}, {down:?}");
+            up.is_some()
+        }
+    }
+
+    #[test]
+    fn no_history_of_scans_and_writes_skips_a_visible_key() {
+        let (mut random, mut skips) = (Random(17), 0);
+        for _ in 0..80 {
+            let (_, ranges) = ranges();
+            let mut model = Model(vec![[false; KEYS as usize]]);
+            for _ in 0..120 {
+                let key = random.below(KEYS.into()) as u8;
+                match random.below(4) {
+                    0 => model.write(&ranges, key, true),
+                    1 => (0..4).for_each(|n| model.write(&ranges, (key + n) % KEYS, false)),
+                    2 => {
+                        // A scan, with writes at each point at which they make a difference.
+                        let mut writes = |model: &mut Model| {
+                            (0..random.below(3)).for_each(|_| {
+                                model.write(&ranges, random.below(KEYS.into()) as u8, random.below(2) == 0);
+                            });
+                        };
+                        let known = ranges.known();
+                        writes(&mut model);
+                        let view = model.0.len();
+                        if view % 3 == 0 {
+                            writes(&mut model);
+                        }
+                        let (seqno, upward) = (model.now(), view.is_multiple_of(2));
+                        // What was written after the view was loaded is not found.
+                        let visible = model.0[view - 1];
+                        let is_visible = |key: &u8| visible[usize::from(*key)];
+                        let found = if upward {
+                            (key..KEYS).find(is_visible)
+                        } else {
+                            (0..=key).rev().find(is_visible)
+                        };
+                        if found == Some(key) {
+                            continue;
+                        }
+                        let claim = known.claim(&[key], seqno, upward);
+                        writes(&mut model);
+                        let end = match found {
+                            Some(found) if upward => at(&[found]),
+                            Some(found) => at(&successor(&[found])),
+                            None if upward => Edge::Open,
+                            None => at(&[]),
+                        };
+                        claim.into_iter().for_each(|claim| claim.end(&end));
+                    }
+                    _ => {
+                        let seqno = model.now() - random.below(4).min(model.now());
+                        skips += u64::from(model.check(&ranges, key, seqno));
+                    }
+                }
+            }
+            let all = (0..KEYS).flat_map(|key| (0..=model.now()).map(move |seqno| (key, seqno)));
+            skips += all.filter(|&(key, seqno)| model.check(&ranges, key, seqno)).count() as u64;
+        }
+        // Or the test shows nothing.
+        assert!(skips > 3000, "{skips}");
+    }
+
+    #[test]
+    fn ranges_are_in_the_ledger_and_as_many_as_there_is_room_for() {
+        let (memory, ranges) = ranges();
+        let key = |n: u32| n.to_be_bytes();
+        let count = 20_000;
+        for n in 0..count {
+            find_empty(&ranges, 1, &key(2 * n), &at(&key(2 * n + 1)));
+        }
+        let kept = |ranges: &Arc<EmptyRanges>| {
+            let known = ranges.known();
+            (0..count).filter(|&n| known.end_of(&key(2 * n), 1, true).is_some()).count() as u64
+        };
+        let each = EmptyRange { end: Some(key(0).to_vec()), since: 1 }.bytes(&key(0));
+        assert!((BYTES_MAX / each - 30..=BYTES_MAX / each).contains(&kept(&ranges)), "{}", kept(&ranges));
+        assert!(bytes(&memory) <= BYTES_MAX && bytes(&memory) >= kept(&ranges) * each);
+        // One that is larger than all together may take is kept alone.
+        find_empty(&ranges, 1, &[7; 600_000], &at(&[7; 600_001]));
+        assert!(ranges.known().end_of(&[7; 600_000], 1, true).is_some());
+        assert!((1_200_000..1_210_000).contains(&bytes(&memory)), "{}", bytes(&memory));
+        drop(ranges);
+        assert_eq!(bytes(&memory), 0);
+        // Without room, the first few bytes are taken all the same.
+        let ranges = EmptyRanges::new(&memory);
+        let _taken = memory.try_lease(LeaseKind::Filters, memory.room());
+        let before = bytes(&memory);
+        (0..1000).for_each(|n| find_empty(&ranges, 1, &key(2 * n), &at(&key(2 * n + 1))));
+        assert!(kept(&ranges) > 20 && bytes(&memory) - before == LEASE_BYTES, "{}", kept(&ranges));
+    }
+}
