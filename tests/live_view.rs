@@ -16,7 +16,7 @@ use crate::support::rng::Rng;
 use crate::support::store::{self, Contents, DIR};
 use crate::support::workload::Workload;
 
-const SEEDS: std::ops::Range<u64> = 0..8;
+const SEEDS: std::ops::Range<u64> = 0..6;
 const VIEWS: usize = 8;
 
 /// A writer and the contents after each of its operations.
@@ -79,7 +79,7 @@ fn a_view_and_what_it_is_refreshed_to_is_one_moment_whatever_a_writer_does_betwe
         let fs = HookedFs::new(&mem);
         for view in 0..VIEWS {
             let about = format!("seed {seed}, view {view}");
-            let one_in = [1, 2, 5, 20][view % 4];
+            let one_in = [3, 8, 16, 40][view % 4];
             run_between(&fs, &writer, seed * 1000 + view as u64, one_in);
             let oldest = newest();
             let mut db = match reader(&fs).open(DIR) {
@@ -123,7 +123,7 @@ fn a_view_and_what_it_is_refreshed_to_is_one_moment_whatever_a_writer_does_betwe
         }
     }
     println!("{views} views in {tries} tries, {given_up} given up, {changed} times refreshed");
-    assert!(views > 50 && changed > 100 && tries > 2 * views && given_up < views / 4);
+    assert!(views > 40 && changed > 80 && tries > 2 * views && given_up < views / 4);
 }
 
 /// A store with a log that is nearly full, some tables, and a keyspace `side`.
@@ -137,11 +137,21 @@ fn prepared() -> (MemFs, Db, Keyspace) {
     }
     db.flush().unwrap();
     while db.step().unwrap() {}
-    for n in 0..20_u32 {
-        db.put((n * 2).to_be_bytes(), [9; 100]).unwrap();
+    // Until the next log is prepared, and only just.
+    for n in 0.. {
+        db.put((n * 2_u32).to_be_bytes(), [9; 100]).unwrap();
+        while db.step().unwrap() {}
+        if logs(&mem, |_| true) == 2 {
+            break;
+        }
     }
-    while db.step().unwrap() {}
     (mem, db, side)
+}
+
+/// How many logs have such a length.
+fn logs(mem: &MemFs, is_counted: fn(usize) -> bool) -> usize {
+    let is_log = |(name, bytes): &(&String, &Vec<u8>)| name.ends_with(".wal") && is_counted(bytes.len());
+    store::files(mem).iter().filter(is_log).count()
 }
 
 /// What a writer does between two operations of a reader. It notes the contents after each change.
@@ -153,10 +163,14 @@ const SCRIPTS: [(&str, Script); 7] = [
         note(&db);
         db
     }),
-    ("a log ends and the next one begins", |_, db, _, note| {
-        for n in 0..60_u32 {
+    // The next log was named before, so no edit shows it.
+    ("a log ends and the next one begins", |mem, db, _, note| {
+        for n in 0.. {
             db.put(format!("more {n}"), [1; 100]).unwrap();
             note(&db);
+            if logs(mem, |len| len > 64) == 2 && n % 2 == 1 {
+                break;
+            }
         }
         db
     }),
@@ -244,10 +258,8 @@ fn at_each_operation_of_an_opening_a_writer_can_do_anything_at_once() {
             }
         }
         println!("{name}: at each of {at} operations; {retried} openings took a second attempt");
-        assert!(
-            at > 30 && (retried > 0 || name == "one write" || name.starts_with("a log ends and")),
-            "{name}"
-        );
+        let has_no_edit = ["one write", "a log ends and the next one begins"].contains(&name);
+        assert!(at > 30 && (retried == 0) == has_no_edit, "{name}");
     }
 }
 
@@ -257,7 +269,7 @@ fn a_view_of_a_store_that_nobody_changes_takes_one_attempt_and_refreshing_it_fin
     let fs = HookedFs::new(&mem);
     let mut view = reader(&fs).open(DIR).unwrap();
     let as_of = view.open_report().as_of.unwrap();
-    assert!((as_of.tries, as_of.in_use) == (1, true) && as_of.seqno == 140, "{as_of:?}");
+    assert!((as_of.tries, as_of.in_use) == (1, true) && as_of.seqno > 120, "{as_of:?}");
     let before = fs.operations();
     assert!(!view.refresh().unwrap());
     let operations = fs.operations() - before;
@@ -316,16 +328,17 @@ fn what_two_attempts_in_a_row_miss_is_damage_and_not_a_change() {
 fn a_file_that_the_limit_does_not_let_a_view_hold_is_a_change_and_no_damage_once_it_is_removed() {
     let mem = MemFs::new();
     let db = store::open(&mem).unwrap();
-    for n in 0..600_u32 {
+    for n in 0..1500_u32 {
         db.put(n.to_be_bytes(), [n as u8; 100]).unwrap();
     }
     db.compact().unwrap();
     let tables = db.stats().keyspaces[0].total().tables;
-    assert!(tables > 10, "{tables}");
+    assert!(tables > 30, "{tables}");
     let view = |limit| store::options(&mem).open_files_max(limit).read_only().open(DIR).unwrap();
     let (few, all) = (view(8), view(tables as usize));
-    assert_eq!((few.iter().count(), all.iter().count()), (600, 600));
-    for n in 0..600_u32 {
+    // All are there, held open or not.
+    assert_eq!(view(8).iter().filter(|item| item.is_ok()).count(), 1500);
+    for n in 0..1500_u32 {
         db.put(n.to_be_bytes(), "new").unwrap();
     }
     db.compact().unwrap();
