@@ -142,6 +142,15 @@ pub enum Error {
         /// What the panic said.
         message: Box<str>,
     },
+    /// A store was read while another process wrote to it, and no single moment of it could be seen. It is not damaged, and
+    /// the call can be made again.
+    #[non_exhaustive]
+    Changed {
+        /// The directory of the store, or the file that the writer has removed.
+        path: PathBuf,
+        /// What has changed, and how often it was tried.
+        detail: Box<str>,
+    },
     /// There is no store in this directory, and this way of opening does not create one.
     #[non_exhaustive]
     NoStore {
@@ -219,6 +228,10 @@ impl Error {
         Self::Corruption { file: file.to_path_buf(), offset, what, detail: detail.into().into_boxed_str() }
     }
 
+    pub(crate) fn changed(path: &Path, detail: impl Into<String>) -> Self {
+        Self::Changed { path: path.to_path_buf(), detail: detail.into().into_boxed_str() }
+    }
+
     pub(crate) fn invalid(what: impl Into<String>) -> Self {
         Self::InvalidArgument { what: what.into() }
     }
@@ -278,7 +291,7 @@ impl From<Error> for io::Error {
             Error::Corruption { .. } => ErrorKind::InvalidData,
             Error::InvalidArgument { .. } | Error::LimitExceeded { .. } => ErrorKind::InvalidInput,
             Error::Unsupported { .. } => ErrorKind::Unsupported,
-            Error::Locked { .. } => ErrorKind::ResourceBusy,
+            Error::Locked { .. } | Error::Changed { .. } => ErrorKind::ResourceBusy,
             Error::NoStore { .. } | Error::KeyspaceDropped { .. } => ErrorKind::NotFound,
             Error::OtherFiles { .. } => ErrorKind::DirectoryNotEmpty,
             Error::ReadOnly => ErrorKind::ReadOnlyFilesystem,
@@ -364,6 +377,9 @@ impl fmt::Display for Error {
                 }
             }
             Self::Panicked { during, message } => write!(f, "{during} panicked: {message}"),
+            Self::Changed { path, detail } => {
+                write!(f, "{} changed while it was read: {detail}", path.display())
+            }
             Self::NoStore { dir, why } => write!(f, "there is no store in {}: {why}", dir.display()),
             Self::Poisoned { cause } => write!(f, "writing is disabled after an earlier failure: {cause}"),
             Self::ReadOnly => f.write_str("the store is open read-only"),

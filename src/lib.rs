@@ -75,11 +75,11 @@ pub use batch::WriteBatch;
 pub use codec::{DecodeError, DecodeErrorKind};
 pub use counters::FilterCounts;
 pub use db::{
-    BatchView, Commit, Concerned, Cursor, Damage, DamagedKeys, Db, DoubtfulKeys, DroppedTail, Durability,
-    IgnoredFile, IndexedBatch, Iter, Keys, Keyspace, KeyspaceSnapshot, KeyspaceStats, KeyspaceTransaction,
-    LatencyStats, LazyIter, LazyValue, LevelStats, LostEntries, LostRange, LostWrites, ManifestCondition,
-    Mismatch, NewKeys, OpenReport, Progress, ReadHandle, RepairProgress, RepairReport, RepairedKeyspace,
-    Snapshot, Stats, Transaction, Value, Values, VerifyProgress, VerifyReport,
+    AsOf, BatchView, Commit, Concerned, Cursor, Damage, DamagedKeys, Db, DoubtfulKeys, DroppedTail,
+    Durability, IgnoredFile, IndexedBatch, Iter, Keys, Keyspace, KeyspaceSnapshot, KeyspaceStats,
+    KeyspaceTransaction, LatencyStats, LazyIter, LazyValue, LevelStats, LostEntries, LostRange, LostWrites,
+    ManifestCondition, Mismatch, NewKeys, OpenReport, Progress, ReadHandle, RepairProgress, RepairReport,
+    RepairedKeyspace, Snapshot, Stats, Transaction, Value, Values, VerifyProgress, VerifyReport,
 };
 pub use error::{Error, Result};
 pub use filter::{FilterAllocation, FilterKind, FilterPolicy};

@@ -421,6 +421,13 @@ impl Options {
         self.open_files_max.unwrap_or_else(of_limit)
     }
 
+    /// Most tables and filters that a live view holds open.
+    pub(crate) fn view_files_max(&self) -> usize {
+        let of_limit =
+            || open_files_limit().map_or(1024, |limit| usize::try_from(limit / 2).unwrap_or(usize::MAX));
+        self.open_files_max.unwrap_or_else(of_limit)
+    }
+
     /// The most that all memtables together may take.
     pub(crate) fn memtables_max(&self) -> usize {
         self.memtable_budget.unwrap_or(self.memory_budget / 4)

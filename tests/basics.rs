@@ -41,18 +41,20 @@ fn what_is_put_is_there_until_it_is_deleted_also_after_reopening() {
 }
 
 #[test]
-fn opening_a_store_twice_fails_at_once_with_locked() {
+fn a_second_writer_is_refused_with_locked_and_readers_exclude_nobody() {
     let dir = dir();
     let db = Db::open(dir.path()).unwrap();
     assert!(matches!(Db::open(dir.path()), Err(Error::Locked { .. })));
-    assert!(matches!(Options::new().read_only().open(dir.path()), Err(Error::Locked { .. })));
-    drop(db);
     let one = Options::new().read_only().open(dir.path()).unwrap();
+    assert!(one.open_report().as_of.unwrap().in_use);
+    drop(db);
     let two = Options::new().read_only().open(dir.path()).unwrap();
-    assert!(matches!(Db::open(dir.path()), Err(Error::Locked { .. })));
+    assert!(!two.open_report().as_of.unwrap().in_use);
     assert!(matches!(one.put("k", "v"), Err(Error::ReadOnly)));
-    drop((one, two));
-    Db::open(dir.path()).unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    assert!(matches!(Db::open(dir.path()), Err(Error::Locked { .. })), "two writers stay excluded");
+    db.put("k", "v").unwrap();
+    assert!(!one.contains("k").unwrap() && !two.contains("k").unwrap());
 }
 
 #[test]

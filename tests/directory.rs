@@ -85,11 +85,11 @@ fn a_pipe_or_a_link_in_the_place_of_lock_is_refused_at_once() {
     let made = std::process::Command::new("mkfifo").arg(&lock).status().unwrap();
     assert!(made.success());
     let start = Instant::now();
-    for options in [Options::new(), Options::new().read_only()] {
-        let error = options.open(dir.path()).unwrap_err();
-        assert!(matches!(error, Error::Io { op: "lock", .. }), "{error}");
-    }
-    assert!(Options::new().verify(dir.path()).is_err());
+    let error = Db::open(dir.path()).unwrap_err();
+    assert!(matches!(error, Error::Io { op: "lock", .. }), "{error}");
+    // Readers need no lock.
+    Options::new().read_only().open(dir.path()).unwrap();
+    assert!(Options::new().verify(dir.path()).unwrap().damage.is_empty());
     fs::remove_file(&lock).unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(elsewhere.path().join("made"), &lock).unwrap();
@@ -107,7 +107,7 @@ fn a_store_whose_lock_was_removed_lets_nobody_in_and_acknowledges_no_synced_writ
         put_synced(&db, "before").unwrap();
         fs::remove_file(dir.path().join("LOCK")).unwrap();
         assert!(matches!(Db::open(dir.path()), Err(Error::Locked { .. })), "the directory is locked too");
-        assert!(matches!(Options::new().read_only().open(dir.path()), Err(Error::Locked { .. })));
+        assert!(Options::new().read_only().open(dir.path()).unwrap().contains("before").unwrap());
         // Another process that follows the name alone makes the file again.
         File::create(dir.path().join("LOCK")).unwrap();
         assert!(is_lost(put_synced(&db, "unseen")));

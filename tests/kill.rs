@@ -5,19 +5,22 @@
 //! kills it with SIGKILL at a random moment, opens the store and looks: every acknowledged write is there,
 //! each writer's writes are there up to some number without a hole, whole (a batch writes two keyspaces), and
 //! every table verifies. Then the next child goes on where this one was killed, fifty times on the same
-//! store.
+//! store. Readers in the parent open live views of the same store meanwhile, with the same checks.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sievedb::{Db, Durability, KeyspaceOptions, Options, WriteBatch};
 
 use crate::support::rng::Rng;
 
-/// Set for the child: the directory of the store.
+/// Set for the child: the directory of the store, and how long each writer pauses after a write, in microseconds.
 const CHILD: &str = "SIEVEDB_KILL_TEST_CHILD";
+const PAUSE: &str = "SIEVEDB_KILL_TEST_PAUSE";
 
 const WRITERS: u64 = 3;
 const KILLS: u64 = 50;
@@ -62,10 +65,31 @@ fn written(db: &Db, writer: u64) -> u64 {
     n
 }
 
+/// The same by one scan.
+fn scanned(db: &Db, writer: u64) -> u64 {
+    let (prefix, mut numbers) = (format!("{writer} "), Vec::new());
+    for item in db.prefix(&prefix) {
+        let (key_found, found) = item.unwrap();
+        let n = std::str::from_utf8(&found).unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        assert_eq!((&key_found[..], &found[..]), (&key(writer, n)[..], &value(writer, n)[..]));
+        numbers.push(n);
+    }
+    let mut mirrored: Vec<u64> = Vec::new();
+    for item in db.existing_keyspace("mirror").into_iter().flat_map(|mirror| mirror.prefix(&prefix)) {
+        mirrored.push(u64::from_le_bytes(item.unwrap().1[..].try_into().unwrap()));
+    }
+    assert_eq!(mirrored, numbers, "half batches of writer {writer}");
+    numbers.sort_unstable();
+    let count = numbers.len() as u64;
+    assert!(numbers.into_iter().eq(0..count), "a hole in the writes of writer {writer}");
+    count
+}
+
 /// Not a test by itself: the code of the child process. Without the variable it does nothing.
 #[test]
 fn child() {
     let Some(dir) = std::env::var_os(CHILD) else { return };
+    let pause = std::env::var(PAUSE).map_or(0, |pause| pause.parse().unwrap());
     let db = open(Path::new(&dir));
     let mirror = db.keyspace("mirror", options()).unwrap();
     // The first change takes a few syncs.
@@ -87,6 +111,9 @@ fn child() {
                         if n.is_multiple_of(8) { Durability::Synced } else { Durability::Buffered };
                     db.write_with(batch, durability).unwrap();
                     say(&format!("ack {writer} {n}"));
+                    if pause > 0 {
+                        std::thread::sleep(Duration::from_micros(pause));
+                    }
                 }
             });
         }
@@ -111,7 +138,9 @@ fn a_process_killed_at_fifty_random_moments_loses_no_acknowledged_write() {
     let mut acknowledged = [0; WRITERS as usize];
     for kill in 0..KILLS {
         let delay = Duration::from_micros(rng.below(40_000));
-        let seen = run_and_kill(&store, delay);
+        // One child in four is killed while it opens.
+        let opens_first = !delay.as_micros().is_multiple_of(4);
+        let seen = run_and_kill(&store, opens_first, 0, |_| std::thread::sleep(delay));
         acknowledged.iter_mut().zip(seen).for_each(|(sum, seen)| *sum = seen.max(*sum));
         // A read-only open leaves what was killed to the next child; one for writing recovers it here.
         let db = if kill % 2 == 0 { open(&store) } else { Options::new().read_only().open(&store).unwrap() };
@@ -134,24 +163,33 @@ fn a_process_killed_at_fifty_random_moments_loses_no_acknowledged_write() {
     assert!(acknowledged.iter().all(|&n| n > 100), "{acknowledged:?}");
 }
 
-/// Number of acknowledged writes per writer, counting from the first write of all.
-fn run_and_kill(store: &Path, delay: Duration) -> [u64; WRITERS as usize] {
+/// How many writes of each writer were acknowledged, counting from the first write of all.
+type Acknowledged = [AtomicU64; WRITERS as usize];
+
+/// Runs a child until `work` has returned; gives the acknowledged writes. With `opens_first` the child has opened the store
+/// before `work` begins.
+fn run_and_kill(
+    store: &Path,
+    opens_first: bool,
+    pause: u64,
+    work: impl FnOnce(&Acknowledged),
+) -> [u64; WRITERS as usize] {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "kill::child", "--nocapture", "--test-threads=1"])
         .env(CHILD, store)
+        .env(PAUSE, pause.to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    // The clock starts when the store is open; one child in four is killed while it opens.
-    let opens_first = !delay.as_micros().is_multiple_of(4);
     if opens_first {
         let ready = lines.by_ref().map_while(Result::ok).any(|line| line == "ready");
         assert!(ready, "the child ended before it was killed: {:?}", child.wait());
     }
+    let seen = Arc::new(Acknowledged::default());
+    let sees = Arc::clone(&seen);
     let reader = std::thread::spawn(move || {
-        let mut seen = [0; WRITERS as usize];
         for line in lines.map_while(Result::ok) {
             let mut words = line.split(' ');
             if words.next() == Some("ack") {
@@ -160,15 +198,72 @@ fn run_and_kill(store: &Path, delay: Duration) -> [u64; WRITERS as usize] {
                 if let (Some(writer), Some(n)) = (number(), number())
                     && writer < WRITERS
                 {
-                    seen[writer as usize] = (n + 1).max(seen[writer as usize]);
+                    sees[writer as usize].fetch_max(n + 1, Ordering::SeqCst);
                 }
             }
         }
-        seen
     });
-    std::thread::sleep(delay);
+    work(&seen);
     child.kill().unwrap();
     let status = child.wait().unwrap();
     assert!(status.code().is_none(), "the child ended before it was killed: {status}");
-    reader.join().unwrap()
+    reader.join().unwrap();
+    [0, 1, 2].map(|writer| seen[writer].load(Ordering::SeqCst))
+}
+
+/// Checks that a view has each writer's writes up to some number, at least those that were acknowledged before it was
+/// taken.
+fn check_view(db: &Db, least: &mut [u64; WRITERS as usize], about: &str) {
+    for writer in 0..WRITERS {
+        let (found, least) = (scanned(db, writer), &mut least[writer as usize]);
+        assert!(
+            found >= *least,
+            "{about}: {least} writes of {writer} were acknowledged before, {found} are seen"
+        );
+        *least = found;
+    }
+}
+
+#[test]
+fn readers_next_to_a_process_that_is_killed_see_its_writes_up_to_some_moment() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    let reader = || Options::new().memory_budget(8 << 20).read_only().open(&store).unwrap();
+    let (mut tries, mut refreshed) = (Vec::new(), 0);
+    for kill in 0..4 {
+        run_and_kill(&store, true, 500, |acknowledged| {
+            let now = || [0, 1, 2].map(|writer: usize| acknowledged[writer].load(Ordering::SeqCst));
+            for view in 0..4 {
+                let about = format!("kill {kill}, view {view}");
+                let mut least = now();
+                let mut db = reader();
+                tries.push(db.open_report().as_of.unwrap().tries);
+                assert!(db.open_report().as_of.unwrap().in_use);
+                let before = db.clone();
+                check_view(&db, &mut least, &about);
+                let seen = least;
+                least = now()
+                    .into_iter()
+                    .zip(seen)
+                    .map(|(now, seen)| now.max(seen))
+                    .collect::<Vec<_>>()
+                    .try_into()
+                    .unwrap();
+                refreshed += u64::from(db.refresh().unwrap());
+                check_view(&db, &mut least, &about);
+                let mut again = seen;
+                check_view(&before, &mut again, &about);
+                assert_eq!(again, seen, "{about}: the earlier handle has moved");
+            }
+            let report = Options::new().verify(&store).unwrap();
+            assert!(report.damage.is_empty() && report.changed.is_empty(), "kill {kill}: {report:?}");
+        });
+        let mut least = [0; WRITERS as usize];
+        let mut db = reader();
+        check_view(&db, &mut least, "after the kill");
+        assert!(!db.open_report().as_of.unwrap().in_use && !db.refresh().unwrap());
+    }
+    tries.sort_unstable();
+    println!("{refreshed} refreshed; tries: {tries:?}");
+    assert!(refreshed >= 12, "{refreshed}");
 }

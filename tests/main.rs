@@ -28,6 +28,7 @@ mod interleavings;
 #[cfg(unix)]
 mod kill;
 mod limits;
+mod live_view;
 mod model;
 mod next_log;
 #[cfg(unix)]

@@ -49,7 +49,7 @@ pub use handles::stats::store_stats::{KeyspaceStats, LevelStats, Stats};
 pub use handles::store::Db;
 pub use queues::value::Value;
 pub use state::durability::Durability;
-pub use state::open_report::{DroppedTail, IgnoredFile, OpenReport};
+pub use state::open_report::{AsOf, DroppedTail, IgnoredFile, OpenReport};
 pub use state::progress::Progress;
 pub use transaction::handle::{KeyspaceTransaction, Transaction};
 pub use transaction::indexed_batch::{BatchView, IndexedBatch, ReadHandle};

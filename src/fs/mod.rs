@@ -9,6 +9,7 @@
 
 #[cfg(unix)]
 mod dir_fs;
+mod frozen_file;
 mod locked_dir;
 mod mem;
 mod memory_limit;
@@ -16,6 +17,7 @@ mod process;
 mod std_file;
 mod std_fs;
 
+pub(crate) use frozen_file::FrozenFile;
 pub(crate) use locked_dir::{LOOK_AFTER_SYNC, LockedDir};
 pub use mem::{CrashPolicy, MemFs, Op};
 pub(crate) use memory_limit::{MemoryLimit, memory_limit};

@@ -17,14 +17,14 @@ use crate::checksum::FileId;
 use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, FileKind};
 use crate::filename::FileName;
-use crate::fs::Fs;
+use crate::fs::{Fs, ReadFile};
 use crate::wal::{EditMark, Ending, Expected, FramedReader, FramedWriter, RecordKind};
 
 /// A manifest shorter than this, in bytes, is not replaced.
 const ROTATE_BYTES_MIN: u64 = 4 << 20;
 
 /// A manifest that was read.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ReadManifest {
     pub(crate) path: PathBuf,
     pub(crate) state: ManifestState,
@@ -61,33 +61,50 @@ pub(crate) fn read_prefix(
         }
         _ => Error::io("open", &path, error),
     })?;
-    let expected = Expected {
-        kind: FileKind::Manifest,
-        store_id: Some(current.store_id),
-        file_id: Some(current.manifest_id),
-    };
-    let mut reader = FramedReader::open(&*file, &path, expected)?;
-    if let Some(len) = len {
-        reader.end_at(len);
-    }
-    let mut manifest = ReadManifest::empty(path.clone());
-    let mut damage = loop {
-        match manifest.read_edit(&mut reader) {
-            Ok(true) => {}
-            Ok(false) => break None,
-            Err(error) => break Some(error),
-        }
-    };
-    if manifest.marks.is_empty() {
-        let missing = || Error::corruption(&path, reader.position(), "manifest", "its first edit is missing");
-        damage.get_or_insert_with(missing);
-    }
-    manifest.ending = reader.ending().unwrap_or(Ending::Complete);
-    manifest.len = reader.position();
+    let mut manifest = ReadManifest::empty(path);
+    let damage = manifest.read_edits(&*file, current, len)?;
     Ok((manifest, damage))
 }
 
 impl ReadManifest {
+    /// Applies the edits that follow those which were read, up to the end, to `len` or to the first error, and returns that
+    /// error. Fails if the header cannot be read. After an error the last edit may be partly applied.
+    pub(crate) fn read_edits(
+        &mut self,
+        file: &dyn ReadFile,
+        current: &Current,
+        len: Option<u64>,
+    ) -> Result<Option<Error>> {
+        let expected = Expected {
+            kind: FileKind::Manifest,
+            store_id: Some(current.store_id),
+            file_id: Some(current.manifest_id),
+        };
+        let path = self.path.clone();
+        let mut reader = FramedReader::open(file, &path, expected)?;
+        if let Some(len) = len {
+            reader.end_at(len);
+        }
+        if !self.marks.is_empty() {
+            reader.start_at(self.len);
+        }
+        let mut damage = loop {
+            match self.read_edit(&mut reader) {
+                Ok(true) => {}
+                Ok(false) => break None,
+                Err(error) => break Some(error),
+            }
+        };
+        if self.marks.is_empty() {
+            let missing =
+                || Error::corruption(&path, reader.position(), "manifest", "its first edit is missing");
+            damage.get_or_insert_with(missing);
+        }
+        self.ending = reader.ending().unwrap_or(Ending::Complete);
+        self.len = reader.position();
+        Ok(damage)
+    }
+
     /// Applies the next edit; `false` if there is none.
     fn read_edit(&mut self, reader: &mut FramedReader<'_>) -> Result<bool> {
         let Some(record) = reader.next_record()? else { return Ok(false) };

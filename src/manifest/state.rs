@@ -39,6 +39,14 @@ pub(crate) struct TablePlace {
     pub(crate) meta: Arc<TableMeta>,
 }
 
+impl TablePlace {
+    /// The table, and its filters that are files of their own.
+    pub(crate) fn files(&self) -> impl Iterator<Item = FileName> {
+        let filters = self.meta.filters.iter().filter_map(|filter| filter.file.map(FileName::Filter));
+        filters.chain([FileName::Table(self.meta.number)])
+    }
+}
+
 /// A keyspace in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyspaceState {
@@ -133,10 +141,6 @@ impl ManifestState {
 
     /// The files that the state names and will not name any more when this item is applied.
     pub(super) fn let_go_by(&self, item: &EditItem) -> Vec<FileName> {
-        let files = |place: &TablePlace| {
-            let filters = place.meta.filters.iter().filter_map(|filter| filter.file.map(FileName::Filter));
-            filters.chain([FileName::Table(place.meta.number)]).collect::<Vec<_>>()
-        };
         let place = |keyspace, number| self.keyspaces.get(keyspace)?.tables.get(number);
         match item {
             EditItem::LogFloor(floor) => {
@@ -144,11 +148,11 @@ impl ManifestState {
             }
             EditItem::KeyspaceDropped(id) => {
                 let tables = self.keyspaces.get(id).into_iter().flat_map(|keyspace| keyspace.tables.values());
-                tables.flat_map(files).collect()
+                tables.flat_map(TablePlace::files).collect()
             }
             EditItem::TableRemoved { keyspace, number }
             | EditItem::FiltersReplaced { keyspace, number, .. } => {
-                place(keyspace, number).map(files).unwrap_or_default()
+                place(keyspace, number).map(|place| place.files().collect()).unwrap_or_default()
             }
             _ => Vec::new(),
         }

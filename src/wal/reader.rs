@@ -161,6 +161,11 @@ impl<'f> FramedReader<'f> {
         self.window.len = self.window.len.min(len);
     }
 
+    /// Goes on after a record that ends at `position`. To be called before the first record is read.
+    pub(crate) fn start_at(&mut self, position: u64) {
+        self.position = position;
+    }
+
     /// Where the last record that was returned ends, and the next one starts.
     pub(crate) fn position(&self) -> u64 {
         self.position

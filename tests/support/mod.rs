@@ -8,12 +8,14 @@
 //! | `workload` | a mix of operations that follows from a seed and keeps a history |
 //! | `sample` | which of very many cases are run |
 //! | `faulty` | a file system whose operations fail without effect, with half of it, or with all |
+//! | `hooked` | a file system that calls a hook before every operation of a reader |
 //! | `audit` | the order of file operations that is never broken |
 //! | `parallel` | many cases on all processors |
 
 pub(crate) mod audit;
 pub(crate) mod faulty;
 pub(crate) mod history;
+pub(crate) mod hooked;
 pub(crate) mod parallel;
 pub(crate) mod rng;
 pub(crate) mod sample;

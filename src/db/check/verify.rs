@@ -11,27 +11,30 @@
 //! directory is checked by itself, and none is reported as missing or left over.
 //!
 //! Verification changes nothing. An open store can be used meanwhile: what its manifest named at one moment
-//! is verified. The views of that moment keep its tables, and open files keep its logs.
+//! is verified. The views of that moment keep its tables, and open files keep its logs. Without a handle of the writer,
+//! a live view ([`live_view`](crate::db::open::live_view)) is verified.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::{fmt, io};
 
 use crate::checksum::FileId;
 use crate::db::engine::Engine;
 use crate::db::handles::store::Db;
+use crate::db::open::live_view::LiveView;
 use crate::db::open::recover::{
     Listing, Purpose, Replay, Strays, check_never_used, ignored_strays, last_used, list, open_log,
 };
-use crate::db::open::steps::{lock_for_reading, shared};
-use crate::db::state::open_report::{DroppedTail, IgnoredFile};
+use crate::db::open::steps::shared;
+use crate::db::state::open_report::{AsOf, DroppedTail, IgnoredFile};
 use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
-use crate::filename::{FileName, names_in};
+use crate::filename::FileName;
 use crate::filter::{self, Header};
-use crate::fs::{Fs, ReadFile};
+use crate::fs::{FrozenFile, Fs, ReadFile};
 use crate::inspect::{Keys, verify_framed, verify_table};
+use crate::key::SeqNo;
 use crate::manifest::current::Current;
 use crate::manifest::log::{ReadManifest, read_prefix};
 use crate::manifest::overlap::{Bounds, Overlap, Runs};
@@ -64,6 +67,12 @@ pub struct VerifyReport {
     pub entries: u64,
     /// Filters probed with every key of their table.
     pub filters: u64,
+    /// Which moment of the store was verified. `None` if its writer has verified it, and if its files are unknown because of
+    /// damage.
+    pub as_of: Option<AsOf>,
+    /// [`Error::Changed`] for each file that a writer has removed before it was verified. These are not damage. There are
+    /// none unless the store has more files than can be held open: see [`Options::read_only`].
+    pub changed: Vec<Error>,
     /// Torn ends of files that were never promised to be durable. A crash leaves them; they are not damage.
     pub dropped: Vec<DroppedTail>,
     /// Files that do not belong to the store, with the reason. They are not damage either. In a store that is
@@ -161,7 +170,8 @@ pub struct VerifyProgress {
 
 impl Options {
     /// Verifies the store in `path` without opening it: reads and checks every file, and continues after
-    /// damage. Also works on a store that cannot be opened. Writes nothing.
+    /// damage. Also works on a store that cannot be opened, and on one that is in use: then one moment of it is verified,
+    /// as with [`Options::read_only`]. Writes nothing.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -173,8 +183,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`Error::NoStore`], [`Error::Locked`] if the store is open for writing, [`Error::Io`] if the directory
-    /// cannot be listed. Damage and unreadable files are in the report, not errors.
+    /// [`Error::NoStore`], [`Error::Changed`] if a writer changes the store faster than it can be looked at, [`Error::Io`]
+    /// if the directory cannot be listed. Damage and unreadable files are in the report, not errors.
     pub fn verify(&self, path: impl AsRef<Path>) -> Result<VerifyReport> {
         self.verify_with(path, |_| ())
     }
@@ -199,9 +209,8 @@ impl Options {
     ) -> Result<VerifyReport> {
         self.validate()?;
         let dir = path.as_ref();
-        names_in(&*self.fs, dir)?;
-        let _lock = lock_for_reading(&*self.fs, dir)?;
-        verify_at_rest(dir, self, &mut progress)
+        let view = LiveView::take(&self.fs, dir, self.view_files_max())?;
+        verify_view(dir, &self.clone().fs(view.fs()), view.as_of(), &mut progress)
     }
 }
 
@@ -235,7 +244,7 @@ impl Engine {
         let guard = self.manifest.lock();
         let Some(in_memory) = guard.as_ref().map(|manifest| manifest.state()) else {
             drop(guard);
-            return verify_at_rest(dir, &self.options, &mut |_| ());
+            return verify_view(dir, &self.options, self.report.as_of, &mut |_| ());
         };
         let is_whole = match verifier.read_current().map(|current| verifier.read_manifest(&current)) {
             Some(Some((manifest, true))) => {
@@ -274,29 +283,18 @@ impl Engine {
 }
 
 /// The first bytes of a log that somebody may write to.
-#[derive(Debug)]
-struct FirstBytes {
-    file: Arc<dyn ReadFile>,
-    len: u64,
-}
-
 fn first_bytes(file: Arc<dyn ReadFile>, len: Option<u64>) -> Arc<dyn ReadFile> {
-    len.map_or(Arc::clone(&file), |len| Arc::new(FirstBytes { file, len }))
-}
-
-impl ReadFile for FirstBytes {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.len)
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.file.read_at(buffer, offset)
+    match len {
+        Some(len) => Arc::new(FrozenFile::first_bytes(file, len)),
+        None => file,
     }
 }
 
-fn verify_at_rest(
+/// Verifies a live view, which is the file system of `options`.
+fn verify_view(
     dir: &Path,
     options: &Options,
+    as_of: Option<AsOf>,
     progress: &mut dyn FnMut(VerifyProgress),
 ) -> Result<VerifyReport> {
     let fs = &*options.fs;
@@ -327,7 +325,13 @@ fn verify_at_rest(
             verifier.report.ignored = listing.ignored;
         }
     }
-    Ok(verifier.report)
+    let (mut report, seqno) = (verifier.report, verifier.last_seqno);
+    report.as_of = as_of.map(|as_of| AsOf { seqno, ..as_of });
+    if as_of.is_some_and(|as_of| as_of.in_use) {
+        // As in a store that is verified by its writer.
+        report.dropped.clear();
+    }
+    Ok(report)
 }
 
 /// A manifest without contents.
@@ -363,6 +367,7 @@ struct Verifier<'a> {
     report: VerifyReport,
     /// Memory that the list of damage takes.
     list_bytes: usize,
+    last_seqno: SeqNo,
     progress: &'a mut dyn FnMut(VerifyProgress),
     at: VerifyProgress,
 }
@@ -370,7 +375,7 @@ struct Verifier<'a> {
 impl<'a> Verifier<'a> {
     fn new(dir: &'a Path, options: &'a Options, progress: &'a mut dyn FnMut(VerifyProgress)) -> Self {
         let (report, at) = (VerifyReport::default(), VerifyProgress::default());
-        Self { dir, options, report, list_bytes: 0, progress, at }
+        Self { dir, options, report, list_bytes: 0, last_seqno: 0, progress, at }
     }
 
     fn fs(&self) -> &'a dyn Fs {
@@ -382,6 +387,10 @@ impl<'a> Verifier<'a> {
     }
 
     fn list(&mut self, damage: Damage) {
+        if matches!(damage.error, Error::Changed { .. }) {
+            self.report.changed.push(damage.error);
+            return;
+        }
         let keys = damage.keys.as_ref().map_or(0, |keys| keys.first.len() + keys.last.len());
         self.list_bytes = self.list_bytes.saturating_add(PIECE_BYTES + keys);
         if self.list_bytes <= LIST_BYTES_MAX {
@@ -487,6 +496,7 @@ impl<'a> Verifier<'a> {
             }
             self.done(len);
         }
+        self.last_seqno = replay.last_seqno;
         let report = replay.report;
         (self.report.logs, self.report.batches) = (logs.len() as u64, report.batches);
         // The end of a log that is being written to is not torn: it is not written yet.

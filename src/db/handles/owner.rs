@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::db::engine::Engine;
+use crate::db::open::live_view::LiveView;
 use crate::db::state::switch_points::point;
 use crate::error::{Error, Result};
 impl Engine {
@@ -38,11 +39,17 @@ impl Engine {
 /// What the handles share. Dropping the last one closes the store.
 pub(in crate::db) struct Owner {
     engine: Arc<Engine>,
+    /// What a store that is open for reading sees, and whose files it holds open.
+    view: Option<LiveView>,
 }
 
 impl Owner {
-    pub(in crate::db) fn new(engine: Arc<Engine>) -> Arc<Self> {
-        Arc::new(Self { engine })
+    pub(in crate::db) fn new(engine: Arc<Engine>, view: Option<LiveView>) -> Arc<Self> {
+        Arc::new(Self { engine, view })
+    }
+
+    pub(in crate::db) fn view(&self) -> Option<&LiveView> {
+        self.view.as_ref()
     }
 
     #[inline]

@@ -11,7 +11,9 @@ use crate::db::engine::Engine;
 use crate::db::handles::owner::Owner;
 use crate::db::handles::read_view::Reads;
 use crate::db::latencies::Call;
-use crate::db::open::steps::{open_for_reading, open_for_writing};
+use crate::db::open::live_view::LiveView;
+use crate::db::open::reading::{open_for_reading, open_newer};
+use crate::db::open::steps::open_for_writing;
 use crate::db::queues::workers::Jobs;
 use crate::db::state::durability::Durability;
 use crate::db::state::keyspace::tree::Tree;
@@ -74,21 +76,28 @@ impl Options {
 impl Db {
     fn open_with(dir: &Path, options: Options) -> Result<Self> {
         options.validate()?;
-        let engine =
-            if options.read_only { open_for_reading(dir, options)? } else { open_for_writing(dir, options)? };
+        if options.read_only {
+            let (engine, view) = open_for_reading(dir, options)?;
+            return Ok(Self::of_view(engine, view));
+        }
+        let engine = open_for_writing(dir, options)?;
         engine.report.log(dir);
         let engine = Arc::new(engine);
-        let owner = Owner::new(Arc::clone(&engine));
-        if engine.log.is_some() {
-            let reservations = Arc::clone(&engine.background.reservations);
-            engine.files.obsolete.wake_with(move || reservations.notify());
-            let reservations = Arc::clone(&engine.background.reservations);
-            engine.context.memory.wake_with(move || reservations.notify());
-            engine.start_threads()?;
-            engine.background.notify();
-        }
+        let owner = Owner::new(Arc::clone(&engine), None);
+        let reservations = Arc::clone(&engine.background.reservations);
+        engine.files.obsolete.wake_with(move || reservations.notify());
+        let reservations = Arc::clone(&engine.background.reservations);
+        engine.context.memory.wake_with(move || reservations.notify());
+        engine.start_threads()?;
+        engine.background.notify();
         let default = engine.keyspaces.default_tree();
         Ok(Self::from_parts(owner, default))
+    }
+
+    fn of_view(engine: Engine, view: LiveView) -> Self {
+        engine.report.log(&engine.files.dir);
+        let default = engine.keyspaces.default_tree();
+        Self::from_parts(Owner::new(Arc::new(engine), Some(view)), default)
     }
 }
 
@@ -154,6 +163,39 @@ impl Db {
     #[must_use]
     pub fn open_report(&self) -> &OpenReport {
         &self.engine().report
+    }
+
+    /// Moves a handle that was opened with [`Options::read_only`] to the present state of the store; `false` if nothing was
+    /// written since. Clones of the handle, its keyspaces, snapshots and iterators stay at the moment at which they were
+    /// made.
+    ///
+    /// Tables that the store still has stay open. If nothing was written, a call takes a few system calls; otherwise it reads
+    /// the logs again.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let writer = sievedb::Db::open(dir.path())?;
+    /// let mut reader = sievedb::Options::new().read_only().open(dir.path())?;
+    /// writer.put("k", "v")?;
+    /// assert!(!reader.contains("k")?, "it sees the moment of its opening");
+    /// assert!(reader.refresh()? && reader.contains("k")?);
+    /// assert!(!reader.refresh()?);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) if the handle was not opened read-only,
+    /// [`Closed`](crate::Error::Closed), and those of [`Options::open`]. After an error the handle is as it was.
+    #[doc(alias = "try_catch_up_with_primary")]
+    pub fn refresh(&mut self) -> Result<bool> {
+        let engine = self.engine();
+        engine.lifecycle.check_open()?;
+        engine.files.check_process()?;
+        let view = self.owner.view().ok_or_else(|| Error::invalid("the store is not open read-only"))?;
+        let Some((engine, view)) = open_newer(engine, view)? else { return Ok(false) };
+        *self = Self::of_view(engine, view);
+        Ok(true)
     }
 
     /// Whether `key` may be in the default keyspace, answered from memory: it never reads from disk and never

@@ -318,7 +318,7 @@ pub(in crate::db) struct Replay<'a> {
     /// The log that is being read, if the manifest names it; and what of it was durable.
     last_log: u64,
     durable: u64,
-    last_seqno: SeqNo,
+    pub(in crate::db) last_seqno: SeqNo,
     contents: ContentReader,
     pub(in crate::db) report: OpenReport,
 }

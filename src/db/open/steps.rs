@@ -16,10 +16,12 @@
 //! manifest names the tables that it wrote, and the next one removes them. An open that fails before that removes them
 //! itself.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::sleep;
+use std::time::Duration;
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -55,16 +57,12 @@ use crate::version::{SharedByTables, TableHandle, Version};
 /// How many names of other programs' files an error lists.
 const OTHER_FILES_NAMED: usize = 5;
 
-pub(in crate::db) fn open_for_reading(dir: &Path, options: Options) -> Result<Engine> {
-    names_in(&*options.fs, dir)?;
-    let locked = LockedDir::new(dir, &options.fs, lock_for_reading(&*options.fs, dir)?);
-    let recovered = recover(&*locked, dir, part_bytes_max(options.memory_budget))?;
-    let recovered = recovered.ok_or_else(|| no_current(dir))?;
-    let state = &recovered.manifest.state;
-    let engine = build_engine(dir, options, &recovered, state, locked)?;
-    engine.replay_for_reading(&recovered)?;
-    Ok(engine)
-}
+/// How often a writer tries to lock the directory, and how long it waits in between.
+const LOCK_TRIES: u32 = 5;
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
+
+/// Tables that are open already, by number.
+pub(super) type KnownTables = BTreeMap<u64, Arc<TableHandle>>;
 
 pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
     let fs = prepare_directory(dir, &options)?;
@@ -167,21 +165,36 @@ fn build_engine(
     locked: Arc<LockedDir>,
 ) -> Result<Engine> {
     let options = options.fs(Arc::clone(&locked) as Arc<dyn Fs>);
-    let store_id = recovered.store_id;
-    let numbers = Numbers::new(state.next_file, recovered.taken_numbers.clone());
-    let files = StoreFiles::new(Arc::clone(&locked), dir.to_path_buf(), store_id, numbers);
-    let context = shared(dir, &options, store_id, state.hash_seed);
+    let context = shared(dir, &options, recovered.store_id, state.hash_seed);
     let tables = Arc::clone(&context.files);
     locked.close_spare_with(move || tables.close_one());
-    let memtables = Memtables::new(Arc::clone(&context.memory), state.hash_seed);
-    let open_tables = Arc::default();
     let shared = SharedByTables {
-        context: Arc::clone(&context),
-        obsolete_files: Arc::clone(&files.obsolete),
-        open_tables: Arc::clone(&open_tables),
+        context,
+        obsolete_files: Arc::default(),
+        open_tables: Arc::default(),
         keyspace: DEFAULT_KEYSPACE,
     };
-    let trees = build_trees(dir, state, &memtables, &shared)?;
+    build_engine_over(dir, options, recovered, state, locked, &shared, &KnownTables::new())
+}
+
+/// The same over what its tables share, and with tables that are open already.
+pub(super) fn build_engine_over(
+    dir: &Path,
+    options: Options,
+    recovered: &Recovered,
+    state: &ManifestState,
+    locked: Arc<LockedDir>,
+    shared: &SharedByTables,
+    known: &KnownTables,
+) -> Result<Engine> {
+    let store_id = recovered.store_id;
+    let numbers = Numbers::new(state.next_file, recovered.taken_numbers.clone());
+    let obsolete = Arc::clone(&shared.obsolete_files);
+    let files = StoreFiles::new(locked, dir.to_path_buf(), store_id, numbers, obsolete);
+    let context = Arc::clone(&shared.context);
+    let memtables = Memtables::new(Arc::clone(&context.memory), state.hash_seed);
+    let open_tables = Arc::clone(&shared.open_tables);
+    let trees = build_trees(dir, state, &memtables, shared, known)?;
     let reserve = Reserve::open(&*files.fs, dir, store_id, state.table_bytes, options.reserve_bytes);
     let (memory_budget, memory_budget_from) = (options.memory_budget as u64, options.budget_source);
     Ok(Engine::new(EngineParts {
@@ -223,8 +236,20 @@ fn prepare_directory(dir: &Path, options: &Options) -> Result<Arc<LockedDir>> {
             return Err(no_current(dir));
         }
     }
-    let lock = fs.lock(&FileName::Lock.path(dir), LockKind::Exclusive);
-    Ok(LockedDir::new(dir, &options.fs, lock.map_err(|error| lock_error(dir, error))?))
+    Ok(LockedDir::new(dir, &options.fs, lock_for_writing(fs, dir)?))
+}
+
+/// Takes the exclusive lock. A live view takes the shared one for a moment to find out whether the store is in use, so a
+/// lock that is held is tried again.
+fn lock_for_writing(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn LockGuard>> {
+    let path = FileName::Lock.path(dir);
+    for _ in 1..LOCK_TRIES {
+        match fs.lock(&path, LockKind::Exclusive) {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => sleep(LOCK_PAUSE),
+            lock => return lock.map_err(|error| lock_error(dir, error)),
+        }
+    }
+    fs.lock(&path, LockKind::Exclusive).map_err(|error| lock_error(dir, error))
 }
 
 /// Creates the directory if need be, and makes it durable. A directory that is there may be left from an interrupted
@@ -271,11 +296,11 @@ fn check_other_files(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<()> {
     }
 }
 
-fn no_current(dir: &Path) -> Error {
+pub(super) fn no_current(dir: &Path) -> Error {
     Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" }
 }
 
-/// Takes the shared lock, which excludes writers. A copy of a store may lack the lock file; then only the
+/// Takes the shared lock, which excludes writers, for a repair. A copy of a store may lack the lock file; then only the
 /// directory is locked.
 pub(in crate::db) fn lock_for_reading(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn LockGuard>> {
     let lock = fs.lock(&FileName::Lock.path(dir), LockKind::Shared);
@@ -351,21 +376,32 @@ fn build_trees(
     state: &ManifestState,
     memtables: &Arc<Memtables>,
     shared: &SharedByTables,
+    known: &KnownTables,
 ) -> Result<Trees> {
     let mut trees = Trees::new();
     for (&id, keyspace) in &state.keyspaces {
         let options = KeyspaceOptions::decode(&keyspace.options).map_err(|error| error.in_file(dir, 0))?;
         let shared = SharedByTables { keyspace: id, ..shared.clone() };
-        let version = build_version(dir, keyspace, &shared)?;
+        let version = build_version(dir, keyspace, &shared, known)?;
         trees.insert(id, Tree::new(id, keyspace.name.clone(), options, memtables, version));
     }
     Ok(trees)
 }
 
-fn build_version(dir: &Path, keyspace: &KeyspaceState, shared: &SharedByTables) -> Result<Arc<Version>> {
+fn build_version(
+    dir: &Path,
+    keyspace: &KeyspaceState,
+    shared: &SharedByTables,
+    known: &KnownTables,
+) -> Result<Arc<Version>> {
     let mut added = Vec::with_capacity(keyspace.tables.len());
     for place in keyspace.tables.values() {
         let mut meta = Arc::clone(&place.meta);
+        let same = known.get(&meta.number).filter(|known| known.meta.filters == meta.filters);
+        if let Some(table) = same {
+            added.push((usize::from(place.level), place.run, Arc::clone(table)));
+            continue;
+        }
         if meta.trimmed {
             meta = Arc::new(crate::table::with_full_bounds(&shared.context, &meta)?);
         }

@@ -46,9 +46,10 @@ impl StoreFiles {
         dir: PathBuf,
         store_id: FileId,
         numbers: Numbers,
+        obsolete: Arc<ObsoleteFiles>,
     ) -> Self {
         let fs = Arc::clone(&locked) as Arc<dyn Fs>;
-        Self { fs, dir, store_id, obsolete: Arc::default(), numbers, locked }
+        Self { fs, dir, store_id, obsolete, numbers, locked }
     }
 
     /// The number that the next file will get.

@@ -1,6 +1,7 @@
 //! The report of an opening: the files it found, the tails it dropped, the files it left alone.
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::options::BudgetSource;
 /// What opening a store found and did.
@@ -29,6 +30,8 @@ pub struct OpenReport {
     /// may take the names of new files with it, whatever was synced. Noticed when a store is created or its logs are
     /// replayed; a store that was closed is opened without a sync.
     pub directory_syncs_refused: bool,
+    /// Which moment of the store a read-only handle sees. `None` for writers.
+    pub as_of: Option<AsOf>,
     /// Torn tails of files, which were never promised to be durable and were dropped.
     pub dropped: Vec<DroppedTail>,
     /// Files in the directory that the store does not use, and why. Opening the store for writing removes
@@ -51,6 +54,20 @@ impl OpenReport {
         let (budget, from) = (self.memory_budget, self.memory_budget_from);
         tracing::info!(dir = %dir.display(), created, logs, batches, entries, flushes, budget, ?from, "opened a store");
     }
+}
+
+/// The moment of a store that a read-only handle sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AsOf {
+    /// When it was, by the clock of the machine.
+    pub time: SystemTime,
+    /// The sequence number of the last write.
+    pub seqno: u64,
+    /// A writer had the store open.
+    pub in_use: bool,
+    /// How often it was tried to see one moment: more than once if the writer was in between.
+    pub tries: u64,
 }
 
 /// The torn tail of a log or manifest after a crash.

@@ -1,0 +1,427 @@
+//! A live view: one moment of a store that another process may be writing to, without that writer's help.
+//!
+//! A live view equals what a `kill -9` of the writer at some moment during [`LiveView::take`] would have left. It takes no
+//! lock and writes nothing. Opening for reading, `refresh` and `Options::verify` read a view as if nobody wrote.
+//!
+//! # Steps of an attempt
+//!
+//! 1. `CURRENT`, and the manifest that it names, to its present length. A later attempt reads only the edits that follow.
+//! 2. Every log, table and filter that the manifest names is opened, unless an earlier attempt has opened it.
+//! 3. Where each log ends ([`FrozenFile`]), the newest log first.
+//! 4. `CURRENT` and the length of the manifest again. If either differs, the attempt has failed, and the next one begins.
+//!
+//! Nothing else is read before step 4, so an attempt takes little time however long the logs are, and a second one
+//! takes less: only what has changed meanwhile is read and opened. Batches and tables are read later, through the open
+//! files.
+//!
+//! # Why that is one moment
+//!
+//! - *Tree*: no edit was appended between steps 1 and 4, because the manifest is only appended to and another manifest
+//!   has another id. A file is removed only after the edit, or the `CURRENT`, that drops it is durable. So all files that
+//!   the manifest names are there during the attempt, and a removed file stays readable through its open handle.
+//! - *Logs*: a log is complete before the next one takes a batch, and is named before that. So if a log has a batch when
+//!   step 3 looks at it, the older ones, which step 3 looks at later, have all of theirs. If it has none, whatever the
+//!   older ones gain meanwhile is a prefix of all batches. Either way the batches seen are a prefix without a hole. In the
+//!   other order they would not be: the end of a log could be missed, and the beginning of the next one seen.
+//! - *Both*: the last batch that is seen was complete between steps 1 and 4, and then the tree was as seen. Every
+//!   promise before the end of a log names an edit that was durable, so the manifest has it.
+//! - *Later reads* of a log see only bytes before its end. These may be more complete than in step 3, if an append was
+//!   running then: a running append may count or not.
+//!
+//! # Damage
+//!
+//! An attempt may find a file missing, or a `CURRENT` or manifest that cannot be read. If that is because the writer has
+//! replaced it, then the change that did so was complete before, and the next attempt sees it. So what two attempts in a
+//! row find is damage. The view then has the files as they are, and whoever reads it reports the damage, as for a store
+//! that nobody uses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
+
+use super::view_files::{InMemory, Moment, NamedFile, ViewFiles, ViewFs};
+use crate::db::state::open_report::AsOf;
+use crate::error::{Error, InFile, Result};
+use crate::filename::{FileName, names_in};
+use crate::fs::{FrozenFile, Fs, LockKind, ReadFile, is_out_of_files, open_files_limit};
+use crate::manifest::current::Current;
+use crate::manifest::log::ReadManifest;
+use crate::manifest::state::TablePlace;
+
+/// How often a view is tried.
+const TRIES_MAX: u64 = 64;
+
+/// How many files are closed again if the process may open no more.
+const SPARE_FILES: usize = 8;
+
+/// One moment of a store; see the module.
+#[derive(Debug)]
+pub(in crate::db) struct LiveView {
+    files: Arc<ViewFiles>,
+    moment: Arc<Moment>,
+    /// Keeps the tables and filters open.
+    named: BTreeMap<FileName, Arc<NamedFile>>,
+    /// `None` if the store is damaged so that its files are unknown.
+    seen: Option<Seen>,
+}
+
+/// What shows whether a store has changed.
+#[derive(Debug)]
+struct Seen {
+    current: Vec<u8>,
+    manifest: OpenManifest,
+    logs: BTreeMap<u64, FrozenFile>,
+    as_of: AsOf,
+}
+
+/// A manifest, read to `len`.
+#[derive(Debug, Clone)]
+struct OpenManifest {
+    current: Current,
+    file: Arc<dyn ReadFile>,
+    len: u64,
+    read: ReadManifest,
+}
+
+impl LiveView {
+    /// The store in `dir` now. Its tables and filters are held open, up to `open_max` of them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Changed`] if it changes faster than it can be looked at, [`Error::NoStore`] if there is no such directory,
+    /// [`Error::LimitExceeded`] if too few files can be open, [`Error::Io`].
+    pub(in crate::db) fn take(fs: &Arc<dyn Fs>, dir: &Path, open_max: usize) -> Result<Self> {
+        Taking::new(ViewFiles::new(Arc::clone(fs), dir, open_max))?.take()
+    }
+
+    /// The same store now; `None` if nothing has changed. Files that it still has are not opened again.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LiveView::take`].
+    pub(in crate::db) fn newer(&self) -> Result<Option<Self>> {
+        if self.is_unchanged()? {
+            return Ok(None);
+        }
+        let mut taking = Taking::new(Arc::clone(&self.files))?;
+        taking.named = self.named.clone();
+        taking.manifest = self.seen.as_ref().map(|seen| seen.manifest.clone());
+        taking.take().map(Some)
+    }
+
+    fn is_unchanged(&self) -> Result<bool> {
+        let Some(seen) = &self.seen else { return Ok(false) };
+        if read_current(&self.files)?.as_ref() != Some(&seen.current) || !seen.manifest.is_whole()? {
+            return Ok(false);
+        }
+        for (&number, log) in &seen.logs {
+            let path = self.files.path(FileName::Log(number));
+            if !log.is_unchanged().map_err(|error| Error::io("read", &path, error))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The store as it was, as a file system that refuses every change.
+    pub(in crate::db) fn fs(&self) -> Arc<dyn Fs> {
+        let moment = Some(Arc::clone(&self.moment));
+        Arc::new(ViewFs { files: Arc::clone(&self.files), moment })
+    }
+
+    /// The tables and filters of this view and of those that it is refreshed to.
+    pub(super) fn files(&self) -> &Arc<ViewFiles> {
+        &self.files
+    }
+
+    /// When it was taken. `None` if the store is damaged so that its files are unknown.
+    pub(in crate::db) fn as_of(&self) -> Option<AsOf> {
+        self.seen.as_ref().map(|seen| seen.as_of)
+    }
+}
+
+fn read_current(files: &ViewFiles) -> Result<Option<Vec<u8>>> {
+    let path = files.path(FileName::Current);
+    let read = files.fs.open(&path).and_then(|file| file.read_to_vec(file.len()?.min(1 << 10) as usize, 0));
+    match read {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        read => read.map(Some).map_err(|error| Error::io("read", &path, error)),
+    }
+}
+
+impl OpenManifest {
+    fn len(&self) -> Result<u64> {
+        self.file.len().map_err(|error| Error::io("read", &self.read.path, error))
+    }
+
+    /// Whether no edit was appended since it was read.
+    fn is_whole(&self) -> Result<bool> {
+        Ok(self.len()? == self.len)
+    }
+}
+
+/// The attempts to take a view.
+struct Taking {
+    files: Arc<ViewFiles>,
+    /// What was in the directory before the first attempt.
+    listed: Vec<OsString>,
+    manifest: Option<OpenManifest>,
+    named: BTreeMap<FileName, Arc<NamedFile>>,
+    logs: BTreeMap<u64, Arc<dyn ReadFile>>,
+    open_max: usize,
+    /// What the last attempt could not read; see the module.
+    suspect: Option<String>,
+    missing: BTreeSet<FileName>,
+    tries: u64,
+}
+
+/// Why an attempt was not the last one.
+enum Again {
+    /// For this reason.
+    Changed(&'static str),
+    Failed(Error),
+}
+
+impl From<Error> for Again {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Taking {
+    fn new(files: Arc<ViewFiles>) -> Result<Self> {
+        let listed = names_in(&*files.fs, &files.dir)?;
+        Ok(Self {
+            listed,
+            manifest: None,
+            named: BTreeMap::new(),
+            logs: BTreeMap::new(),
+            open_max: files.open_max,
+            suspect: None,
+            missing: BTreeSet::new(),
+            tries: 0,
+            files,
+        })
+    }
+
+    fn take(mut self) -> Result<LiveView> {
+        let mut last = "";
+        while self.tries < TRIES_MAX {
+            // Nothing is waited for at first: most often the second attempt succeeds.
+            sleep(Duration::from_millis(self.tries / 4));
+            self.tries += 1;
+            match self.attempt() {
+                Ok(seen) => return Ok(self.finish(seen)),
+                Err(Again::Changed(why)) => last = why,
+                Err(Again::Failed(error)) => return Err(error),
+            }
+        }
+        let detail = format!("no moment of it was seen in {TRIES_MAX} tries; in the last one {last}");
+        Err(Error::changed(&self.files.dir, detail))
+    }
+
+    /// `None`: the store is damaged so that its files are unknown.
+    fn attempt(&mut self) -> Result<Option<Seen>, Again> {
+        let bytes = match self.current() {
+            Ok(bytes) => bytes,
+            Err(error) => return self.suspect(error, "CURRENT could not be read"),
+        };
+        if let Err(error) = self.read_manifest(&bytes) {
+            self.manifest = None;
+            return self.suspect(error, "the manifest could not be read");
+        }
+        self.suspect = None;
+        self.open_named()?;
+        let logs = self.freeze_logs()?;
+        let time = SystemTime::now();
+        let manifest = self.manifest.as_ref().expect("it was read");
+        if out_of_files(read_current(&self.files))?.as_ref() != Some(&bytes) {
+            return Err(Again::Changed("CURRENT was replaced"));
+        }
+        if !manifest.is_whole()? {
+            return Err(Again::Changed("an edit was appended to the manifest"));
+        }
+        let as_of = AsOf { time, seqno: 0, in_use: self.is_in_use(), tries: self.tries };
+        Ok(Some(Seen { current: bytes, manifest: manifest.clone(), logs, as_of }))
+    }
+
+    /// Step 1: `CURRENT`, if it is one.
+    fn current(&self) -> Result<Vec<u8>> {
+        let path = self.files.path(FileName::Current);
+        let missing = || Error::corruption(&path, 0, "CURRENT", "it is missing");
+        let bytes = out_of_files(read_current(&self.files))?.ok_or_else(missing)?;
+        decode(&bytes, &path)?;
+        Ok(bytes)
+    }
+
+    /// Step 1: the edits of the manifest that were not read yet.
+    fn read_manifest(&mut self, bytes: &[u8]) -> Result<()> {
+        let current = decode(bytes, &self.files.path(FileName::Current))?;
+        if self.manifest.as_ref().is_none_or(|manifest| manifest.current != current) {
+            let path = self.files.path(FileName::Manifest(current.manifest));
+            let opened = self.files.fs.open(&path).map_err(|error| Error::io("open", &path, error));
+            let (file, read) = (out_of_files(opened)?, ReadManifest::empty(path));
+            self.manifest = Some(OpenManifest { current, file, len: 0, read });
+        }
+        let manifest = self.manifest.as_mut().expect("it was opened");
+        let len = manifest.len()?;
+        if len != manifest.len {
+            let damage = manifest.read.read_edits(&*manifest.file, &current, Some(len))?;
+            damage.map_or(Ok(()), Err)?;
+            manifest.len = len;
+        }
+        Ok(())
+    }
+
+    /// What could not be read is damage if the attempt before could not read it either.
+    fn suspect(&mut self, error: Error, why: &'static str) -> Result<Option<Seen>, Again> {
+        if matches!(error, Error::LimitExceeded { .. }) {
+            return Err(error.into());
+        }
+        let suspect = Some(error.to_string());
+        if self.suspect == suspect {
+            return Ok(None);
+        }
+        self.suspect = suspect;
+        Err(Again::Changed(why))
+    }
+
+    /// Step 2. What is missing for the second time is damage.
+    fn open_named(&mut self) -> Result<(), Again> {
+        let state = &self.manifest.as_ref().expect("it was read").read.state;
+        let places = state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+        let names: BTreeSet<FileName> = places.flat_map(TablePlace::files).collect();
+        let newest = state.logs.keys().next_back().copied().unwrap_or(0);
+        let listed = self.listed.iter().filter_map(|name| FileName::parse(name.to_str()?));
+        let later = listed.filter_map(|name| match name {
+            FileName::Log(number) if number > newest => Some(number),
+            _ => None,
+        });
+        let logs: BTreeSet<u64> = state.logs.keys().copied().chain(later).collect();
+        self.named.retain(|name, _| names.contains(name));
+        self.logs.retain(|number, _| logs.contains(number));
+        let mut missing = BTreeSet::new();
+        for number in logs {
+            if self.logs.contains_key(&number) || self.open_log(number)? {
+                continue;
+            }
+            if number <= newest {
+                missing.insert(FileName::Log(number));
+            } else {
+                let name = FileName::Log(number).to_string();
+                self.listed.retain(|listed| *listed != *name);
+            }
+        }
+        let mut held = self.named.values().filter(|named| named.file.is_some()).count();
+        for name in names {
+            if !self.named.contains_key(&name) && !self.open_file(name, &mut held) {
+                missing.insert(name);
+            }
+        }
+        let is_damage = missing.is_subset(&self.missing);
+        self.missing = missing;
+        if is_damage { Ok(()) } else { Err(Again::Changed("a file was removed")) }
+    }
+
+    /// `false` if the log is missing. One that cannot be opened is left to whoever reads the view.
+    fn open_log(&mut self, number: u64) -> Result<bool> {
+        let path = self.files.path(FileName::Log(number));
+        match self.files.fs.open(&path) {
+            Ok(file) => drop(self.logs.insert(number, file)),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(error) if is_out_of_files(&error) => return Err(too_few_files()),
+            Err(_) => {}
+        }
+        Ok(true)
+    }
+
+    /// `false` if the table or filter is missing. If `held` is at the limit, it is not held open.
+    fn open_file(&mut self, name: FileName, held: &mut usize) -> bool {
+        let file = match self.files.fs.open(&self.files.path(name)) {
+            Ok(file) => Some(file).filter(|_| *held < self.open_max),
+            Err(error) if error.kind() == ErrorKind::NotFound => return false,
+            Err(error) => {
+                if is_out_of_files(&error) {
+                    self.hold_fewer(held);
+                }
+                None
+            }
+        };
+        *held += usize::from(file.is_some());
+        self.named.insert(name, self.files.name(name, file));
+        true
+    }
+
+    /// Closes some files, and holds no more from now on.
+    fn hold_fewer(&mut self, held: &mut usize) {
+        let is_held = |(_, named): &(&FileName, &mut Arc<NamedFile>)| named.file.is_some();
+        for (&name, named) in self.named.iter_mut().rev().filter(is_held).take(SPARE_FILES) {
+            *named = self.files.name(name, None);
+            *held -= 1;
+        }
+        self.open_max = *held;
+    }
+
+    /// Step 3: the logs, the newest first.
+    fn freeze_logs(&self) -> Result<BTreeMap<u64, FrozenFile>> {
+        let freeze = |(&number, file): (&u64, &Arc<dyn ReadFile>)| {
+            let frozen = FrozenFile::now(Arc::clone(file));
+            let path = || self.files.path(FileName::Log(number));
+            Ok((number, frozen.map_err(|error| Error::io("read", &path(), error))?))
+        };
+        self.logs.iter().rev().map(freeze).collect()
+    }
+
+    /// Whether a writer has the store open. The lock is released at once; a writer that finds it held tries again.
+    fn is_in_use(&self) -> bool {
+        let lock = self.files.fs.lock(&self.files.path(FileName::Lock), LockKind::Shared);
+        lock.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    }
+
+    fn finish(self, seen: Option<Seen>) -> LiveView {
+        let Self { files, listed, named, missing, .. } = self;
+        let Some(seen) = seen else {
+            let moment = Arc::new(Moment { frozen: BTreeMap::new(), names: listed });
+            return LiveView { files, moment, named: BTreeMap::new(), seen: None };
+        };
+        let mut frozen: BTreeMap<FileName, Arc<dyn ReadFile>> = BTreeMap::new();
+        frozen.insert(FileName::Current, Arc::new(InMemory(seen.current.clone())));
+        let OpenManifest { current, file, len, .. } = &seen.manifest;
+        let manifest = FrozenFile::first_bytes(Arc::clone(file), *len);
+        frozen.insert(FileName::Manifest(current.manifest), Arc::new(manifest));
+        for (&number, log) in &seen.logs {
+            frozen.insert(FileName::Log(number), Arc::new(log.clone()));
+        }
+        // A writer makes files that it names later, and removes others: those are not left over.
+        let is_other = |name: &OsString| match name.to_str().and_then(FileName::parse) {
+            Some(name) => !seen.as_of.in_use && !missing.contains(&name),
+            None => true,
+        };
+        let others = listed.into_iter().filter(is_other);
+        let seen_names = frozen.keys().chain(named.keys()).map(|name| OsString::from(name.to_string()));
+        let names: BTreeSet<OsString> = others.chain(seen_names).collect();
+        let moment = Arc::new(Moment { frozen, names: names.into_iter().collect() });
+        LiveView { files, moment, named, seen: Some(seen) }
+    }
+}
+
+fn decode(bytes: &[u8], path: &Path) -> Result<Current> {
+    Current::decode(bytes).map_err(|error| error.in_file(path, 0))
+}
+
+/// Names the limit if the process may open no more files.
+fn out_of_files<T>(result: Result<T>) -> Result<T> {
+    result.map_err(|error| match &error {
+        Error::Io { source, .. } if is_out_of_files(source) => too_few_files(),
+        _ => error,
+    })
+}
+
+fn too_few_files() -> Error {
+    let limit = open_files_limit().unwrap_or(0);
+    Error::limit("number of open files", limit, limit.saturating_add(1))
+}

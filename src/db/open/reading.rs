@@ -1,0 +1,110 @@
+//! Opening for reading: from a live view to an engine without a log, and to a newer one.
+//!
+//! The engine never changes: a refreshed handle gets another engine, and iterators and snapshots keep theirs. Both share
+//! memory budget, caches and open tables.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::live_view::LiveView;
+use super::recover::{Recovered, recover};
+use super::replay_buffer::part_bytes_max;
+use super::steps::{KnownTables, build_engine_over, no_current, shared};
+use super::view_files::ViewFs;
+use crate::batch::DEFAULT_KEYSPACE;
+use crate::db::engine::Engine;
+use crate::db::state::open_report::AsOf;
+use crate::error::Result;
+use crate::fs::{Fs, LockKind, LockedDir};
+use crate::options::Options;
+use crate::table::TableContext;
+use crate::version::SharedByTables;
+
+/// Opens a moment of the store for reading.
+pub(in crate::db) fn open_for_reading(dir: &Path, options: Options) -> Result<(Engine, LiveView)> {
+    let view = LiveView::take(&options.fs, dir, options.view_files_max())?;
+    let engine = open_view(&view, dir, options, None)?;
+    Ok((engine, view))
+}
+
+/// Opens a newer moment of the store that `engine` sees at the moment `view`. `None` if nothing has changed.
+pub(in crate::db) fn open_newer(engine: &Engine, view: &LiveView) -> Result<Option<(Engine, LiveView)>> {
+    let Some(newer) = view.newer()? else { return Ok(None) };
+    let opened = open_view(&newer, &engine.files.dir, engine.options.clone(), Some(engine))?;
+    Ok(Some((opened, newer)))
+}
+
+fn open_view(view: &LiveView, dir: &Path, options: Options, before: Option<&Engine>) -> Result<Engine> {
+    let locked = unlocked(dir, &view.fs())?;
+    let mut recovered = recover(&*locked, dir, part_bytes_max(options.memory_budget))?;
+    let recovered = recovered.as_mut().ok_or_else(|| no_current(dir))?;
+    describe(recovered, view);
+    let options = options.fs(Arc::clone(&locked) as Arc<dyn Fs>);
+    let seed = recovered.manifest.state.hash_seed;
+    let is_same =
+        |before: &&Engine| before.files.store_id == recovered.store_id && before.keyspaces.hash_seed == seed;
+    let before = before.filter(is_same);
+    let shared = match before {
+        Some(before) => SharedByTables {
+            context: Arc::clone(&before.context),
+            obsolete_files: Arc::clone(&before.files.obsolete),
+            open_tables: Arc::clone(&before.keyspaces.open_tables),
+            keyspace: DEFAULT_KEYSPACE,
+        },
+        None => SharedByTables {
+            context: context(view, dir, &options, recovered)?,
+            obsolete_files: Arc::default(),
+            open_tables: Arc::default(),
+            keyspace: DEFAULT_KEYSPACE,
+        },
+    };
+    let known = before.map(tables).unwrap_or_default();
+    let state = &recovered.manifest.state;
+    let engine = build_engine_over(dir, options, recovered, state, locked, &shared, &known)?;
+    engine.replay_for_reading(recovered)?;
+    Ok(engine)
+}
+
+/// What the report says of the view.
+fn describe(recovered: &mut Recovered, view: &LiveView) {
+    let report = &mut recovered.report;
+    report.as_of = view.as_of().map(|as_of| AsOf { seqno: recovered.last_seqno, ..as_of });
+    if report.as_of.is_some_and(|as_of| as_of.in_use) {
+        // The end of a log that is being written to is not torn: it is not written yet.
+        report.dropped.clear();
+    }
+}
+
+/// What the tables of this view share with those of later ones.
+fn context(
+    view: &LiveView,
+    dir: &Path,
+    options: &Options,
+    recovered: &Recovered,
+) -> Result<Arc<TableContext>> {
+    let tables: Arc<dyn Fs> = Arc::new(ViewFs { files: Arc::clone(view.files()), moment: None });
+    let locked = unlocked(dir, &tables)?;
+    let options = options.clone().fs(Arc::clone(&locked) as Arc<dyn Fs>);
+    let context = shared(dir, &options, recovered.store_id, recovered.manifest.state.hash_seed);
+    view.files().set_cache(&context.files);
+    let files = Arc::clone(&context.files);
+    locked.close_spare_with(move || files.close_one());
+    Ok(context)
+}
+
+/// The directory of a view, which nobody locks.
+fn unlocked(dir: &Path, fs: &Arc<dyn Fs>) -> Result<Arc<LockedDir>> {
+    let guard = fs.lock(dir, LockKind::Shared).map_err(|error| crate::Error::io("open", dir, error))?;
+    Ok(LockedDir::new(dir, fs, guard))
+}
+
+/// All tables of an engine.
+fn tables(engine: &Engine) -> KnownTables {
+    let mut tables = BTreeMap::new();
+    for tree in engine.keyspaces.all() {
+        let of_tree = tree.view().version.clone();
+        tables.extend(of_tree.all_tables().map(|(_, table)| (table.meta.number, Arc::clone(table))));
+    }
+    tables
+}

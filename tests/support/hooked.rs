@@ -1,0 +1,121 @@
+//! A file system in memory that calls a hook before every operation of a reader.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use sievedb::fs::{AppendFile, Fs, LockGuard, LockKind, MemFs, ReadFile};
+
+/// Called with the number of the operation that follows, from 1 on.
+type Hook = Box<dyn FnMut(u64) + Send>;
+
+/// A view of a [`MemFs`] for one reader. It refuses every change.
+#[derive(Clone)]
+pub(crate) struct HookedFs {
+    mem: MemFs,
+    hook: Arc<Mutex<Option<Hook>>>,
+    operations: Arc<AtomicU64>,
+}
+
+impl std::fmt::Debug for HookedFs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.mem.fmt(f)
+    }
+}
+
+impl HookedFs {
+    pub(crate) fn new(mem: &MemFs) -> Self {
+        Self { mem: mem.clone(), hook: Arc::default(), operations: Arc::default() }
+    }
+
+    pub(crate) fn set_hook(&self, hook: impl FnMut(u64) + Send + 'static) {
+        *self.hook.lock().unwrap() = Some(Box::new(hook));
+    }
+
+    pub(crate) fn remove_hook(&self) {
+        *self.hook.lock().unwrap() = None;
+    }
+
+    /// How many operations there were.
+    pub(crate) fn operations(&self) -> u64 {
+        self.operations.load(Ordering::SeqCst)
+    }
+
+    fn tick(&self) {
+        let number = self.operations.fetch_add(1, Ordering::SeqCst) + 1;
+        if let Some(hook) = &mut *self.hook.lock().unwrap() {
+            hook(number);
+        }
+    }
+
+    fn refused<T>(&self, what: &str) -> io::Result<T> {
+        panic!("a reader does {what}")
+    }
+}
+
+impl Fs for HookedFs {
+    fn create_dir(&self, _: &Path) -> io::Result<()> {
+        self.refused("create a directory")
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        self.tick();
+        self.mem.list(dir)
+    }
+
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
+        self.refused("sync the directory")
+    }
+
+    fn create(&self, _: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        self.refused("create a file")
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.tick();
+        Ok(Arc::new(HookedFile { fs: self.clone(), file: self.mem.open(path)? }))
+    }
+
+    fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
+        self.refused("rename a file")
+    }
+
+    fn remove(&self, _: &Path) -> io::Result<()> {
+        self.refused("remove a file")
+    }
+
+    fn hard_link(&self, _: &Path, _: &Path) -> io::Result<()> {
+        self.refused("link a file")
+    }
+
+    fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>> {
+        assert_eq!(kind, LockKind::Shared, "a reader needs no lock of its own");
+        self.tick();
+        self.mem.lock(path, kind)
+    }
+}
+
+#[derive(Debug)]
+struct HookedFile {
+    fs: HookedFs,
+    file: Arc<dyn ReadFile>,
+}
+
+impl ReadFile for HookedFile {
+    fn len(&self) -> io::Result<u64> {
+        self.fs.tick();
+        self.file.len()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.fs.tick();
+        self.file.read_at(buffer, offset)
+    }
+
+    fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        self.fs.tick();
+        self.file.next_data(offset)
+    }
+}
