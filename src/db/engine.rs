@@ -205,6 +205,11 @@ impl Engine {
         }
     }
 
+    /// Whether work may be tried now. Without background threads it may be whenever a caller needs it.
+    pub(in crate::db) fn may_try(&self, work: Work) -> bool {
+        self.background.threads == 0 || self.retry.is_due(work)
+    }
+
     /// Puts work off that has failed, to be tried again.
     pub(in crate::db) fn put_off(&self, work: Work, error: Error) {
         tracing::warn!(dir = %self.files.dir.display(), ?work, %error, "work failed and is tried again");

@@ -56,8 +56,7 @@ impl Engine {
     #[cold]
     fn resume_now_if_due(&self, is_closing: bool) -> Result<()> {
         let Some(cause) = self.lifecycle.suspended_by() else { return Ok(()) };
-        let is_due = self.background.threads == 0 || is_closing || self.retry.is_due(Work::Resume);
-        if !is_due {
+        if !is_closing && !self.may_try(Work::Resume) {
             return Err(cause);
         }
         self.resume(&cause).map_err(|error| {

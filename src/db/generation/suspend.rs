@@ -65,8 +65,7 @@ impl Engine {
             if let Some(error) = self.retry.failed_since(failures, |work| work == Work::Resume) {
                 return Err(error);
             }
-            let is_due = self.background.threads == 0 || self.retry.is_due(Work::Resume);
-            if is_due || !self.lifecycle.is_suspended() {
+            if self.may_try(Work::Resume) || !self.lifecycle.is_suspended() {
                 return Ok(());
             }
             self.check_writable()?;

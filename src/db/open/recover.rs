@@ -73,7 +73,7 @@ pub(in crate::db) struct Recovered {
 
 /// The names in a directory: those that a store uses, and all others.
 pub(in crate::db) struct Listing {
-    pub(in crate::db) ours: BTreeSet<FileName>,
+    pub(in crate::db) ours: Vec<FileName>,
     pub(in crate::db) ignored: Vec<IgnoredFile>,
 }
 
@@ -160,18 +160,17 @@ pub(in crate::db) fn replay(
 
 pub(in crate::db) fn list(fs: &dyn Fs, dir: &Path) -> Result<Listing> {
     let names = fs.list(dir).map_err(|error| Error::io("list", dir, error))?;
-    let mut listing = Listing { ours: BTreeSet::new(), ignored: Vec::new() };
+    let mut listing = Listing { ours: Vec::new(), ignored: Vec::new() };
     for name in names {
         match name.to_str().and_then(FileName::parse) {
-            Some(ours) => {
-                listing.ours.insert(ours);
-            }
+            Some(ours) => listing.ours.push(ours),
             None => {
                 let name = name.to_string_lossy().into_owned();
                 listing.ignored.push(IgnoredFile { name, why: "not a name of a store's file" });
             }
         }
     }
+    listing.ours.sort_unstable();
     listing.ignored.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(listing)
 }
@@ -212,7 +211,7 @@ fn has_record(fs: &dyn Fs, path: &Path) -> Result<bool> {
 
 fn check_tables(dir: &Path, manifest: &ReadManifest, listing: &Listing) -> Result<()> {
     for number in manifest.state.keyspaces.values().flat_map(|keyspace| keyspace.tables.keys()) {
-        if !listing.ours.contains(&FileName::Table(*number)) {
+        if listing.ours.binary_search(&FileName::Table(*number)).is_err() {
             let path = FileName::Table(*number).path(dir);
             return Err(Error::corruption(&path, 0, "table", "the manifest names it, but it is missing"));
         }

@@ -16,7 +16,7 @@
 //! manifest names the tables that it wrote, and the next one removes them. An open that fails before that removes them
 //! itself.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -83,9 +83,10 @@ pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<En
     {
         keyspace.options = options.encode();
     }
-    let let_go: BTreeSet<FileName> = recovered.manifest.let_go.iter().copied().collect();
+    let mut let_go = recovered.manifest.let_go.clone();
+    let_go.sort_unstable();
     let (later, strays): (Vec<_>, Vec<_>) =
-        recovered.strays.iter().copied().partition(|name| let_go.contains(name));
+        recovered.strays.iter().copied().partition(|name| let_go.binary_search(name).is_ok());
     remove_strays(&*fs, dir, &strays)?;
     if let Some(engine) = open_unchanged(dir, &options, &recovered, &state, &fs)? {
         return Ok(engine);

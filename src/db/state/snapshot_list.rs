@@ -8,10 +8,10 @@ use crate::key::SeqNo;
 use crate::sync::lock;
 /// The live snapshots: the number of holders of each sequence number.
 #[derive(Default)]
-pub(in crate::db) struct SnapshotList(Mutex<BTreeMap<SeqNo, usize>>);
+pub(in crate::db) struct SnapshotList(Mutex<BTreeMap<SeqNo, u64>>);
 
 impl SnapshotList {
-    pub(in crate::db) fn lock(&self) -> MutexGuard<'_, BTreeMap<SeqNo, usize>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SeqNo, u64>> {
         lock(&self.0)
     }
 

@@ -220,13 +220,13 @@ impl Engine {
 
     /// Starts the completion thread, unless it runs. It is there for failed writes too.
     fn start_completions(self: &Arc<Self>) -> Result<()> {
-        self.files.check_process()?;
+        let completes_in_callers = self.completes_in_callers()?;
         self.lifecycle.check_open()?;
         let mut state = self.completions.lock();
         if state.is_served || state.ended.is_some() || self.log.is_none() {
             return Ok(());
         }
-        if self.background.threads == 0 {
+        if completes_in_callers {
             state.is_served = true;
             return Ok(());
         }
@@ -262,11 +262,16 @@ impl Engine {
         self.wait_durable(position).inspect_err(|error| self.completions.fail(error))
     }
 
+    /// Whether the callers of `step` run callbacks: there is no completion thread.
+    fn completes_in_callers(&self) -> Result<bool> {
+        self.files.check_process()?;
+        Ok(self.background.threads == 0)
+    }
+
     /// Without background threads: syncs the log if a commit wants it, and runs callbacks. `true` if it did
     /// anything.
     pub(in crate::db) fn step_completions(&self) -> Result<bool> {
-        self.files.check_process()?;
-        if self.background.threads > 0 {
+        if !self.completes_in_callers()? {
             return Ok(false);
         }
         let wanted = self.completions.lock().wanted;
@@ -277,7 +282,7 @@ impl Engine {
 
     /// Without background threads: runs the callbacks that are ready.
     pub(in crate::db) fn deliver_completions(&self) {
-        if self.background.threads == 0 && self.files.check_process().is_ok() {
+        if self.completes_in_callers().is_ok_and(|completes| completes) {
             self.completions.deliver();
         }
     }

@@ -141,7 +141,7 @@ impl Survey {
     }
 
     /// Reads the manifest; gives its number.
-    fn read_manifest(&mut self, names: &BTreeSet<FileName>) -> Result<Option<u64>> {
+    fn read_manifest(&mut self, names: &[FileName]) -> Result<Option<u64>> {
         let current = match Current::read(&*self.fs, &self.dir) {
             Ok(current) => current,
             Err(error) => {
@@ -200,7 +200,7 @@ impl Survey {
     }
 
     /// The store id that most files state.
-    fn any_store_id(&self, names: &BTreeSet<FileName>) -> Option<FileId> {
+    fn any_store_id(&self, names: &[FileName]) -> Option<FileId> {
         let mut counts = BTreeMap::<FileId, u64>::new();
         for header in names.iter().filter_map(|name| self.header(*name)) {
             *counts.entry(header.store_id).or_default() += 1;

@@ -30,15 +30,15 @@ pub(in crate::db) struct Memtables {
 #[derive(Default)]
 struct Orders {
     /// Active memtables, by the rank of their size.
-    by_size: BTreeSet<(u32, KeyspaceId)>,
+    by_size: BTreeSet<(u64, KeyspaceId)>,
     /// How many memtables of a keyspace need this log as their oldest.
     by_log: BTreeMap<(u64, KeyspaceId), usize>,
 }
 
 /// Sizes in steps of an eighth, so that a memtable that grows seldom changes its place. `None`: no memtable.
-fn rank(bytes: usize) -> Option<u32> {
-    let log = bytes.checked_ilog2()?;
-    let eighths = ((bytes as u128) << 3 >> log) as u32 & 7;
+fn rank(bytes: usize) -> Option<u64> {
+    let log = u64::from(bytes.checked_ilog2()?);
+    let eighths = ((bytes as u128) << 3 >> log) as u64 & 7;
     Some(log << 3 | eighths)
 }
 

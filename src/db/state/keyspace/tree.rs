@@ -4,7 +4,6 @@
 //! held. The commit leader replaces the view (a full memtable becomes immutable), and so does background work
 //! (other tables), one at a time under `replacing`.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -135,7 +134,7 @@ pub(in crate::db) struct Tree {
     counted_lookups: AtomicU64,
     /// Filters that were planned for flushes and small compactions, and may be used for the next ones: by level, and by
     /// the logarithm of the number of keys.
-    planned_filters: Mutex<BTreeMap<(usize, u32), PlannedFilter>>,
+    planned_filters: Mutex<Vec<PlannedFilter>>,
 }
 
 /// So many tables let a plan be used once more. A plan looks at all tables, so it looks at this many in the mean.
@@ -143,6 +142,7 @@ const TABLES_PER_PLAN: usize = 64;
 
 /// A filter that was planned.
 struct PlannedFilter {
+    place: (usize, u32),
     policy: FilterPolicy,
     filter: Option<FilterPlan>,
     uses_left: usize,
@@ -464,14 +464,18 @@ impl Tree {
         plan: impl FnOnce() -> Option<FilterPlan>,
     ) -> Option<FilterPlan> {
         let place = (level, keys.max(1).ilog2());
-        let fits = |known: &&mut PlannedFilter| known.policy == policy && known.uses_left > 0;
-        if let Some(known) = lock(&self.planned_filters).get_mut(&place).filter(fits) {
+        let fits = |known: &&mut PlannedFilter| {
+            known.place == place && known.policy == policy && known.uses_left > 0
+        };
+        if let Some(known) = lock(&self.planned_filters).iter_mut().find(fits) {
             known.uses_left -= 1;
             return known.filter;
         }
         let filter = plan();
-        let planned = PlannedFilter { policy, filter, uses_left: tables / TABLES_PER_PLAN };
-        lock(&self.planned_filters).insert(place, planned);
+        let planned = PlannedFilter { place, policy, filter, uses_left: tables / TABLES_PER_PLAN };
+        let mut all = lock(&self.planned_filters);
+        all.retain(|known| known.place != place);
+        all.push(planned);
         filter
     }
 
