@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::process::Command;
 
-/// What is counted.
+/// A counter of callgrind.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Counter {
     Instructions,
-    /// Lines that are read or written and are not in the first cache of a core, as callgrind simulates it.
+    /// Reads and writes that miss the first cache of a core, as callgrind simulates it.
     Misses,
 }
 
@@ -97,7 +97,7 @@ fn run(counter: Counter, args: &[&str], times: u64, out: &Path) -> Option<String
     Some(text)
 }
 
-/// Instructions are first; of reads and writes of data, the misses are the fifth and the sixth number.
+/// The first number counts instructions; the fifth and the sixth count reads and writes that miss the first cache.
 fn parse(counter: Counter, text: &str) -> Option<f64> {
     let collected = text.lines().find_map(|line| line.split_once("Collected :"))?.1;
     let number = |at| collected.split_whitespace().nth(at)?.parse::<f64>().ok();

@@ -1,13 +1,13 @@
-//! Keys of the shapes that stores have: a shape and a number give a key. Keys of a shape all differ, and keys in the order
-//! of their numbers are in no order, unless the shape says otherwise.
+//! Keys of several shapes, by their numbers. The keys of a shape are all different. In the order of their numbers they are in no
+//! order, unless the shape says otherwise.
 
 use crate::random::{below, number};
 use crate::store;
 
-/// What the keys of a store look like.
+/// The shape of the keys of a store.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum KeyShape {
-    /// 16 random bytes: what the others are compared with.
+    /// 16 random bytes, the reference for the others.
     Random,
     /// 36 hex digits.
     Hex,
@@ -15,9 +15,9 @@ pub(crate) enum KeyShape {
     Paths,
     /// Pages of one host, by number.
     Urls,
-    /// Pages of thousands of hosts, a few of which have most.
+    /// Pages of thousands of hosts, most of them of a few hosts.
     ManyHosts,
-    /// One of a thousand tenants, then a UUID of version 7 in bytes.
+    /// A tenant of a thousand, then the bytes of a UUID of version 7.
     TenantUuids,
     /// 12 equal bytes, then 16 random ones.
     EqualStart,
@@ -26,7 +26,7 @@ pub(crate) enum KeyShape {
     TimesInNoOrder,
     /// 200 bytes, pages of one host.
     LongUrls,
-    /// 1 KiB, of which only the last three bytes differ.
+    /// 1 KiB; only the last three bytes differ.
     EqualKibibyte,
 }
 
@@ -100,7 +100,7 @@ fn mixed(index: u64) -> u64 {
     mixed(mixed(index))
 }
 
-/// A time, a microsecond or so after that of the number before.
+/// A time, about a microsecond after the time of the number before.
 fn time(index: u64) -> Vec<u8> {
     (1_767_225_600_000_000_000 + index * 1000 + number(43, index) % 1000).to_be_bytes().to_vec()
 }

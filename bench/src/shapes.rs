@@ -1,8 +1,9 @@
-//! Instructions of calls whose keys are in the memtable, for keys of many shapes, as counted by callgrind: the counts by
-//! shape in `docs/benchmarks/limits.md`.
+//! Instructions of calls on a memtable, for keys of several shapes, as counted by callgrind: the counts by shape in
+//! `docs/benchmarks/limits.md`.
 //!
-//! For each cell the program runs itself twice under callgrind, with two lengths of the same work, in a new store without
-//! background threads whose memtable takes all entries. Keys are made, and what is read is written, before.
+//! For each cell, the program runs itself twice under callgrind, with two lengths of the same work. Each run opens a new
+//! store without background threads, makes all keys, and writes the entries that the counted calls need. The memtable takes
+//! all entries.
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -14,10 +15,9 @@ use crate::report::{Report, Table, count};
 use crate::{Result, callgrind};
 
 /// Entries in the memtable at the end of the longer run.
-const KEYS: u64 = 60_000;
+const KEYS: u64 = 30_000;
 /// Keys of one unit of work.
-const UNIT: u64 = 10_000;
-/// Values that the keys of 1 KiB have too would fill the memtable.
+const UNIT: u64 = 5_000;
 const VALUE_BYTES: usize = 100;
 /// Entries of a short scan.
 const SCAN_ENTRIES: usize = 10;
@@ -28,10 +28,10 @@ pub(crate) struct Args {
     /// Counts only the shapes whose names contain this.
     #[arg(default_value = "")]
     shape: String,
-    /// Counts lines that the first cache of a core does not have, as simulated, instead of instructions.
+    /// Counts misses of the first cache of a core, as callgrind simulates it, instead of instructions.
     #[arg(long)]
     misses: bool,
-    /// Does one unit of work so many times and prints nothing: what callgrind counts.
+    /// Repeats a unit of work this many times and prints nothing: the run that callgrind counts.
     #[arg(long, value_names = ["SHAPE", "WORK", "TIMES"], num_args = 3, hide = true)]
     only: Option<Vec<String>>,
     /// Writes the table to this file as well.
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     write: Option<PathBuf>,
 }
 
-/// The calls that a column counts.
+/// The calls of a column.
 #[derive(Debug, Clone, Copy)]
 enum Work {
     Puts,
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     report.text(&format!(
         "{}, of an entry; in brackets the ratio to random keys. {} keys with values of {VALUE_BYTES} bytes.",
         if args.misses {
-            "Lines that the first cache of a core does not have, as callgrind simulates it"
+            "Misses of the first cache of a core, as callgrind simulates it"
         } else {
             "Instructions"
         },
@@ -117,7 +117,7 @@ impl Work {
         let options = Options::new().memory_budget(4 << 30).background_threads(0).default_keyspace(keyspace);
         let db = options.open(dir.path())?;
         let keys: Vec<Vec<u8>> = (0..KEYS).map(|index| shape.key(index)).collect();
-        // What is written last is what is counted.
+        // The last entries are the counted ones.
         let written = if self.writes() { KEYS - 2 * UNIT } else { KEYS } as usize;
         write(&db, &keys[..written])?;
         let start = if self.writes() { written } else { 0 };
@@ -134,7 +134,7 @@ impl Work {
         matches!(self, Self::Puts | Self::Batches | Self::InsertNew)
     }
 
-    /// One unit of work: with these keys, or an entry for each.
+    /// One unit of work: these keys, or as many entries of a scan.
     fn once(self, db: &Db, keys: &[Vec<u8>]) -> Result<()> {
         let taken = match self {
             Self::Puts => {

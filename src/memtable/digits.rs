@@ -1,28 +1,28 @@
-//! Internal keys as strings of digits of four bits, in the order of the keys: what the trie branches by.
+//! Internal keys as strings of digits of four bits, in the order of the keys. The trie branches by these digits.
 //!
 //! ```text
 //! digits
-//! 0 ..           the user key, filled up with zeros to the longest
-//! LENGTH_AT ..   its length
-//! TAG_AT ..      the tag, every bit inverted: larger tags come first
+//! 0 ..           the user key, padded with zeros to the longest length
+//! LENGTH_AT ..   the length of the user key
+//! TAG_AT ..      the tag with all bits inverted, because larger tags come first
 //! ```
 //!
-//! A key that is filled up sorts before those it is a prefix of, by its length if what they have more is zeros. So no key
-//! is a prefix of another one, and entries of one key differ in the digits of their tags.
+//! If one key is a prefix of another one, their padded keys differ at a digit that is not zero, or their lengths decide.
+//! No string is therefore a prefix of another one, and entries of one user key differ in the digits of their tags.
 
 use crate::key::InternalKey;
 use crate::limits::KEY_BYTES_MAX;
 
 pub(super) const DIGIT_BITS: u32 = 4;
 
-/// How many digits there are.
+/// The number of values of a digit.
 pub(super) const DIGITS: u32 = 1 << DIGIT_BITS;
 
 const LENGTH_AT: u32 = 2 * KEY_BYTES_MAX as u32;
 
 const LENGTH_DIGITS: u32 = 5;
 
-/// Where the digits of the tag begin: keys that differ here are entries of one user key.
+/// The first digit of the tag. Entries that differ first here or later have the same user key.
 pub(super) const TAG_AT: u32 = LENGTH_AT + LENGTH_DIGITS;
 
 /// The end of every string.
@@ -55,7 +55,7 @@ impl Target<'_> {
     }
 }
 
-/// Where a target and an entry differ first, and their digits there. Both are equal if that is [`END`].
+/// The first position at which an entry and a target differ, and their digits there; [`END`] if both are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Difference {
     pub(super) at: u32,
@@ -70,13 +70,13 @@ impl Difference {
         self.target > self.entry
     }
 
-    /// That of two different words, of which the first digits are at `first`.
+    /// The difference between two words whose first digit is at position `first`.
     #[inline]
     pub(super) fn of_words(first: u32, entry: u32, target: u32) -> Self {
         Self::of_numbers(first, u64::from(entry) << u32::BITS, u64::from(target) << u32::BITS)
     }
 
-    /// That of two different bytes.
+    /// The difference between two bytes, likewise.
     pub(super) fn of_bytes(first: u32, entry: u8, target: u8) -> Self {
         Self::of_numbers(first, u64::from(entry) << (u64::BITS - 8), u64::from(target) << (u64::BITS - 8))
     }
@@ -88,7 +88,7 @@ impl Difference {
         Self { at: first + shift / DIGIT_BITS, entry: digit(entry), target: digit(target) }
     }
 
-    /// That of keys which are equal once they are filled up.
+    /// The difference between an entry, by its key's length and tag, and a target if their padded keys are equal.
     pub(super) fn behind_keys(entry: (usize, u64), target: &Target<'_>) -> Self {
         let (len, tag) = entry;
         let (target_len, target_tag) = (target.key.user.len(), target.key.tag.to_u64());
@@ -117,7 +117,6 @@ mod tests {
         let keys = users.into_iter().flat_map(|user| tags.map(|(seqno, kind)| (user, Tag::new(seqno, kind))));
         let mut keys: Vec<_> = keys.map(|(user, tag)| InternalKey::new(user, tag)).collect();
         keys.sort();
-        // All digits of long keys would be many zeros.
         let digits = |key: &InternalKey<'_>| {
             let target = Target { key: *key };
             (0..10).chain(LENGTH_AT - 1..END).map(|at| target.digit(at)).collect::<Vec<_>>()

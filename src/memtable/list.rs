@@ -1,8 +1,9 @@
-//! The order of a memtable: a list of nodes to which nodes are only added, one writer at a time, readers without locks.
+//! The list of a memtable: its nodes in the order of their keys. One writer adds nodes; readers need no lock.
 //!
-//! The list is a ring through the sentinel with links in both directions. Places in it are found in a trie of all nodes
-//! (`trie`): both the writer and readers look at the branches on the way and at one or two nodes, so that they wait for
-//! memory a few times, however many nodes there are and whatever their keys have in common.
+//! The list is a ring through the sentinel, with links in both directions. The writer and readers find places in it with a
+//! trie of all nodes (`trie`): they read the branches on the path and one or two nodes. Each read may wait for memory, and
+//! these waits are most of the time of an insertion and of a lookup in a large memtable. Before it inserts several
+//! entries, the writer therefore reads all their paths together, so that the waits overlap.
 //!
 //! To insert a node X between its neighbours P and N, under the writer's lock:
 //!
@@ -33,9 +34,8 @@
 //! backward but not forward: X was not complete then. Since step 3 is done in full before the next
 //! insertion starts, `M.prev` is exactly M's predecessor whenever a later insertion reads it.
 //!
-//! *Searches* begin at a node that the trie gives. It is before or after the target as it says, and no complete node is
-//! between. If the wanted node is on the other side, the search steps along the list, past nodes that were inserted
-//! meanwhile.
+//! *Searches.* The trie gives a node before or after the target, with no complete node between them. If the search needs
+//! the neighbour on the other side, it follows links of the list and passes nodes that were inserted meanwhile.
 
 use std::hint::black_box;
 use std::sync::atomic::Ordering as Memory;
@@ -117,7 +117,7 @@ impl<'a> Entry<'a> {
         self.node.copy_value(value);
     }
 
-    /// Where the entry and a target differ first.
+    /// The first difference between the entry and a target.
     #[inline]
     fn difference(&self, target: &Target<'_>) -> Difference {
         match self.node.long() {
@@ -186,8 +186,8 @@ impl List {
         Inserter { list: self, writer: lock(&self.writer) }
     }
 
-    /// Reads what is read when these entries are inserted, so that the waits for memory coincide, and gives for each where its
-    /// search may begin. It is not worth that in the caches of a core.
+    /// Reads the paths and the neighbours of these entries, so that the waits for memory overlap. Each search for an entry may
+    /// begin where its path ends. `None` if the memtable is in the caches of a core, or if the entries come after all others.
     fn read_ahead(&self, room: &Room, entries: &[NewEntry<'_>]) -> Option<[Ahead; GROUP_MAX]> {
         if entries.len() < 2 || room.words_taken() < FAR_WORDS || self.is_last(room, &entries[0]) {
             return None;
@@ -256,7 +256,7 @@ impl List {
         trie::find(memory, start, target, &|id| self.difference(memory, id, target))
     }
 
-    /// Where the entry of a node, not of [`HEAD`], and a target differ first.
+    /// The first difference between the entry of a node, not of [`HEAD`], and a target.
     #[inline]
     fn difference(&self, memory: &impl Words, id: NodeId, target: &Target<'_>) -> Difference {
         #[cfg(test)]

@@ -71,7 +71,7 @@ pub(super) fn overhead_max(entries: usize, bytes: usize, memtables: usize) -> us
     long * FRAMING_BYTES + (2 * long + first) * SLOT_BYTES
 }
 
-/// Where a long key and a target differ first.
+/// The first difference between a long key with a tag and a target.
 pub(super) fn difference(key: &[u8], tag: Tag, target: &Target<'_>) -> Difference {
     let other = target.key.user;
     let same = common_prefix(key, other);

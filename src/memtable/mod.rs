@@ -17,8 +17,8 @@
 //! # Memory
 //!
 //! [`Memtable::size_bytes`] is what the memory budget counts: all that is allocated for nodes, for long entries and
-//! for the filter. An entry takes about 46 bytes beside its key and value: 24 for its node, two bytes of filter, at most 19
-//! of trie on average, and what fills up the last words of key and value.
+//! for the filter. An entry takes about 44 bytes in addition to its key and value: 24 for its node, at most 19 on average
+//! for the trie, 2 for the filter, and the padding of the last words of key and value.
 //!
 //! Keys and values are in atomic words, because readers look at nodes while the rest of their chunk is written and no
 //! code is unsafe. So what is read is copied; only the value of a long entry is shared. (With a slice for each entry, which
@@ -135,8 +135,8 @@ impl Memtable {
         }
     }
 
-    /// Inserts entries. Each passes at most two branches for a byte of its key, and O(log n) if keys are random. No two
-    /// entries have the same key and sequence number. Returns whether the memtable takes more memory now. In a large one, [`GROUP_MAX`] entries
+    /// Inserts entries; each O(length of its key), and O(log n) if keys are random. No two entries have the same key and
+    /// sequence number. Returns whether the memtable takes more memory now. In a large one, [`GROUP_MAX`] entries
     /// together take less time than one by one.
     pub(crate) fn insert_group(&self, entries: &[NewEntry<'_>]) -> bool {
         let mut inserter = self.list.inserter();

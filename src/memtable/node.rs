@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! words
-//! 0        shape: length of the value, 11 bits · length of the key, 17 bits; its first bit tells entries from branches
+//! 0        shape: free, 4 bits, the first is 1 in branches · length of the value, 11 bits · length of the key, 17 bits
 //! 1        link to the node before
 //! 2        link to the next node
 //! 3, 4     tag
@@ -35,8 +35,8 @@ const TAG: usize = 3;
 const INSERTED_BEFORE: usize = 5;
 const DATA: usize = 6;
 
-/// The word after the others of the sentinel: the link to the trie of all entries. Another list in the same arena, as one of
-/// deleted ranges by their beginnings, takes a sentinel and such a word of its own.
+/// The root of the trie: a word in the sentinel. Another list in the same arena, for example of deleted ranges in the order
+/// of their first keys, needs only another sentinel with such a word.
 pub(super) const ROOT: Place = HEAD + DATA as Place;
 
 const WORD_BYTES: usize = size_of::<AtomicU32>();
@@ -151,7 +151,7 @@ impl<'a> Node<'a> {
         if self.value_len().is_some() { None } else { Some(self.word(DATA)) }
     }
 
-    /// Where a short entry and a target differ first. What one of the keys lacks counts as zeros.
+    /// The first difference between a short entry and a target. The shorter key is padded with zeros.
     #[inline]
     pub(super) fn difference(&self, target: &Target<'_>) -> Difference {
         let (mut rest, mut at) = (target.key.user, 0);
@@ -172,7 +172,7 @@ impl<'a> Node<'a> {
         self.difference_behind(rest, at, target)
     }
 
-    /// The same if the target has only this rest beside what the entry has.
+    /// The same if the target begins with the key of the entry, padded with zeros up to this rest.
     fn difference_behind(&self, rest: &[u8], at: u32, target: &Target<'_>) -> Difference {
         match rest.iter().position(|&byte| byte != 0) {
             Some(more) => Difference::of_bytes(at + 2 * more as u32, 0, rest[more]),

@@ -1,44 +1,46 @@
-//! The entries of a memtable by the digits of their keys: where the place of a key in the list is found.
+//! The trie of a memtable: finds the place of a key in the list of entries.
 //!
-//! It is a radix tree with compressed paths (a Patricia trie; cf. Leis, Kemper and Neumann 2013, The Adaptive Radix Tree).
-//! A branch has the position of a digit ([`digits`](super::digits)) and, for each digit that keys have there, a link: to the next
-//! branch, or to the only entry. The keys below a branch are equal before its position. Those bytes are in no branch: a
-//! search looks at the digits that branches name, compares its target once, with the entry that it ends at, and then
-//! knows where the target leaves the path. So what keys have in common costs nothing, wherever it is.
+//! It is a radix tree with compressed paths: a Patricia trie; compare Leis, Kemper and Neumann 2013, The Adaptive Radix
+//! Tree. A branch has the position of a digit ([`digits`](super::digits)). For each digit that keys have at this position, it has a
+//! link to the next branch, or to an entry if only one is left. All keys below a branch have the same digits before its
+//! position. The branch does not store these digits. A search follows the digits at the positions of the branches. It
+//! then compares its target with the one entry that it has reached. This comparison gives the position at which the
+//! target leaves the path. Bytes that keys have in common therefore cost no memory and no steps, wherever they are in the
+//! keys. A search passes at most two branches for each byte of a key, and two dozen behind the key.
 //!
 //! ```text
 //! words of a branch
-//! 0         1, 1 bit · size, 2 bits · digits or number of links, 8 bits · whether it has been replaced, 1 bit · free, 2 bits
-//!           · position, 18 bits
-//! 1         the digits of its links, 4 bits each (4 and 8 links)
-//! then      links; 16 are in the order of their digits, and 0 where there is none
+//! 0         1, 1 bit · size, 2 bits · digits or number of links, 8 bits · free, 2 bits · replaced, 1 bit · position, 18 bits
+//! 1         the digits of the links, 4 bits each (4 and 8 links)
+//! then      the links; 16 are in the order of their digits, and 0 stands for no link
 //! ```
 //!
-//! Branches have 2, 4, 8 or 16 links. Two links never get a third: their digits are in the first word. Entries begin with a
-//! word without the first bit ([`node`](super::node)), so a link need not say what it leads to.
+//! A branch has room for 2, 4, 8 or 16 links, which are its sizes 0 to 3. A branch of two links keeps their digits in its
+//! first word. The first bit of an entry is 0 ([`node`](super::node)), so a search recognizes it by its first word.
 //!
 //! # Memory
 //!
-//! An insertion takes the words of one branch at most: one of two links, or one of the next size, which replaces one that is
-//! full. The latter stays where it is, as a reader may be in it. A branch of n links has taken, with all that it has replaced, at
-//! most 4.75 words for each link after its first; there are as many of those as entries but one. So entries take
-//! [`ENTRY_BYTES_MAX`] each here, on average over all, however their keys are distributed.
+//! An insertion takes the words of at most one branch: either one with two links, or one of the next size in place of a full
+//! one. The full one stays in memory, because a reader may use it. A branch with n links and the branches that it has
+//! replaced together take at most 4.75 words for each link after the first. The trie has as many such links as entries,
+//! less one. On average over all entries, the trie therefore takes at most 19 bytes an entry for any set of keys.
 //!
 //! # Readers
 //!
-//! One writer changes links while readers follow them. A new branch is linked, with release, once it is filled; another link
-//! of a branch counts once it is there; a branch that has been replaced is not changed any more. So each link that a reader
-//! goes along is as it was at some time after the reader began.
+//! One writer changes links while readers follow them. A new branch is filled before it is linked with release. A link that
+//! is added to a branch counts after it is stored. A branch that was replaced does not change any more. A reader
+//! therefore finds each link as it was at some time after the reader began.
 //!
-//! - What is below a link agrees with all digits on the way to it, whenever that is looked at. So of a target and the entry
-//!   that [`find`] gives, it says rightly which comes first.
-//! - No entry that was complete before the search began is between them. If X were, then X and the entry found, L, would
-//!   differ first at some q, not before the position d at which the target leaves the path: keys between two others share what those
-//!   share. The branch at q is on the way to L ever since both are there, with a link to X. If q is d, the search has chosen the
-//!   link at q next to the target's digit, and that to X is nearer. If q is behind d, all links at q are on the same side of the target, and the
-//!   search has taken the outermost one, which is that of X or beyond. Each contradicts that X is between.
-//! - Likewise, if any entry of the target's user key was complete, the entry found has that key: at each branch before the tag the
-//!   link of the target's digit exists.
+//! - All entries below a link have the digits of the path to it, at all times. [`find`] therefore gives the right order of its
+//!   target and the entry that it returns.
+//! - No entry that was complete before the search began is between the two. Suppose X is such an entry, and L is the entry
+//!   that was returned. Let d be the position at which the target leaves the path, and q the first position at which X
+//!   and L differ. X is between the target and L, so q is not before d. Since both are in the trie, the path to L has a branch at q, which
+//!   has a link to X. If q = d, the search has chosen the link next to the digit of the target, but the link to X is nearer. If q > d,
+//!   all links at q are on one side of the target, and the search has chosen the outermost one, which leads to X or
+//!   beyond it. Both contradict the assumption.
+//! - If an entry with the user key of the target was complete before the search began, the returned entry has this user key:
+//!   each branch at a position before the tag has a link for the digit of the target.
 
 use std::sync::atomic::{AtomicU32, Ordering as Memory};
 
@@ -51,7 +53,7 @@ const BRANCH: u32 = 1 << 31;
 const SIZE_SHIFT: u32 = 29;
 const COUNT_SHIFT: u32 = 21;
 const COUNT_MASK: u32 = (1 << 8) - 1;
-/// For the writer: another branch is in the place of this one.
+/// The branch was replaced by a larger one. Only the writer reads this.
 const REPLACED: u32 = 1 << 18;
 const POSITION_MASK: u32 = (1 << 18) - 1;
 
@@ -81,7 +83,7 @@ struct Branch<'a> {
 }
 
 impl<'a> Branch<'a> {
-    /// `None`: there is an entry.
+    /// The branch at a place; `None` if an entry is there.
     #[inline]
     fn at(memory: &'a impl Words, place: Place) -> Option<Self> {
         #[cfg(test)]
@@ -101,7 +103,7 @@ impl<'a> Branch<'a> {
         self.head >> SIZE_SHIFT & SIZE_MAX
     }
 
-    /// The digits of the links, how many there are, and the word of the first one. `None`: all digits have a word.
+    /// The digits of the links, the number of links, and the word of the first link. `None` if each digit has its word.
     #[inline]
     fn listed(&self) -> Option<(u32, u32, usize)> {
         let count = self.head >> COUNT_SHIFT & COUNT_MASK;
@@ -124,7 +126,7 @@ impl<'a> Branch<'a> {
             let word = 1 + digit as usize;
             return (self.link(word) != HEAD).then_some(word);
         };
-        // The lowest digit that is zero here is found exactly.
+        // Digits above the lowest zero may be wrong in `zeros`; the lowest one is exact.
         let other = digits ^ ONES * digit;
         let zeros = other.wrapping_sub(ONES) & !other & ONES << (DIGIT_BITS - 1);
         let at = zeros.trailing_zeros() / DIGIT_BITS;
@@ -166,13 +168,13 @@ impl<'a> Branch<'a> {
         }
     }
 
-    /// The entry next to where a digit has no link, and its digit here.
+    /// The entry next to the place of a digit without a link, and the digit of that entry.
     #[inline]
     fn beside(&self, memory: &impl Words, digit: u32) -> (u32, NodeId) {
         match self.before(digit) {
             Some((digit, word)) => (digit, outermost(memory, self.link(word), true)),
             None => {
-                // Meanwhile the writer may have added that of the digit.
+                // The writer may have added a link for the digit itself.
                 let (digit, word) = self.at_or_after(digit + 1).expect("a branch has links of two digits");
                 (digit, outermost(memory, self.link(word), false))
             }
@@ -206,8 +208,8 @@ fn outermost(memory: &impl Words, mut place: Place, is_last: bool) -> NodeId {
     place
 }
 
-/// A link where a search may begin, and the branch that has it: that to everything, or one at which the digits of the target
-/// have led.
+/// A link at which a search may begin, and the branch that has it: the root, or a link to which the digits of the target
+/// lead.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Start {
     link: Place,
@@ -215,10 +217,10 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// The link to everything.
+    /// The root, which is in the sentinel.
     pub(super) const ROOT: Self = Self { link: ROOT, branch: HEAD };
 
-    /// The position after that of the branch. `None`: the branch has been replaced.
+    /// The position after that of the branch; `None` if the branch was replaced.
     #[inline]
     fn position(self, memory: &impl Words) -> Option<u32> {
         if self.branch == HEAD {
@@ -229,16 +231,16 @@ impl Start {
     }
 }
 
-/// A search without the comparison at its end, a step at a time.
+/// A search that makes one step at a time, without the comparison at the end.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead {
-    /// What has been reached: a branch, or an entry.
+    /// The branch or the entry that the search has reached.
     pub(super) place: Place,
-    /// The link to that.
+    /// The link to `place`.
     link: Start,
-    /// The link to the last branch that was reached by digits of the target only.
+    /// The link to the last branch to which the digits of the target lead.
     pub(super) start: Start,
-    /// Whether a digit of the target had no link.
+    /// A digit of the target had no link.
     is_apart: bool,
 }
 
@@ -247,7 +249,7 @@ impl Ahead {
         Self { place: follow(memory, ROOT), link: Start::ROOT, start: Start::ROOT, is_apart: false }
     }
 
-    /// Goes on from a branch; not from an entry.
+    /// Follows a link of the branch; `false` if an entry was reached.
     #[inline]
     pub(super) fn step(&mut self, memory: &impl Words, target: &Target<'_>) -> bool {
         let Some(branch) = Branch::at(memory, self.place) else { return false };
@@ -264,17 +266,18 @@ impl Ahead {
     }
 }
 
-/// Where a target belongs.
+/// The place of a target.
 pub(super) struct Found {
     /// The entry before or after the place of the target; the sentinel if there are no entries.
     pub(super) near: NodeId,
-    /// That of the entry and the target.
+    /// The difference between this entry and the target.
     pub(super) difference: Difference,
-    /// The link to the branch that lacks the target's digit, or else below which everything differs from the target.
+    /// The link to a branch at the position of the difference, or to which such a branch has to be added.
     link: Place,
 }
 
-/// Finds the place of a target, from a link or else from the root; `compare` gives its difference to an entry.
+/// Finds the place of a target. Begins at the root if the branch of `start` was replaced. `compare` gives the difference
+/// between an entry and the target.
 #[inline]
 pub(super) fn find(
     memory: &impl Words,
@@ -282,7 +285,7 @@ pub(super) fn find(
     target: &Target<'_>,
     compare: &impl Fn(NodeId) -> Difference,
 ) -> Found {
-    // Digits before `from` have been looked at, as far as there are branches.
+    // The branches before this position have a link for the target's digit.
     let (mut link, mut from) = match start.position(memory) {
         Some(from) => (start.link, from),
         None => (ROOT, 0),
@@ -313,7 +316,7 @@ pub(super) fn find(
     find_above(memory, target, difference, compare)
 }
 
-/// The same, as far as the target agrees with an entry.
+/// [`find`] if the target leaves the path above the entry with this difference.
 #[inline(never)]
 fn find_above(
     memory: &impl Words,
@@ -332,7 +335,7 @@ fn find_above(
                 let (entry, near) = branch.beside(memory, digit);
                 return Found { near, difference: Difference { entry, ..difference }, link };
             };
-            // The digit got a link after the search began.
+            // The digit has had a link since the search, or that of `start`, began.
             return find(memory, Start { link: place + word as Place, branch: place }, target, compare);
         }
         let Some(word) = word else { break };
@@ -347,7 +350,7 @@ fn follow(memory: &impl Words, link: Place) -> Place {
     memory.words(link)[0].load(Memory::Acquire)
 }
 
-/// Adds an entry whose place was found, and which is in the list. Returns how many bytes were allocated.
+/// Adds an entry of the list at the place that was found for it. Returns the number of bytes that were allocated.
 #[inline]
 pub(super) fn add(room: &mut Room, arena: &Arena, found: &Found, id: NodeId) -> usize {
     let Found { difference: Difference { at, entry, target }, link, .. } = *found;
@@ -403,7 +406,7 @@ pub(super) mod tests {
     use super::*;
 
     thread_local! {
-        /// Branches, and the entries at their ends, that searches of this thread looked at.
+        /// Branches and entries that searches of this thread have read.
         pub(in super::super) static BRANCHES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
     }
 
