@@ -135,6 +135,7 @@ fn store_object(db: &Db) -> Result<Value> {
     Ok(json!({
         "store": db.path().to_string_lossy(),
         "disk_bytes": store::disk_bytes(db.path())?,
+        "as_of": store::as_of_object(db.open_report().as_of),
         "logs": { "files": logs, "batches": batches, "entries_not_in_tables": entries },
         "torn": dropped.iter().map(torn).collect::<Value>(),
         "ignored": ignored.iter().map(|file| json!({ "file": file.name, "why": file.why })).collect::<Value>(),
