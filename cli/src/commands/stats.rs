@@ -14,7 +14,8 @@ use crate::{store, units};
 /// Prints the size and shape of a store: keyspaces, levels, tables and filters.
 ///
 /// For each keyspace: entries in memtables and in tables, and for each level its sorted runs, tables, keys,
-/// sizes, and the false-positive rate that its filters predict. Changes nothing.
+/// sizes, and the false-positive rate that its filters predict. Works while another process has the store open: then it prints
+/// on standard error as of when. Changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb stats my.db
