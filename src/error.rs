@@ -99,7 +99,7 @@ pub enum Error {
         /// What was asked for.
         asked: u64,
     },
-    /// Another process (or another handle in this one) has the store open.
+    /// Another process (or another handle in this one) has the store open for writing.
     #[non_exhaustive]
     Locked {
         /// The store's directory.

@@ -189,8 +189,13 @@ impl Options {
         self
     }
 
-    /// Opens the store read-only: nothing is written, not even a lock file. A store can be open for many
-    /// readers or for one writer at a time. The logs are read into memory, whatever the memory budget.
+    /// Opens one moment of the store for reading, also while another process writes to it: the state that a `kill -9` of the
+    /// writer at that moment would have left. No lock is taken, and nothing is written. [`Db::refresh`](crate::Db::refresh)
+    /// moves on to a newer moment. The logs are read into memory, whatever the memory budget.
+    ///
+    /// The files of the tables are held open, so that they can be read after the writer has removed them: see
+    /// [`Options::open_files_max`], and [`live_reads`](crate::guide::live_reads) for file systems on which that does not
+    /// work.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -292,6 +297,10 @@ impl Options {
     /// process may have open (`RLIMIT_NOFILE`) when the store is opened, at most 1024; 256 where the system
     /// does not report a limit. Other tables are reopened when they are needed. If the process still runs out
     /// of open files, open tables are closed to make room.
+    ///
+    /// With [`Options::read_only`]: number of files of tables and filters that are held open; by default half of the files
+    /// that the process may have open. Others are opened when they are needed, and
+    /// [`Error::Changed`](crate::Error::Changed) is returned if the writer has removed one by then.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -118,6 +118,67 @@ fn defaults_fit() {
     assert!(db.stats().open_files <= (LIMIT / 4) as u64, "{}", db.stats().open_files);
 }
 
+/// A view of more tables than can be held open, next to its writer.
+fn read_next_to_a_writer() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = store::small().l0_runs(1000).memtable_bytes(1 << 20);
+    let options =
+        Options::new().open_files_max(OPEN_FILES_MAX).default_keyspace(options).background_threads(0);
+    let db = options.open(dir.path()).unwrap();
+    for n in 0..TABLES {
+        db.put(n.to_be_bytes(), [n as u8; 100]).unwrap();
+        db.flush().unwrap();
+    }
+    let before = open_now();
+    let view = Options::new().read_only().open(dir.path()).unwrap();
+    // Half of the limit for tables; manifest and logs.
+    assert!((LIMIT / 2..LIMIT / 2 + 5).contains(&(open_now() - before)), "{} files", open_now() - before);
+    assert_eq!(view.iter().filter(|item| item.is_ok()).count(), TABLES as usize);
+    drop(view);
+    let mut held = use_up_files();
+    let error = Options::new().read_only().open(dir.path()).unwrap_err();
+    assert!(error.to_string().contains(&format!("over the limit of {LIMIT}")), "{error}");
+    // There is room for fewer than half of the limit: some of the tables are not held.
+    held.truncate(held.len().saturating_sub(12));
+    let view = Options::new().read_only().open(dir.path()).unwrap();
+    assert_eq!(view.iter().filter(|item| item.is_ok()).count(), TABLES as usize);
+    drop((view, held));
+}
+
+/// How many removed files below `dir` this process has open.
+fn removed_and_open(dir: &std::path::Path) -> usize {
+    let is_removed = |entry: std::io::Result<std::fs::DirEntry>| {
+        let target = entry.ok().and_then(|entry| std::fs::read_link(entry.path()).ok());
+        target
+            .is_some_and(|target| target.starts_with(dir) && target.to_string_lossy().ends_with("(deleted)"))
+    };
+    std::fs::read_dir("/proc/self/fd").unwrap().map(is_removed).filter(|&removed| removed).count()
+}
+
+#[test]
+fn a_view_keeps_removed_files_open_until_the_last_handle_of_that_moment_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().background_threads(0).default_keyspace(store::small());
+    let db = options.open(dir.path()).unwrap();
+    let write = |value: u8| {
+        (0..300_u32).for_each(|n| db.put(n.to_be_bytes(), [value; 100]).unwrap());
+        db.compact().unwrap();
+    };
+    write(1);
+    let mut view = Options::new().read_only().open(dir.path()).unwrap();
+    assert_eq!(removed_and_open(dir.path()), 0);
+    view.open_tables().unwrap();
+    write(2);
+    assert!(removed_and_open(dir.path()) > 5);
+    let snapshot = view.snapshot();
+    assert!(view.refresh().unwrap());
+    assert!(view.iter().all(|item| item.unwrap().1[..] == [2; 100]));
+    assert!(snapshot.iter().all(|item| item.unwrap().1[..] == [1; 100]), "the snapshot reads removed files");
+    assert!(removed_and_open(dir.path()) > 5);
+    drop(snapshot);
+    assert_eq!(removed_and_open(dir.path()), 0, "nothing needs them any more");
+}
+
 #[test]
 fn many_tables_are_read_and_written_under_a_low_limit_of_open_files() {
     if std::env::var_os(CHILD).is_some() {
@@ -125,6 +186,7 @@ fn many_tables_are_read_and_written_under_a_low_limit_of_open_files() {
         [0, 2].into_iter().for_each(work);
         [0, 2].into_iter().for_each(work_without_room);
         defaults_fit();
+        read_next_to_a_writer();
         return;
     }
     let program = std::env::current_exe().unwrap();

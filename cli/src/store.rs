@@ -1,11 +1,12 @@
-//! Opens stores. Commands that only read open read-only, so that several can run at once; only `load`, `put`,
+//! Opens stores. Commands that only read open read-only, so they work while another process has the store open; only `load`, `put`,
 //! `uniq` and `demo` create a store.
 
 use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value, json};
 use sievedb::limits::KEYSPACE_NAME_BYTES_MAX;
-use sievedb::{Db, Keyspace, KeyspaceOptions, LevelStats, Options};
+use sievedb::{AsOf, Db, Keyspace, KeyspaceOptions, LevelStats, Options};
 
 use crate::escape::escape;
 use crate::failure::{Failure, Result, warn};
@@ -72,9 +73,24 @@ pub(crate) fn keyspace_name(name: &str) -> Result<String, String> {
     }
 }
 
-/// Opens a store that exists, read-only.
+/// Opens a store that exists, read-only: one moment of it, if another process writes to it.
 pub(crate) fn open_for_reading(dir: &Path) -> Result<Db> {
-    with_notes(Options::new().read_only().open(dir)?)
+    let db = Options::new().read_only().open(dir)?;
+    note_as_of(db.open_report().as_of);
+    with_notes(db)
+}
+
+/// Prints which moment was read, if another process has the store open.
+pub(crate) fn note_as_of(as_of: Option<AsOf>) {
+    if let Some(AsOf { seqno, time, in_use: true, .. }) = as_of {
+        note(&format!("as of sequence number {seqno}, {}; the store is in use", units::utc(time)));
+    }
+}
+
+/// The moment that was read, for JSON.
+pub(crate) fn as_of_object(as_of: Option<AsOf>) -> Value {
+    let object = |AsOf { seqno, time, in_use, .. }| json!({ "seqno": seqno, "time": units::utc(time), "in_use": in_use });
+    as_of.map_or(Value::Null, object)
 }
 
 /// Opens a store that exists.

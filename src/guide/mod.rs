@@ -4,6 +4,7 @@
 //! - [`conditional`]: writes that depend on what is there.
 //! - [`transactions`]: several keys at one moment.
 //! - [`iteration`]: snapshots, ranges, and what they keep alive.
+//! - [`live_reads`]: reading a store while another process writes to it.
 //! - [`filters`]: which kind to choose, how many bits, and how to measure.
 //! - [`memory`]: the memory budget, what counts against it and what does not.
 //! - [`errors`]: which errors there are, which of them to handle, and how.
@@ -20,6 +21,9 @@ pub mod transactions {}
 
 #[doc = include_str!("iteration.md")]
 pub mod iteration {}
+
+#[doc = include_str!("live_reads.md")]
+pub mod live_reads {}
 
 #[doc = include_str!("filters.md")]
 pub mod filters {}

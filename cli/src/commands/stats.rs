@@ -14,7 +14,8 @@ use crate::{store, units};
 /// Prints the size and shape of a store: keyspaces, levels, tables and filters.
 ///
 /// For each keyspace: entries in memtables and in tables, and for each level its sorted runs, tables, keys,
-/// sizes, and the false-positive rate that its filters predict. Changes nothing.
+/// sizes, and the false-positive rate that its filters predict. Works while another process has the store open: then it prints
+/// on standard error as of when. Changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb stats my.db
@@ -135,6 +136,7 @@ fn store_object(db: &Db) -> Result<Value> {
     Ok(json!({
         "store": db.path().to_string_lossy(),
         "disk_bytes": store::disk_bytes(db.path())?,
+        "as_of": store::as_of_object(db.open_report().as_of),
         "logs": { "files": logs, "batches": batches, "entries_not_in_tables": entries },
         "torn": dropped.iter().map(torn).collect::<Value>(),
         "ignored": ignored.iter().map(|file| json!({ "file": file.name, "why": file.why })).collect::<Value>(),

@@ -10,7 +10,7 @@ use crate::failure::{Failure, Result, answered};
 use crate::json::{Format, Object, put_bytes};
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::units;
+use crate::{store, units};
 
 /// Reads everything in a store and lists what is damaged.
 ///
@@ -18,7 +18,9 @@ use crate::units;
 /// against the filters of its table. It goes on after damage, also in a store that cannot be opened any more,
 /// and prints each piece with its file, its offset and the keys that it can concern. Exit code 0: the store
 /// is sound; 3: it is damaged. Files that do not belong to the store and the torn end that a crash leaves are
-/// listed and are no damage. Changes nothing.
+/// listed and are no damage. If another process writes to the store, one moment of it is verified. A file that it removes
+/// before it is verified, because too few files can be open, is listed as changed, which is no damage; the exit code is 3.
+/// Changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb verify my.db
@@ -37,6 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             .at(progress.bytes_done);
     })?;
     drop(bar);
+    store::note_as_of(report.as_of);
     let mut out = Output::new();
     let printed =
         if args.format.json { out.text(&object(&report).to_string()) } else { print(&report, &mut out) };
@@ -45,8 +48,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn verdict(report: &VerifyReport, db: &Path) -> Result<()> {
     let found = report.damage.len() as u64 + report.omitted;
-    if found == 0 {
+    let changed = report.changed.len() as u64;
+    if found == 0 && changed == 0 {
         return Ok(());
+    }
+    if found == 0 {
+        let files = units::counted(changed, "file", "files");
+        let failure =
+            format!("{files} of {} changed and could not be verified; no damage found", db.display());
+        return Err(Failure::Refused(failure));
     }
     let pieces = units::counted(found, "piece of damage", "pieces of damage");
     Err(Failure::Refused(format!("{pieces} in {}", db.display())))
@@ -71,12 +81,16 @@ fn print(report: &VerifyReport, out: &mut Output) -> Result<()> {
     for file in &report.ignored {
         out.text(&format!("ignored    {}: {}", escape(file.name.as_bytes()), file.why))?;
     }
+    for error in &report.changed {
+        out.text(&format!("changed    {error}"))?;
+    }
     for damage in &report.damage {
         out.text(&format!("damage     {}", message(&damage.error)))?;
         out.text(&format!("           concerns {}", concerns(damage)))?;
     }
     match (report.damage.len(), report.omitted) {
-        (0, _) => out.text("sound      no damage found"),
+        (0, _) if report.changed.is_empty() => out.text("sound      no damage found"),
+        (0, _) => Ok(()),
         (_, 0) => Ok(()),
         (_, more) => out.text(&format!("           and {} more", units::count(more))),
     }
@@ -117,7 +131,8 @@ fn object(report: &VerifyReport) -> Value {
     });
     let ignored = report.ignored.iter().map(|file| json!({ "file": file.name, "why": file.why }));
     json!({
-        "sound": report.damage.is_empty(),
+        "sound": report.damage.is_empty() && report.changed.is_empty(),
+        "as_of": store::as_of_object(report.as_of),
         "edits": report.edits,
         "logs": report.logs,
         "batches": report.batches,
@@ -127,6 +142,7 @@ fn object(report: &VerifyReport) -> Value {
         "filters": report.filters,
         "torn": torn.collect::<Value>(),
         "ignored": ignored.collect::<Value>(),
+        "changed": report.changed.iter().map(ToString::to_string).collect::<Value>(),
         "damage": report.damage.iter().map(damage_object).collect::<Value>(),
         "damage_not_listed": report.omitted,
     })

@@ -2,7 +2,7 @@
 //! `SIEVEDB_BLESS=1 cargo test -p sievedb-cli situations` writes it again; read it before you commit it.
 //!
 //! The table has the first three lines of an output, and all lines of `verify` and `repair`. What differs
-//! between runs is replaced: the directory by `DB`, checksums by `########`, sizes, times, rates and the
+//! between runs is replaced: the directory by `DB`, checksums by `########`, points in time by `TIME`, sizes, times, rates and the
 //! offsets of filters by `#`.
 
 use std::collections::BTreeMap;
@@ -317,7 +317,9 @@ fn plain(line: &str) -> String {
             || words[at + 1..].starts_with(&["lines", "a", "second"]);
         let is_hex = bare.len() >= 8
             && bare.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+        let is_time = bare.len() == 20 && bare.ends_with('Z') && bare.contains('T');
         out.push(match () {
+            () if is_time => word.replace(bare, "TIME"),
             () if is_hex => word.replace(bare, "########"),
             () if is_far => word.replace(bare, "#"),
             () if is_measured && !word.starts_with('(') && bare.starts_with(|c: char| c.is_ascii_digit()) => {

@@ -63,7 +63,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`Error::Locked`] if the store is open elsewhere, [`Error::NoStore`] if there is none and it may not
+    /// [`Error::Locked`] if the store is open for writing elsewhere (not if it is opened read-only), [`Error::Changed`] if a
+    /// writer changes the store faster than a reader can look at it, [`Error::NoStore`] if there is none and it may not
     /// be created, [`Error::OtherFiles`] if it would be created among files of other programs,
     /// [`Error::Corruption`] if a file is damaged or missing, [`Error::Unsupported`] if a file is
     /// of a newer version, [`Error::InvalidArgument`] if an option is out of range, [`Error::Io`] if the

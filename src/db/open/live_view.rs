@@ -1,7 +1,7 @@
 //! A live view: one moment of a store that another process may be writing to, without that writer's help.
 //!
 //! A live view equals what a `kill -9` of the writer at some moment during [`LiveView::take`] would have left. It takes no
-//! lock and writes nothing. Opening for reading, `refresh` and `Options::verify` read a view as if nobody wrote.
+//! lock and writes nothing. Opening for reading, `refresh` and `Options::verify` read a view like a store at rest.
 //!
 //! # Steps of an attempt
 //!
@@ -11,7 +11,7 @@
 //! 4. `CURRENT` and the length of the manifest again. If either differs, the attempt has failed, and the next one begins.
 //!
 //! Nothing else is read before step 4, so an attempt takes little time however long the logs are, and a second one
-//! takes less: only what has changed meanwhile is read and opened. Batches and tables are read later, through the open
+//! takes less: it reads new edits and opens new files only. Batches and tables are read later, through the open
 //! files.
 //!
 //! # Why that is one moment
@@ -20,8 +20,8 @@
 //!   has another id. A file is removed only after the edit, or the `CURRENT`, that drops it is durable. So all files that
 //!   the manifest names are there during the attempt, and a removed file stays readable through its open handle.
 //! - *Logs*: a log is complete before the next one takes a batch, and is named before that. So if a log has a batch when
-//!   step 3 looks at it, the older ones, which step 3 looks at later, have all of theirs. If it has none, whatever the
-//!   older ones gain meanwhile is a prefix of all batches. Either way the batches seen are a prefix without a hole. In the
+//!   step 3 looks at it, the older ones, which step 3 looks at later, have all of theirs. If it has none, the batches
+//!   that the older ones gain meanwhile are a prefix of all batches. Either way the batches seen are a prefix without a hole. In the
 //!   other order they would not be: the end of a log could be missed, and the beginning of the next one seen.
 //! - *Both*: the last batch that is seen was complete between steps 1 and 4, and then the tree was as seen. Every
 //!   promise before the end of a log names an edit that was durable, so the manifest has it.
@@ -31,9 +31,8 @@
 //! # Damage
 //!
 //! An attempt may find a file missing, or a `CURRENT` or manifest that cannot be read. If that is because the writer has
-//! replaced it, then the change that did so was complete before, and the next attempt sees it. So what two attempts in a
-//! row find is damage. The view then has the files as they are, and whoever reads it reports the damage, as for a store
-//! that nobody uses.
+//! replaced it, then that change was complete before, and the next attempt sees it. So a finding of two attempts in a
+//! row is damage. The view then has the files as they are, and its reader reports the damage, as for a store at rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -69,7 +68,7 @@ pub(in crate::db) struct LiveView {
     seen: Option<Seen>,
 }
 
-/// What shows whether a store has changed.
+/// The contents of the files that change when the store changes.
 #[derive(Debug)]
 struct Seen {
     current: Vec<u8>,
@@ -167,13 +166,13 @@ impl OpenManifest {
 /// The attempts to take a view.
 struct Taking {
     files: Arc<ViewFiles>,
-    /// What was in the directory before the first attempt.
+    /// The names in the directory before the first attempt.
     listed: Vec<OsString>,
     manifest: Option<OpenManifest>,
     named: BTreeMap<FileName, Arc<NamedFile>>,
     logs: BTreeMap<u64, Arc<dyn ReadFile>>,
     open_max: usize,
-    /// What the last attempt could not read; see the module.
+    /// The error of the last attempt, if `CURRENT` or the manifest could not be read.
     suspect: Option<String>,
     missing: BTreeSet<FileName>,
     tries: u64,
@@ -211,7 +210,7 @@ impl Taking {
     fn take(mut self) -> Result<LiveView> {
         let mut last = "";
         while self.tries < TRIES_MAX {
-            // Nothing is waited for at first: most often the second attempt succeeds.
+            // No pause at first: most often the second attempt succeeds.
             sleep(Duration::from_millis(self.tries / 4));
             self.tries += 1;
             match self.attempt() {
@@ -277,7 +276,7 @@ impl Taking {
         Ok(())
     }
 
-    /// What could not be read is damage if the attempt before could not read it either.
+    /// An error is damage if the attempt before has found the same.
     fn suspect(&mut self, error: Error, why: &'static str) -> Result<Option<Seen>, Again> {
         if matches!(error, Error::LimitExceeded { .. }) {
             return Err(error.into());
@@ -290,7 +289,7 @@ impl Taking {
         Err(Again::Changed(why))
     }
 
-    /// Step 2. What is missing for the second time is damage.
+    /// Step 2. A file that is missing for the second time is damage.
     fn open_named(&mut self) -> Result<(), Again> {
         let state = &self.manifest.as_ref().expect("it was read").read.state;
         let places = state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
@@ -327,7 +326,7 @@ impl Taking {
         if is_damage { Ok(()) } else { Err(Again::Changed("a file was removed")) }
     }
 
-    /// `false` if the log is missing. One that cannot be opened is left to whoever reads the view.
+    /// `false` if the log is missing. The reader of the view reports a log that cannot be opened.
     fn open_log(&mut self, number: u64) -> Result<bool> {
         let path = self.files.path(FileName::Log(number));
         match self.files.fs.open(&path) {

@@ -28,7 +28,7 @@ pub(in crate::db) fn open_for_reading(dir: &Path, options: Options) -> Result<(E
     Ok((engine, view))
 }
 
-/// Opens a newer moment of the store that `engine` sees at the moment `view`. `None` if nothing has changed.
+/// Opens a newer moment of a store than `view`, which `engine` has. `None` if the store is unchanged.
 pub(in crate::db) fn open_newer(engine: &Engine, view: &LiveView) -> Result<Option<(Engine, LiveView)>> {
     let Some(newer) = view.newer()? else { return Ok(None) };
     let opened = open_view(&newer, &engine.files.dir, engine.options.clone(), Some(engine))?;
@@ -66,17 +66,17 @@ fn open_view(view: &LiveView, dir: &Path, options: Options, before: Option<&Engi
     Ok(engine)
 }
 
-/// What the report says of the view.
+/// Adds the moment of the view to the report.
 fn describe(recovered: &mut Recovered, view: &LiveView) {
     let report = &mut recovered.report;
     report.as_of = view.as_of().map(|as_of| AsOf { seqno: recovered.last_seqno, ..as_of });
     if report.as_of.is_some_and(|as_of| as_of.in_use) {
-        // The end of a log that is being written to is not torn: it is not written yet.
+        // The end of a log that is being written to is not torn: the append is still running.
         report.dropped.clear();
     }
 }
 
-/// What the tables of this view share with those of later ones.
+/// The context of the tables of this view and of later ones.
 fn context(
     view: &LiveView,
     dir: &Path,
@@ -93,7 +93,7 @@ fn context(
     Ok(context)
 }
 
-/// The directory of a view, which nobody locks.
+/// The directory of a view, without a lock.
 fn unlocked(dir: &Path, fs: &Arc<dyn Fs>) -> Result<Arc<LockedDir>> {
     let guard = fs.lock(dir, LockKind::Shared).map_err(|error| crate::Error::io("open", dir, error))?;
     Ok(LockedDir::new(dir, fs, guard))

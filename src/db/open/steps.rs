@@ -540,4 +540,61 @@ mod tests {
         assert!(fs.open(&FileName::Log(next + 43).path(dir)).is_err());
         assert_eq!(options.open(dir).unwrap().iter().count(), 15);
     }
+
+    /// A file system whose lock is held by a reader that looks whether the store is in use, so many times.
+    #[derive(Debug)]
+    struct Busy(MemFs, Mutex<u32>);
+
+    impl Fs for Busy {
+        fn create_dir(&self, dir: &Path) -> std::io::Result<()> {
+            self.0.create_dir(dir)
+        }
+
+        fn list(&self, dir: &Path) -> std::io::Result<Vec<std::ffi::OsString>> {
+            self.0.list(dir)
+        }
+
+        fn sync_dir(&self, dir: &Path) -> std::io::Result<()> {
+            self.0.sync_dir(dir)
+        }
+
+        fn create(&self, path: &Path) -> std::io::Result<Arc<dyn crate::fs::AppendFile>> {
+            self.0.create(path)
+        }
+
+        fn open(&self, path: &Path) -> std::io::Result<Arc<dyn crate::fs::ReadFile>> {
+            self.0.open(path)
+        }
+
+        fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
+            self.0.rename(from, to)
+        }
+
+        fn remove(&self, path: &Path) -> std::io::Result<()> {
+            self.0.remove(path)
+        }
+
+        fn hard_link(&self, from: &Path, to: &Path) -> std::io::Result<()> {
+            self.0.hard_link(from, to)
+        }
+
+        fn lock(&self, path: &Path, kind: LockKind) -> std::io::Result<Box<dyn LockGuard>> {
+            let mut times = self.1.lock().unwrap();
+            if *times > 0 {
+                *times -= 1;
+                return Err(std::io::ErrorKind::WouldBlock.into());
+            }
+            self.0.lock(path, kind)
+        }
+    }
+
+    #[test]
+    fn a_writer_opens_although_a_reader_looks_at_the_lock_and_not_if_it_stays_held() {
+        for (times, is_open) in [(0, true), (LOCK_TRIES - 1, true), (LOCK_TRIES, false)] {
+            let fs = Arc::new(Busy(MemFs::new(), Mutex::new(times)));
+            let opened = Options::new().background_threads(0).fs(fs).open("/db");
+            assert_eq!(opened.is_ok(), is_open, "{times}: {opened:?}");
+            assert!(is_open || matches!(opened, Err(Error::Locked { .. })));
+        }
+    }
 }

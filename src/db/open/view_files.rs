@@ -2,10 +2,10 @@
 //!
 //! A live view ([`live_view`](super::live_view)) holds its tables and filters open, so that they can be read after the
 //! writer has removed them. [`ViewFiles`] are those of a view and of the later ones that it was refreshed to; they share
-//! open tables. [`ViewFs`] reads from them. What can be appended to (`CURRENT`, manifest, logs) belongs to one view: its
-//! [`Moment`] has it as it was then.
+//! open tables. [`ViewFs`] reads from them. The files that change (`CURRENT`, manifest, logs) belong to one view: its
+//! [`Moment`] has them as they were then.
 //!
-//! A view holds no more files than its limit. It opens the others by name whenever they are read. If the writer has removed
+//! A view holds as many files as its limit allows. It opens the others by name whenever they are read. If the writer has removed
 //! one by then, that is [`Error::Changed`].
 
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ pub(super) struct NamedFile {
 }
 
 impl Drop for NamedFile {
-    /// No view names it any more, so it is closed.
+    /// Closes the file after the last view that names it.
     fn drop(&mut self) {
         if let (Some(cache), Some(number)) = (self.cache.get(), self.name.number()) {
             cache.remove(number);
@@ -56,7 +56,7 @@ impl ViewFiles {
         Arc::new(Self { fs, dir: dir.to_path_buf(), open_max, named, cache })
     }
 
-    /// Sets the cache from which a file is removed when no view names it any more.
+    /// Sets the cache from which a file is removed with the last view that names it.
     pub(super) fn set_cache(&self, cache: &Arc<FileCache>) {
         self.cache.get_or_init(|| Arc::clone(cache));
     }
@@ -106,7 +106,7 @@ fn name_of(path: &Path, dir: &Path) -> Option<FileName> {
     FileName::parse(path.file_name()?.to_str()?)
 }
 
-/// What a view saw of the files that may change, and which names there were.
+/// The files that may change, as a view saw them, and the names in the directory.
 #[derive(Debug, Default)]
 pub(super) struct Moment {
     pub(super) frozen: BTreeMap<FileName, Arc<dyn ReadFile>>,
@@ -151,7 +151,7 @@ impl Fs for ViewFs {
         self.files.fs.free_bytes(dir)
     }
 
-    /// A view excludes nobody, and nobody excludes it.
+    /// Views and writers do not exclude each other.
     fn lock(&self, _: &Path, _: LockKind) -> io::Result<Box<dyn LockGuard>> {
         Ok(Box::new(NoLock))
     }

@@ -4,7 +4,6 @@
 //! demo ends soon on any machine. What could not be read is counted and reported.
 
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use sievedb::limits::KEY_BYTES_MAX;
 
@@ -12,6 +11,7 @@ use crate::failure::{Failure, Result};
 use crate::line_format::{Content, LineFormat};
 use crate::lines::Lines;
 use crate::progress::Progress;
+use crate::units;
 
 /// Most keys.
 const KEYS_MAX: usize = 2_000_000;
@@ -155,55 +155,14 @@ fn add_file(source: &mut Source, entry: &std::fs::DirEntry) {
     if let Ok(metadata) = entry.metadata()
         && key.len() <= KEY_BYTES_MAX
     {
-        let modified = metadata.modified().map_or_else(|_| "?".into(), utc);
+        let modified = metadata.modified().map_or_else(|_| "?".into(), units::utc);
         source.add(key, format!("{} bytes, {modified}", metadata.len()));
     }
-}
-
-/// A time as `2024-02-29T12:34:56Z`.
-fn utc(time: SystemTime) -> String {
-    let seconds = match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => after.as_secs() as i64,
-        Err(before) => -(before.duration().as_secs_f64().ceil() as i64),
-    };
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
-/// Year, month and day of a number of days since 1970-01-01 (Hinnant, "chrono-Compatible Low-Level Date
-/// Algorithms", `civil_from_days`): years begin in March, so that the leap day comes last.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn times_follow_the_calendar() {
-        for (seconds, text) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_827_696, "2000-02-29T12:34:56Z"),
-            (1_709_251_199, "2024-02-29T23:59:59Z"),
-            (1_709_251_200, "2024-03-01T00:00:00Z"),
-            (4_102_444_800, "2100-01-01T00:00:00Z"),
-            (4_107_542_400, "2100-03-01T00:00:00Z"),
-        ] {
-            assert_eq!(utc(UNIX_EPOCH + Duration::from_secs(seconds)), text);
-        }
-        assert_eq!(utc(UNIX_EPOCH - Duration::from_secs(1)), "1969-12-31T23:59:59Z");
-    }
 
     #[test]
     fn lines_are_sorted_and_taken_once() {
