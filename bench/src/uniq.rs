@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     );
     report.text(&format!(
         "Each reads a file and puts out its distinct lines. `sievedb uniq` also remembers them, durably after \
-         every 1,000 lines, so that a later call puts out only what is new: *again* is a second call on the same \
+         every 100 ms, so that a later call puts out only what is new: *again* is a second call on the same \
          store. `sort` and `awk` begin anew each time. The median of {} runs in turns (least–greatest); all tools \
          put out the same number of lines. *Peak memory* is that of the process, the file's pages not counted. \
          `awk` is {}.",
