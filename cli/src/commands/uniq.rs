@@ -25,7 +25,7 @@ use crate::line_key::LineKey;
 use crate::lines::Lines;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::store::{self, JOURNALS, Within};
+use crate::store::{self, JOURNALS, Store, Within};
 
 /// Size at which a batch ends, whatever its number of lines.
 const BATCH_BYTES: usize = 16 << 20;
@@ -53,10 +53,11 @@ const BATCH_BYTES: usize = 16 << 20;
   tail -F access.log | sievedb uniq visitors.db --key 1     # the first line of each visitor
   sievedb uniq events.db events.log --key 'id=(\\w+)' --journal unique.log
   mv unique.log unique.log.1 && sievedb uniq events.db events.log --journal unique.log --new-journal
-  sievedb uniq words.db words.txt --count                   # how many are new")]
+  sievedb uniq words.db words.txt --count                   # how many are new
+  tail -F access.log | sievedb uniq visitors.db --key 1 --tag --dry-run")]
 pub(crate) struct Args {
-    /// The directory of the store. It is created if it does not exist.
-    db: PathBuf,
+    #[command(flatten)]
+    store: Store,
     /// The file to read; `-` reads standard input.
     #[arg(default_value = "-")]
     file: PathBuf,
@@ -67,6 +68,15 @@ pub(crate) struct Args {
     /// Print the lines that were seen before, instead of the others.
     #[arg(long)]
     seen: bool,
+    /// Print every line after `new` or `seen` and a tab, and flush the output before the next line is waited for.
+    #[arg(long, conflicts_with_all = ["seen", "count", "journal"])]
+    tag: bool,
+    /// Remember nothing: the store must exist, and is only read. New keys of the input are kept in memory.
+    #[arg(long, conflicts_with = "journal")]
+    dry_run: bool,
+    /// Leave spaces and tabs at both ends out of the key. A line of nothing else is blank.
+    #[arg(long)]
+    trim: bool,
     /// Print how many lines there are, instead of the lines.
     #[arg(long)]
     count: bool,
@@ -89,13 +99,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let content = if args.key.is_some() { Content::Text(BATCH_BYTES) } else { Content::Line };
     let mut lines = Lines::open(&args.file, args.lines, content)?;
     args.check_journal()?;
-    let db = store::open_or_create(&args.db)?;
-    let keyspace = args.within.or_create(&db)?;
+    let db = if args.dry_run { args.store.for_reading()? } else { args.store.or_create()? };
+    let keyspace = if args.dry_run { args.within.existing(&db)? } else { args.within.or_create(&db)? };
     let journal = args.journal.as_ref();
     let journal = journal.map(|path| Kept::open(&db, path, &keyspace, args.new_journal)).transpose()?;
     // What an earlier program left unsynced may be the reason why a line counts as seen.
-    db.sync()?;
-    let mut sieve = Sieve { db: &db, keyspace, journal, args, out: Output::new(), printed: 0 };
+    if !args.dry_run {
+        db.sync()?;
+    }
+    let mut sieve =
+        Sieve { db: &db, keyspace, journal, args, out: Output::new(), printed: 0, unwritten: HashSet::new() };
     let passed = sieve.pass(&mut lines);
     lines.print_notes();
     let mut out = sieve.out;
@@ -115,7 +128,7 @@ impl Args {
         if self.within.keyspace.as_deref() == Some(JOURNALS) {
             return Err(Failure::Usage(format!("the keyspace {JOURNALS} has the records of journals")));
         }
-        let has_no_record = self.new_journal || !self.db.exists();
+        let has_no_record = self.new_journal || !self.store.db.exists();
         if has_no_record { Journal::check_new(path) } else { Ok(()) }
     }
 }
@@ -157,6 +170,10 @@ struct Lot {
 impl Lot {
     fn push(&mut self, line: &[u8], args: &Args) -> Result<()> {
         let part = LineKey::of(args.key.as_ref(), line)?;
+        let part = if args.trim { trimmed(part) } else { part };
+        if args.trim && args.lines.skips(part) {
+            return Ok(());
+        }
         let key = args.lines.decode(part)?;
         check_limits(&key, b"")?;
         let start = self.text.len();
@@ -181,6 +198,14 @@ impl Lot {
     }
 }
 
+/// Without spaces and tabs at both ends.
+fn trimmed(mut line: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = line {
+        line = rest;
+    }
+    line
+}
+
 struct Sieve<'a> {
     db: &'a Db,
     keyspace: Keyspace,
@@ -189,6 +214,8 @@ struct Sieve<'a> {
     out: Output,
     /// Lines printed, or counted instead.
     printed: u64,
+    /// New keys of a dry run.
+    unwritten: HashSet<Vec<u8>>,
 }
 
 impl Sieve<'_> {
@@ -222,11 +249,16 @@ impl Sieve<'_> {
         let keys: Vec<&[u8]> = lot.lines.iter().map(|(_, key)| &lot.text[key.clone()]).collect();
         let known = self.keyspace.multi_contains(&keys)?;
         let mut first = HashSet::with_capacity(keys.len());
-        let is_new: Vec<bool> =
-            keys.iter().zip(known).map(|(key, is_known)| !is_known && first.insert(*key)).collect();
+        let mut is_new = Vec::with_capacity(keys.len());
         let mut batch = WriteBatch::new();
-        for (key, _) in keys.iter().zip(&is_new).filter(|(_, is_new)| **is_new) {
-            batch.put_in(&self.keyspace, key, b"");
+        for (&key, is_known) in keys.iter().zip(known) {
+            is_new.push(!is_known && !self.unwritten.contains(key) && first.insert(key));
+            if is_new.last() == Some(&true) && !self.args.dry_run {
+                batch.put_in(&self.keyspace, key, b"");
+            }
+        }
+        if self.args.dry_run {
+            self.unwritten.extend(first.into_iter().map(<[u8]>::to_vec));
         }
         let chosen = lot.lines.iter().zip(&is_new).filter(|(_, is_new)| **is_new != self.args.seen);
         let chosen = chosen.map(|((line, _), _)| &lot.text[line.clone()]);
@@ -238,7 +270,13 @@ impl Sieve<'_> {
         if !batch.is_empty() {
             self.db.write_with(batch, Durability::Synced)?;
         }
-        if self.journal.is_none() && !self.args.count {
+        if self.args.tag {
+            for ((line, _), is_new) in lot.lines.iter().zip(&is_new) {
+                self.out.raw(if *is_new { b"new\t" } else { b"seen\t" })?;
+                self.out.raw(&lot.text[line.clone()])?;
+            }
+            self.out.flush()?;
+        } else if self.journal.is_none() && !self.args.count {
             chosen.into_iter().try_for_each(|line| self.out.raw(line))?;
             self.out.flush()?;
         }
