@@ -2,11 +2,11 @@
 //!
 //! Durations are counted in nanoseconds. Each power of two is divided into 16 buckets of equal width, so a bucket is at
 //! most a 16th of its values wide: the resolution of `hdrhistogram` with one significant digit. Durations below 16 ns
-//! have buckets of one nanosecond, those of 73 minutes and more share the last bucket. The longest one is kept exactly.
+//! have buckets of one nanosecond, durations of 73 minutes and more share the last bucket. The maximum is exact.
 //!
 //! Fast calls are all counted, but only one in [`SAMPLED_IN`] is timed: reading a clock twice takes as long as a
-//! lookup in a memtable. Which ones follows from the count of the calling thread's stripe, spread by the golden ratio,
-//! so that a program that repeats itself every 64 calls is not always timed at the same place.
+//! lookup in a memtable. The count of the calling thread's stripe decides which, spread by the golden ratio, so that a
+//! program that repeats itself every 64 calls is not always timed at the same place.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(crate) const SAMPLED_IN: u64 = 64;
 #[derive(Debug)]
 pub(crate) struct Histogram {
     groups: Box<[Striped<BUCKETS>]>,
-    /// Calls, and nanoseconds of those that were timed.
+    /// Calls, and the sum of the durations that were recorded, in nanoseconds.
     totals: Striped<2>,
     max: AtomicU64,
 }
@@ -96,7 +96,7 @@ impl Histogram {
         Self { groups, totals: Striped::default(), max: AtomicU64::new(0) }
     }
 
-    /// Counts a call. `true`: it is one of those that are timed if one in [`SAMPLED_IN`] is.
+    /// Counts a call. `true`: it is to be timed if one in [`SAMPLED_IN`] is.
     #[inline]
     pub(crate) fn count(&self) -> bool {
         const GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;

@@ -52,6 +52,8 @@ mod version;
 // Layer 5: the engine.
 mod db;
 mod options;
+#[cfg(feature = "serde")]
+mod serialized_options;
 
 // Beside: the walk over every kind of file. Imported by `db/verify` and `db/repair` only.
 pub mod inspect;

@@ -43,7 +43,8 @@ fn default_budget(root: &Path) -> (usize, BudgetSource) {
     ((limit.bytes() / 4).max(BUDGET_MIN) as usize, source)
 }
 
-/// How a store is opened. Every setting has a default.
+/// How a store is opened. Every setting has a default. With the feature `serde` it is read from, and written to, a
+/// configuration, under the names of these methods; the file system is not part of it.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -60,13 +61,13 @@ pub struct Options {
     pub(crate) memory_budget: usize,
     pub(crate) budget_source: BudgetSource,
     /// `None`: a quarter of it.
-    memtable_budget: Option<usize>,
+    pub(crate) memtable_budget: Option<usize>,
     pub(crate) background_threads: usize,
-    log_bytes_max: u64,
+    pub(crate) log_bytes_max: u64,
     /// `None`: a part of the tables.
     pub(crate) reserve_bytes: Option<u64>,
     /// `None`: derived from the number of files that the process may have open.
-    open_files_max: Option<usize>,
+    pub(crate) open_files_max: Option<usize>,
     pub(crate) strict_filters: bool,
     pub(crate) audit_absent: u64,
     pub(crate) latency_histograms: bool,

@@ -38,10 +38,30 @@ pub(crate) fn entry(key: &[u8], value: Option<&[u8]>) -> Object {
     object
 }
 
-/// An entry as [`entry`] makes it: its key and its value.
-pub(crate) fn read_entry(line: &[u8]) -> Result<(Vec<u8>, Vec<u8>), String> {
+/// An entry with the name of its keyspace.
+pub(crate) fn placed_entry(keyspace: &str, key: &[u8], value: &[u8]) -> Object {
+    let mut object = entry(key, Some(value));
+    object.insert("keyspace".into(), keyspace.into());
+    object
+}
+
+/// The object that a line has.
+pub(crate) fn read_object(line: &[u8]) -> Result<Object, String> {
     let parsed: Value = serde_json::from_slice(line).map_err(|error| format!("this is no JSON: {error}"))?;
-    let Value::Object(mut object) = parsed else { return Err("this is no JSON object".into()) };
+    let Value::Object(object) = parsed else { return Err("this is no JSON object".into()) };
+    Ok(object)
+}
+
+/// Removes the name of the keyspace that [`placed_entry`] adds.
+pub(crate) fn take_keyspace(object: &mut Object) -> Result<String, String> {
+    match object.remove("keyspace") {
+        Some(Value::String(name)) => Ok(name),
+        _ => Err("the object has no keyspace".into()),
+    }
+}
+
+/// The key and the value of an object that [`entry`] has made.
+pub(crate) fn entry_of(mut object: Object) -> Result<(Vec<u8>, Vec<u8>), String> {
     let key = take_bytes(&mut object, "key")?.ok_or("the object has no key")?;
     let value = take_bytes(&mut object, "value")?.ok_or("the object has no value")?;
     match object.keys().next() {
@@ -53,13 +73,17 @@ pub(crate) fn read_entry(line: &[u8]) -> Result<(Vec<u8>, Vec<u8>), String> {
 /// Whether a line is a result with a key, as a command prints it: `scan`, `get`, `contains`, `diff`, or the dump.
 pub(crate) fn is_result(line: &[u8]) -> bool {
     const BESIDE_KEY: [&str; 5] = ["value", "value_base64", "present", "side", "event"];
+    const PLACE: &str = "keyspace";
     if !line.starts_with(b"{\"") || !line.ends_with(b"}") {
         return false;
     }
     let Ok(Value::Object(object)) = serde_json::from_slice(line) else { return false };
     let has_key = ["key", "key_base64"].iter().any(|name| object.get(*name).is_some_and(Value::is_string));
     let beside = BESIDE_KEY.iter().filter(|name| object.contains_key(**name)).count();
-    has_key && (object.len() == 2 && beside == 1 || object.get("event").is_some_and(|event| event == "entry"))
+    let placed = usize::from(object.contains_key(PLACE));
+    has_key
+        && (object.len() == 2 + placed && beside == 1
+            || object.get("event").is_some_and(|event| event == "entry"))
 }
 
 /// Removes bytes that [`put_bytes`] added to an object.
@@ -136,6 +160,10 @@ fn base64(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read_entry(line: &[u8]) -> Result<(Vec<u8>, Vec<u8>), String> {
+        entry_of(read_object(line)?)
+    }
 
     #[test]
     fn base64_is_that_of_the_rfc() {

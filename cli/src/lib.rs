@@ -10,7 +10,8 @@
 //! | `bulk` | writing many lines, and being interrupted |
 //! | `signals` | signals that must not end a command without a message |
 //! | `escape`, `json` | bytes as text |
-//! | `arguments`, `bounds` | keys, values and ranges of keys in arguments |
+//! | `arguments`, `keys`, `bounds` | keys, values and ranges of keys in arguments |
+//! | `describe` | options of a keyspace in words |
 //! | `lines`, `line_format`, `line_key` | input: lines, how they are read, the key of a line |
 //! | `whole_file` | files that are read and written as a whole |
 //! | `journal` | a file of lines, each written exactly once |
@@ -21,11 +22,13 @@ mod arguments;
 mod bounds;
 mod bulk;
 mod commands;
+mod describe;
 pub mod dump;
 mod escape;
 mod failure;
 mod journal;
 mod json;
+mod keys;
 mod line_format;
 mod line_key;
 mod lines;

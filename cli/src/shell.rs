@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    cas, compact, completion, contains, count, delete, demo, diff, digest, get, keyspaces, load, man, put,
-    refilter, repair, scan, stats, uniq, verify,
+    cas, compact, completion, contains, count, delete, demo, diff, digest, drop_keyspace, get, keyspaces,
+    load, man, put, refilter, repair, scan, stats, uniq, verify,
 };
 use crate::failure::Result;
 use crate::signals;
@@ -79,6 +79,7 @@ enum Command {
     Cas(cas::Args),
     Uniq(uniq::Args),
     Keyspaces(keyspaces::Args),
+    DropKeyspace(drop_keyspace::Args),
     Stats(stats::Args),
     Compact(compact::Args),
     Refilter(refilter::Args),
@@ -115,6 +116,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Cas(args) => cas::run(args),
         Command::Uniq(args) => uniq::run(args),
         Command::Keyspaces(args) => keyspaces::run(args),
+        Command::DropKeyspace(args) => drop_keyspace::run(args),
         Command::Stats(args) => stats::run(args),
         Command::Compact(args) => compact::run(args),
         Command::Refilter(args) => refilter::run(args),

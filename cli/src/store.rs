@@ -21,6 +21,73 @@ pub(crate) const DEMOS: &str = "sievedb-demo";
 /// The keyspace with the records of the journals of `uniq`, by the name of the keyspace that remembers their lines.
 pub(crate) const JOURNALS: &str = "uniq-journals";
 
+/// How a store is opened.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub(crate) struct Opening {
+    /// Memory that the store may use: bytes, or a number with K, M or G, such as 64M [default: 512M, or a quarter of what
+    /// the machine or the container has].
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    memory: Option<usize>,
+}
+
+impl Opening {
+    pub(crate) fn options(self) -> Options {
+        let options = Options::new();
+        match self.memory {
+            Some(bytes) => options.memory_budget(bytes),
+            None => options,
+        }
+    }
+
+    /// Opens a store that exists, read-only: one moment of it, if another process writes to it.
+    pub(crate) fn for_reading(self, dir: &Path) -> Result<Db> {
+        let db = self.options().read_only().open(dir)?;
+        note_as_of(db.open_report().as_of);
+        with_notes(db)
+    }
+}
+
+/// The argument of `--memory`.
+fn memory(text: &str) -> Result<usize, String> {
+    let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    let shift = match &*text[end..].to_ascii_uppercase() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        _ => return Err("a number of bytes, or one with K, M or G".into()),
+    };
+    let number: usize = text[..end].parse().map_err(|_| "a number of bytes, or one with K, M or G")?;
+    number.checked_mul(1 << shift).ok_or_else(|| "more than this machine can address".into())
+}
+
+/// The store that a command opens, and how.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Store {
+    /// The directory of the store.
+    #[arg(value_name = "DB")]
+    pub(crate) db: PathBuf,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+}
+
+impl Store {
+    /// Opens a store that exists, read-only.
+    pub(crate) fn for_reading(&self) -> Result<Db> {
+        self.opening.for_reading(&self.db)
+    }
+
+    /// Opens a store that exists.
+    pub(crate) fn existing(&self) -> Result<Db> {
+        with_notes(self.opening.options().create_if_missing(false).open(&self.db)?)
+    }
+
+    /// Opens a store; creates it if it does not exist.
+    pub(crate) fn or_create(&self) -> Result<Db> {
+        with_notes(self.opening.options().open(&self.db)?)
+    }
+}
+
 /// Which keyspace a command works on.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Within {
@@ -73,13 +140,6 @@ pub(crate) fn keyspace_name(name: &str) -> Result<String, String> {
     }
 }
 
-/// Opens a store that exists, read-only: one moment of it, if another process writes to it.
-pub(crate) fn open_for_reading(dir: &Path) -> Result<Db> {
-    let db = Options::new().read_only().open(dir)?;
-    note_as_of(db.open_report().as_of);
-    with_notes(db)
-}
-
 /// Prints which moment was read, if another process has the store open.
 pub(crate) fn note_as_of(as_of: Option<AsOf>) {
     if let Some(AsOf { seqno, time, in_use: true, .. }) = as_of {
@@ -91,16 +151,6 @@ pub(crate) fn note_as_of(as_of: Option<AsOf>) {
 pub(crate) fn as_of_object(as_of: Option<AsOf>) -> Value {
     let object = |AsOf { seqno, time, in_use, .. }| json!({ "seqno": seqno, "time": units::utc(time), "in_use": in_use });
     as_of.map_or(Value::Null, object)
-}
-
-/// Opens a store that exists.
-pub(crate) fn open_existing(dir: &Path) -> Result<Db> {
-    with_notes(Options::new().create_if_missing(false).open(dir)?)
-}
-
-/// Opens a store; creates it if it does not exist.
-pub(crate) fn open_or_create(dir: &Path) -> Result<Db> {
-    with_notes(Options::new().open(dir)?)
 }
 
 /// Prints a note on standard error: something to know that is not a failure.
@@ -188,4 +238,18 @@ pub(crate) fn oldest_table(dir: &Path) -> Result<Option<PathBuf>> {
 fn files(dir: &Path) -> Result<Vec<DirEntry>> {
     let cannot = |error| Failure::io(format!("list {}", dir.display()), error);
     std::fs::read_dir(dir).and_then(Iterator::collect).map_err(cannot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::memory;
+
+    #[test]
+    fn sizes_have_units_and_what_is_no_size_is_refused() {
+        let sizes = ["0", "4096", "64K", "64k", "1M", "1MiB", "2g"].map(|text| memory(text).unwrap());
+        assert_eq!(sizes, [0, 4096, 65_536, 65_536, 1 << 20, 1 << 20, 2 << 30]);
+        for bad in ["", "M", "1.5M", "-1", "1T", "1 M", "99999999999G"] {
+            assert!(memory(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -2,17 +2,11 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use indicatif::{BinaryBytes, HumanCount};
+
 /// `1234567` as `1,234,567`.
 pub(crate) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    HumanCount(number).to_string()
 }
 
 /// `1 key`, `2 keys`.
@@ -20,19 +14,9 @@ pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// A number of bytes with about three digits: `812 B`, `9.77 MiB`.
+/// A number of bytes: `812 B`, `9.77 MiB`.
 pub(crate) fn bytes(number: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if number < 1024 {
-        return format!("{number} B");
-    }
-    let mut value = number as f64 / 1024.0;
-    let mut unit = 0;
-    while value >= 999.5 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    format!("{} {}", three_digits(value), UNITS[unit])
+    BinaryBytes(number).to_string()
 }
 
 /// A share of one as a percentage. Only 1 is shown as 100 %, and only 0 as 0 %: other shares get as many
@@ -67,18 +51,15 @@ pub(crate) fn per_second(number: u64, time: Duration) -> String {
     count(((rate / unit).round() * unit) as u64)
 }
 
-/// A duration in seconds.
+/// A duration in seconds, with about three digits.
 pub(crate) fn seconds(time: Duration) -> String {
-    format!("{} s", three_digits(time.as_secs_f64()))
-}
-
-fn three_digits(value: f64) -> String {
-    let decimals = match value {
+    let seconds = time.as_secs_f64();
+    let decimals = match seconds {
         ..9.995 => 2,
         ..99.95 => 1,
         _ => 0,
     };
-    format!("{value:.decimals$}")
+    format!("{seconds:.decimals$} s")
 }
 
 /// A time as `2024-02-29T12:34:56Z`.
@@ -131,7 +112,7 @@ mod tests {
         assert_eq!(counted(1, "key", "keys") + &counted(2, "key", "keys"), "1 key2 keys");
         assert_eq!(
             [0, 1023, 1024, 10_240, 1 << 20, 1023 << 20, u64::MAX].map(bytes),
-            ["0 B", "1023 B", "1.00 KiB", "10.0 KiB", "1.00 MiB", "1.00 GiB", "16384 PiB"]
+            ["0 B", "1023 B", "1.00 KiB", "10.00 KiB", "1.00 MiB", "1023.00 MiB", "16.00 EiB"]
         );
         assert_eq!(per_second(1_234_567, Duration::from_secs(1)), "1,230,000");
         assert_eq!(per_second(5, Duration::ZERO), "5,000,000,000");

@@ -70,7 +70,7 @@ class Filter:
         check(self.plain <= self.blocks and 1 <= sum(groups) + more <= 32, "columns or plain blocks")
         self.groups = [(n, n + more * (i == len(used))) for i, n in enumerate(used, 1)]
         in_tail = [self.tail * group[self.blocks > self.plain] for group in self.groups]
-        return [2 * bucket, *(self.start(group, self.blocks - 1) + n for group, n in zip(self.groups, in_tail))]
+        return [up(2 * bucket, 8), *(self.start(group, self.blocks - 1) + n for group, n in zip(self.groups, in_tail))]
 
     def start(self, group, block):
         """The bits before a block in a group, which has two numbers of columns: in plain blocks and in the others."""

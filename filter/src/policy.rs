@@ -16,6 +16,8 @@ use crate::error::FilterError;
 
 /// Which filter to build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum FilterKind {
     /// No filter: every lookup within a table's key range reads the table.
@@ -68,6 +70,8 @@ impl FilterKind {
 
 /// The size of a filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum FilterSize {
     /// This many bits per key. Fractions count.
@@ -99,6 +103,8 @@ impl FilterSize {
 
 /// How the bits are allocated to the levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum FilterAllocation {
     /// The same on every level.
@@ -141,6 +147,8 @@ impl FilterAllocation {
 /// assert!((policy.resolve(1_000_000).unwrap().bits_per_key - 14.38).abs() < 0.01);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct FilterPolicy {
     /// Which filter.

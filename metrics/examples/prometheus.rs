@@ -13,7 +13,7 @@ use sievedb::Options;
 use sievedb_metrics::{Polling, Reporter};
 
 /// Answers requests with the metrics of this moment.
-pub fn serve(listener: &TcpListener, metrics: &PrometheusHandle) -> std::io::Result<()> {
+pub(crate) fn serve(listener: &TcpListener, metrics: &PrometheusHandle) -> std::io::Result<()> {
     for connection in listener.incoming() {
         let mut connection = connection?;
         let request = BufReader::new(&connection).lines().next().transpose()?.unwrap_or_default();
@@ -32,7 +32,7 @@ pub fn serve(listener: &TcpListener, metrics: &PrometheusHandle) -> std::io::Res
 }
 
 /// An exporter with buckets for durations from a quarter of a microsecond to four seconds.
-pub fn exporter() -> Result<PrometheusBuilder, Box<dyn Error>> {
+pub(crate) fn exporter() -> Result<PrometheusBuilder, Box<dyn Error>> {
     let buckets: Vec<f64> = (0..13).map(|power| 250e-9 * 4_f64.powi(power)).collect();
     Ok(PrometheusBuilder::new().set_buckets(&buckets)?)
 }

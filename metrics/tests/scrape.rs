@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
-use sievedb::{Db, Durability, KeyspaceOptions, Options};
+use sievedb::{Db, Durability, Options};
 use sievedb_metrics::Reporter;
 
 #[path = "../examples/prometheus.rs"]
@@ -39,7 +39,7 @@ fn a_scrape_has_what_the_statistics_have_and_every_metric_of_the_table() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options::new().latency_histograms(true).background_threads(0).memory_budget(16 << 20);
     let db = options.open(dir.path()).unwrap();
-    db.open_keyspace_with("a \"quoted\" name", KeyspaceOptions::new()).unwrap();
+    db.open_keyspace("a \"quoted\" name").unwrap();
     fill(&db);
     let stats = db.stats();
 

@@ -8,7 +8,8 @@ use crate::codec::{CRITICAL, DecodeError, Reader, put_field, put_u64, put_varint
 use crate::error::{Error, Result};
 use crate::filter::{FilterAllocation, FilterKind, FilterPolicy, FilterSize};
 
-/// Options of one keyspace. The store saves them; see [`Db::keyspace`](crate::Db::keyspace).
+/// Options of one keyspace. The store saves them; see [`Db::keyspace`](crate::Db::keyspace). With the feature `serde`
+/// they are read and written under the names of these methods.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -21,6 +22,8 @@ use crate::filter::{FilterAllocation, FilterKind, FilterPolicy, FilterSize};
 /// # Ok::<(), sievedb::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct KeyspaceOptions {
     pub(crate) filter: FilterPolicy,
     pub(crate) block_bytes: usize,
@@ -143,6 +146,18 @@ impl KeyspaceOptions {
     pub fn level_ratio(mut self, ratio: u64) -> Self {
         self.level_ratio = ratio;
         self
+    }
+
+    /// The filters of new tables, as [`KeyspaceOptions::filter`] sets them.
+    ///
+    /// ```
+    /// use sievedb::{FilterKind, KeyspaceOptions};
+    ///
+    /// assert_eq!(KeyspaceOptions::new().filter_policy().kind, FilterKind::Auto);
+    /// ```
+    #[must_use]
+    pub fn filter_policy(&self) -> &FilterPolicy {
+        &self.filter
     }
 
     pub(crate) fn validate(&self) -> Result<()> {

@@ -35,6 +35,9 @@ pub(crate) struct Args {
     /// callgrind counts.
     #[arg(long, value_names = ["ROW", "DIRECTORY", "TIMES"], num_args = 3, hide = true)]
     only: Option<Vec<String>>,
+    /// Turns the histograms of latencies on.
+    #[arg(long)]
+    latency_histograms: bool,
     /// Prints the source files whose code each call runs, instead of its instructions.
     #[arg(long)]
     files: bool,
@@ -75,7 +78,7 @@ const ROWS: [Row; 23] = [
 pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some([row, directory, times]) = args.only.as_deref() {
         let (_, shape, work) = ROWS.into_iter().find(|(name, ..)| name == row).ok_or("no such row")?;
-        return work::run(shape, work, Path::new(directory), times.parse()?);
+        return work::run(shape, work, Path::new(directory), times.parse()?, args.latency_histograms);
     }
     let mut report = Report::new(
         "Instructions of the store's calls: counted",
@@ -94,7 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let mut table = Table::new(["call", "instructions"]);
     for (row, _, work) in ROWS.into_iter().filter(|(row, ..)| row.contains(&args.row)) {
-        let counted = count(counted(row, work, dir.path())?.round() as u64);
+        let counted = count(counted(row, work, dir.path(), args.latency_histograms)?.round() as u64);
         eprintln!("{row}: {counted}");
         table.row([row.to_owned(), counted]);
     }
@@ -125,9 +128,11 @@ fn print_files(rows: &str, directory: &Path) -> Result<()> {
 }
 
 /// The instructions for one key, entry or scan.
-fn counted(row: &str, work: Work, directory: &Path) -> Result<f64> {
+fn counted(row: &str, work: Work, directory: &Path, latencies: bool) -> Result<f64> {
     let directory = directory.to_str().ok_or("the temporary directory has a name that is not UTF-8")?;
     let [few, many] = work.lengths();
-    let counted = callgrind::each(&["instructions", "--only", row, directory], few, many);
+    let (plain, timed) = (["instructions"], ["instructions", "--latency-histograms"]);
+    let command = if latencies { &timed[..] } else { &plain };
+    let counted = callgrind::each(&[command, &["--only", row, directory]].concat(), few, many);
     Ok(counted.ok_or("callgrind counted nothing; is valgrind installed?")? / work.items() as f64)
 }

@@ -33,12 +33,12 @@ impl Shape {
     }
 
     /// Opens a store of this shape in `dir`: a copy of the one in `stores`.
-    pub(super) fn open(self, stores: &Path, dir: &Path) -> Result<Db> {
+    pub(super) fn open(self, stores: &Path, dir: &Path, latencies: bool) -> Result<Db> {
         for file in fs::read_dir(stores.join(format!("{self:?}")))? {
             let file = file?;
             fs::copy(file.path(), dir.join(file.file_name()))?;
         }
-        self.checked(open(dir)?)
+        self.checked(options().latency_histograms(latencies).open(dir)?)
     }
 
     /// The store, if it has this shape.
@@ -51,7 +51,7 @@ impl Shape {
 /// Makes a store of each shape in a directory below `stores`.
 pub(super) fn make(stores: &Path) -> Result<()> {
     for shape in [Shape::Empty, Shape::OneRun, Shape::FourRuns] {
-        let db = open(&stores.join(format!("{shape:?}")))?;
+        let db = options().open(stores.join(format!("{shape:?}")))?;
         let runs = shape.runs();
         for run in 0..runs {
             fill(&db, run * KEYS / runs..(run + 1) * KEYS / runs)?;
@@ -62,8 +62,8 @@ pub(super) fn make(stores: &Path) -> Result<()> {
     Ok(())
 }
 
-fn open(dir: &Path) -> Result<Db> {
-    Ok(Options::new().memory_budget(1 << 30).background_threads(0).open(dir)?)
+fn options() -> Options {
+    Options::new().memory_budget(1 << 30).background_threads(0)
 }
 
 /// Writes the keys with these numbers in batches.

@@ -148,9 +148,9 @@ impl Call {
 }
 
 /// Runs the work so many times on a copy of the store of this shape.
-pub(super) fn run(shape: Shape, work: Work, stores: &Path, times: u64) -> Result<()> {
+pub(super) fn run(shape: Shape, work: Work, stores: &Path, times: u64, latencies: bool) -> Result<()> {
     let dir = tempfile::tempdir()?;
-    let db = shape.open(stores, dir.path())?;
+    let db = shape.open(stores, dir.path(), latencies)?;
     db.open_tables()?;
     let keys = work.keys();
     match work {

@@ -1,14 +1,13 @@
 //! `sievedb cas`: sets a key if it holds what is expected; durable when the command ends.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use sievedb::Durability;
 
-use crate::arguments::{Arguments, check_limits};
+use crate::arguments::check_limits;
 use crate::escape::escape;
 use crate::failure::{Failure, Result};
-use crate::store::{self, Within};
+use crate::keys::OneKey;
 
 /// Sets a key to a value if it holds what is expected (compare and set), durably.
 ///
@@ -20,30 +19,23 @@ use crate::store::{self, Within};
   sievedb cas my.db leader --to node1                       # if nobody leads
   sievedb cas my.db leader --from node1                     # delete, if it is node1")]
 pub(crate) struct Args {
-    /// The directory of the store.
-    db: PathBuf,
-    /// The key.
-    #[arg(allow_negative_numbers = true)]
-    key: OsString,
+    #[command(flatten)]
+    at: OneKey,
     /// The value that the key must hold; without it, the key must be absent.
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true, required_unless_present = "to")]
     from: Option<OsString>,
     /// The value to set; without it, the key is deleted.
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     to: Option<OsString>,
-    #[command(flatten)]
-    within: Within,
-    #[command(flatten)]
-    arguments: Arguments,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let key = args.arguments.decode(&args.key)?;
-    let from = args.arguments.decode_optional(args.from.as_ref())?;
-    let to = args.arguments.decode_optional(args.to.as_ref())?;
+    let key = args.at.decode()?;
+    let from = args.at.arguments.decode_optional(args.from.as_ref())?;
+    let to = args.at.arguments.decode_optional(args.to.as_ref())?;
     check_limits(&key, to.as_deref().unwrap_or_default())?;
-    let db = store::open_existing(&args.db)?;
-    let keyspace = args.within.existing(&db)?;
+    let db = args.at.store.existing()?;
+    let keyspace = args.at.within.existing(&db)?;
     let done = keyspace.compare_and_set_with(&key, from.as_deref(), to.as_deref(), Durability::Synced)?;
     db.close()?;
     done.map_err(|refused| match refused.found {

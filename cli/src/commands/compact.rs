@@ -1,6 +1,5 @@
 //! `sievedb compact`: merges everything or a range into one run, and prints what that changed.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use sievedb::LevelStats;
@@ -9,6 +8,7 @@ use crate::bounds::Bounds;
 use crate::failure::Result;
 use crate::json::{Format, Object};
 use crate::output::Output;
+use crate::store::Store;
 use crate::{progress, store, units};
 
 /// Merges the tables of each keyspace into one run, and drops what is overwritten or deleted. With a range, the
@@ -22,8 +22,8 @@ use crate::{progress, store, units};
   sievedb compact my.db --keyspace users --json
   sievedb compact my.db --prefix user:42:")]
 pub(crate) struct Args {
-    /// The directory of the store.
-    db: PathBuf,
+    #[command(flatten)]
+    store: Store,
     /// This keyspace alone; all if not given, or with a range the default one.
     #[arg(long, value_name = "NAME", value_parser = store::keyspace_name)]
     keyspace: Option<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let db = store::open_existing(&args.db)?;
+    let db = args.store.existing()?;
     let start = Instant::now();
     let range = args.bounds.decode()?;
     let of_range = (!range.is_full()).then_some(store::DEFAULT_KEYSPACE);

@@ -1,16 +1,12 @@
 //! `sievedb contains`: whether a key is present. Exact, and reads no value.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-
 use sievedb::Keyspace;
 
 use crate::failure::{Failure, Result, answered};
 use crate::json::{Format, Object, put_bytes};
-use crate::line_format::{Content, LineFormat};
-use crate::lines::Lines;
+use crate::keys::Keys;
 use crate::output::Output;
-use crate::store::{self, Within};
+use crate::store;
 
 /// Prints whether a key, or each key on standard input, is present.
 ///
@@ -23,20 +19,11 @@ use crate::store::{self, Within};
   if sievedb contains seen.db https://example.org/ > /dev/null; then echo known; fi
   sievedb contains seen.db - --only absent < urls.txt       # the new ones")]
 pub(crate) struct Args {
-    /// The directory of the store.
-    db: PathBuf,
-    /// The key; `-` reads keys from standard input.
-    #[arg(allow_negative_numbers = true)]
-    key: OsString,
+    #[command(flatten)]
+    keys: Keys,
     /// Of the keys on standard input, print only those with this answer.
     #[arg(long, value_name = "ANSWER", conflicts_with = "json")]
     only: Option<Answer>,
-    #[command(flatten)]
-    within: Within,
-    #[command(flatten)]
-    lines: LineFormat,
-    #[command(flatten)]
-    format: Format,
 }
 
 /// Whether a key is present.
@@ -60,17 +47,16 @@ impl Answer {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let many = args.key == "-";
-    if args.only.is_some() && !many {
+    let key = args.keys.single()?;
+    if args.only.is_some() && key.is_some() {
         return Err(Failure::Usage("--only is for keys from standard input".into()));
     }
-    if !many {
-        args.lines.check_unused()?;
-    }
-    let key = args.lines.arguments.decode(&args.key)?;
-    let db = store::open_for_reading(&args.db)?;
-    let keyspace = args.within.existing(&db)?;
-    let result = if many { answer_many(&keyspace, args) } else { answer_one(&keyspace, &key, args.format) };
+    let db = args.keys.store.for_reading()?;
+    let keyspace = args.keys.within.existing(&db)?;
+    let result = match key {
+        Some(key) => answer_one(&keyspace, &key, args.keys.format),
+        None => answer_many(&keyspace, args),
+    };
     store::note_filters(&db);
     result
 }
@@ -84,7 +70,7 @@ fn answer_one(keyspace: &Keyspace, key: &[u8], format: Format) -> Result<()> {
 }
 
 fn answer_many(keyspace: &Keyspace, args: &Args) -> Result<()> {
-    let mut lines = Lines::open(Path::new("-"), args.lines, Content::Key)?;
+    let mut lines = args.keys.from_input()?;
     let mut out = Output::new();
     loop {
         if lines.may_block() {
@@ -96,7 +82,7 @@ fn answer_many(keyspace: &Keyspace, args: &Args) -> Result<()> {
         }
         let key = lines.key()?;
         let answer = Answer::of(keyspace.contains(&key)?);
-        if args.format.json {
+        if args.keys.format.json {
             out.object(object(&key, answer))?;
             continue;
         }

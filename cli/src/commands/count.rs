@@ -1,13 +1,11 @@
 //! `sievedb count`: the number of keys.
 
-use std::path::PathBuf;
-
 use crate::bounds::Bounds;
 use crate::failure::Result;
 use crate::json::{Format, Object};
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::store::{self, Within};
+use crate::store::{self, Store, Within};
 
 /// Keys between two looks at the clock.
 const STEP: u64 = 1024;
@@ -24,8 +22,8 @@ const STEP: u64 = 1024;
   sievedb count my.db
   sievedb count my.db --prefix user/ --json")]
 pub(crate) struct Args {
-    /// The directory of the store.
-    db: PathBuf,
+    #[command(flatten)]
+    store: Store,
     #[command(flatten)]
     bounds: Bounds,
     #[command(flatten)]
@@ -36,7 +34,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let range = args.bounds.decode()?;
-    let db = store::open_for_reading(&args.db)?;
+    let db = args.store.for_reading()?;
     let keyspace = args.within.existing(&db)?;
     args.within.note_left_out(&db);
     // Without deletions and overwritten versions each stored entry is a key.

@@ -1,18 +1,13 @@
 //! `sievedb delete`: deletes one key, or many; durable when the command ends.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-
 use sievedb::{Durability, WriteBatch};
 
 use crate::arguments::check_limits;
 use crate::bulk::write_lines;
 use crate::failure::{Failure, Result};
-use crate::json::{Format, Object};
-use crate::line_format::{Content, LineFormat};
-use crate::lines::Lines;
+use crate::json::Object;
+use crate::keys::Keys;
 use crate::output::Output;
-use crate::store::{self, Within};
 use crate::units;
 
 /// Deletes a key, or each key on standard input, durably.
@@ -25,33 +20,20 @@ use crate::units;
   sievedb delete my.db planet
   sievedb scan my.db --prefix tmp/ | cut -f1 | sievedb delete my.db - --escaped")]
 pub(crate) struct Args {
-    /// The directory of the store.
-    db: PathBuf,
-    /// The key; `-` reads keys from standard input.
-    #[arg(allow_negative_numbers = true)]
-    key: OsString,
     #[command(flatten)]
-    within: Within,
-    #[command(flatten)]
-    lines: LineFormat,
-    #[command(flatten)]
-    format: Format,
+    keys: Keys,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    if args.key == "-" {
-        return delete_many(args);
-    }
-    if args.format.json {
+    let Some(key) = args.keys.single()? else { return delete_many(args) };
+    if args.keys.format.json {
         return Err(Failure::Usage(
             "--json is for keys from standard input; deleting a single key prints nothing".into(),
         ));
     }
-    args.lines.check_unused()?;
-    let key = args.lines.arguments.decode(&args.key)?;
     check_limits(&key, b"")?;
-    let db = store::open_existing(&args.db)?;
-    let keyspace = args.within.existing(&db)?;
+    let db = args.keys.store.existing()?;
+    let keyspace = args.keys.within.existing(&db)?;
     let mut batch = WriteBatch::new();
     batch.delete_in(&keyspace, key);
     db.write_with(batch, Durability::Synced)?;
@@ -59,17 +41,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 fn delete_many(args: &Args) -> Result<()> {
-    let mut lines = Lines::open(Path::new("-"), args.lines, Content::Key)?;
-    let db = store::open_existing(&args.db)?;
-    let keyspace = args.within.existing(&db)?;
+    let mut lines = args.keys.from_input()?;
+    let db = args.keys.store.existing()?;
+    let keyspace = args.keys.within.existing(&db)?;
     let tally = write_lines(db, &mut lines, "deleted", |line, batch| {
-        let key = args.lines.decode(line)?;
+        let key = args.keys.lines.decode(line)?;
         check_limits(&key, b"")?;
         batch.delete_in(&keyspace, &key);
         Ok(key.len() as u64)
     })?;
     let mut out = Output::new();
-    if args.format.json {
+    if args.keys.format.json {
         let mut summary = Object::new();
         summary.insert("lines".into(), tally.lines.into());
         summary.insert("blank_lines".into(), lines.blank().into());

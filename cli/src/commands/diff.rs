@@ -12,7 +12,7 @@ use crate::escape::escape;
 use crate::failure::{Failure, Result};
 use crate::json::{Format, Object, put_bytes};
 use crate::output::Output;
-use crate::store::{self, Within};
+use crate::store::{self, Opening, Within};
 use crate::{units, whole_file};
 
 /// Lists what two stores do not share.
@@ -45,6 +45,8 @@ pub(crate) struct Args {
     db: PathBuf,
     /// The directory of the store to compare it with.
     other: Option<PathBuf>,
+    #[command(flatten)]
+    opening: Opening,
     /// Values count too, not only keys.
     #[arg(long)]
     values: bool,
@@ -166,7 +168,7 @@ struct Opened {
 
 impl Opened {
     fn open(args: &Args, path: &Path) -> Result<Self> {
-        let db = store::open_for_reading(path)?;
+        let db = args.opening.for_reading(path)?;
         let snapshot = db.snapshot().keyspace(&args.within.existing(&db)?);
         Ok(Self { db, snapshot })
     }

@@ -8,7 +8,7 @@ use sievedb_sketches::{Sketch, store as sketches};
 use crate::failure::Result;
 use crate::json::Format;
 use crate::output::Output;
-use crate::store::{self, Within};
+use crate::store::{Store, Within};
 use crate::whole_file;
 
 /// Writes a digest: a small file that says which keys a store has.
@@ -21,8 +21,8 @@ use crate::whole_file;
   sievedb digest my.db --output my.digest
   sievedb digest my.db --output my.digest --rate 0.001 --json")]
 pub(crate) struct Args {
-    /// The directory of the store.
-    db: PathBuf,
+    #[command(flatten)]
+    store: Store,
     /// The file to write.
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
@@ -44,7 +44,7 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let db = store::open_for_reading(&args.db)?;
+    let db = args.store.for_reading()?;
     let keyspace = args.within.existing(&db)?;
     args.within.note_left_out(&db);
     let digest = sketches::digest(&db.snapshot().keyspace(&keyspace), args.rate)?;

@@ -3,18 +3,14 @@
 //! Keys from standard input are answered one by one, before the next is read: a program can send keys and
 //! read answers over two pipes.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-
 use sievedb::Keyspace;
 
 use crate::escape::escape;
 use crate::failure::{Failure, Result, answered};
-use crate::json::{Format, entry};
-use crate::line_format::{Content, LineFormat};
-use crate::lines::Lines;
+use crate::json::entry;
+use crate::keys::Keys;
 use crate::output::Output;
-use crate::store::{self, Within};
+use crate::store;
 
 /// Prints the value of a key, or of each key on standard input.
 ///
@@ -27,34 +23,24 @@ use crate::store::{self, Within};
   sievedb get my.db picture --raw > picture.png
   cut -f1 wanted.tsv | sievedb get my.db -                  # many keys")]
 pub(crate) struct Args {
-    /// The directory of the store.
-    db: PathBuf,
-    /// The key; `-` reads keys from standard input.
-    #[arg(allow_negative_numbers = true)]
-    key: OsString,
+    #[command(flatten)]
+    keys: Keys,
     /// Print the bytes of the value, without escapes and without a newline.
     #[arg(long, conflicts_with = "json")]
     raw: bool,
-    #[command(flatten)]
-    within: Within,
-    #[command(flatten)]
-    lines: LineFormat,
-    #[command(flatten)]
-    format: Format,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let many = args.key == "-";
-    if many && args.raw {
+    let key = args.keys.single()?;
+    if key.is_none() && args.raw {
         return Err(Failure::Usage("--raw is for a single key".into()));
     }
-    if !many {
-        args.lines.check_unused()?;
-    }
-    let key = args.lines.arguments.decode(&args.key)?;
-    let db = store::open_for_reading(&args.db)?;
-    let keyspace = args.within.existing(&db)?;
-    let result = if many { get_many(&keyspace, args) } else { get_one(&keyspace, &key, args) };
+    let db = args.keys.store.for_reading()?;
+    let keyspace = args.keys.within.existing(&db)?;
+    let result = match key {
+        Some(key) => get_one(&keyspace, &key, args),
+        None => get_many(&keyspace, args),
+    };
     store::note_filters(&db);
     result
 }
@@ -63,8 +49,8 @@ fn get_one(keyspace: &Keyspace, key: &[u8], args: &Args) -> Result<()> {
     let value = keyspace.get(key)?;
     let mut out = Output::new();
     let printed = match &value {
-        Some(value) if args.format.json => out.entry(key, value),
-        None if args.format.json => out.object(entry(key, None)),
+        Some(value) if args.keys.format.json => out.entry(key, value),
+        None if args.keys.format.json => out.object(entry(key, None)),
         Some(value) if args.raw => out.raw(value),
         Some(value) => out.columns(&[value]),
         None => return Err(Failure::Absent(escape(key))),
@@ -74,7 +60,7 @@ fn get_one(keyspace: &Keyspace, key: &[u8], args: &Args) -> Result<()> {
 }
 
 fn get_many(keyspace: &Keyspace, args: &Args) -> Result<()> {
-    let mut lines = Lines::open(Path::new("-"), args.lines, Content::Key)?;
+    let mut lines = args.keys.from_input()?;
     let mut out = Output::new();
     loop {
         if lines.may_block() {
@@ -86,8 +72,8 @@ fn get_many(keyspace: &Keyspace, args: &Args) -> Result<()> {
         }
         let key = lines.key()?;
         match keyspace.get(&key)? {
-            Some(value) if args.format.json => out.entry(&key, &value)?,
-            None if args.format.json => out.object(entry(&key, None))?,
+            Some(value) if args.keys.format.json => out.entry(&key, &value)?,
+            None if args.keys.format.json => out.object(entry(&key, None))?,
             Some(value) => out.columns(&[&key, &value])?,
             None => {}
         }

@@ -1,16 +1,21 @@
 //! `sievedb load`: writes a line as an entry, in order; durable when the command ends.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::path::PathBuf;
+
+use sievedb::limits::{KEY_BYTES_MAX, KEYSPACE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
+use sievedb::{Db, Keyspace};
 
 use crate::arguments::check_limits;
 use crate::bulk::write_lines;
 use crate::failure::{Failure, Result};
-use crate::json::{Format, Object, read_entry};
+use crate::json::{Format, Object, entry_of, read_object, take_keyspace};
 use crate::line_format::{Content, LineFormat};
 use crate::lines::Lines;
 use crate::output::Output;
-use crate::store::{self, Within};
+use crate::store::{self, Store, Within};
 use crate::units;
 
 /// Loads lines: `key` or `key<TAB>value`. Creates the store if it does not exist.
@@ -24,15 +29,20 @@ use crate::units;
 #[command(after_help = "Examples:
   sievedb load words.db /usr/share/dict/words
   find / -xdev | sievedb load files.db -
-  sievedb scan old.db | sievedb load new.db - --escaped     # a copy")]
+  sievedb scan old.db | sievedb load new.db - --escaped     # a copy of one keyspace
+  sievedb scan old.db --all-keyspaces | sievedb load new.db - --escaped --all-keyspaces")]
 pub(crate) struct Args {
-    /// The directory of the store.
-    db: PathBuf,
+    #[command(flatten)]
+    store: Store,
     /// The file to read; `-` reads standard input.
     file: PathBuf,
     /// Read one JSON object a line, as `scan --json` prints it.
     #[arg(long, conflicts_with_all = ["escaped", "literal", "empty_key"])]
     from_json: bool,
+    /// Read the keyspace of each entry before its key, as `scan --all-keyspaces` prints it; keyspaces that are missing are
+    /// created with default options.
+    #[arg(long, conflicts_with = "keyspace")]
+    all_keyspaces: bool,
     #[command(flatten)]
     within: Within,
     #[command(flatten)]
@@ -41,31 +51,81 @@ pub(crate) struct Args {
     format: Format,
 }
 
-/// A key and a value.
-type Entry<'l> = (Cow<'l, [u8]>, Cow<'l, [u8]>);
+/// Longest line with a keyspace before the entry, as text with escapes.
+const PLACED_BYTES_MAX: usize = 4 * (KEYSPACE_NAME_BYTES_MAX + KEY_BYTES_MAX + VALUE_BYTES_MAX) + 2;
 
-/// The key and the value of a line.
-fn entry<'l>(line: &'l [u8], args: &Args) -> Result<Entry<'l>> {
+/// A line: the name of a keyspace, if it has one, a key and a value.
+struct Entry<'l> {
+    keyspace: Option<String>,
+    key: Cow<'l, [u8]>,
+    value: Cow<'l, [u8]>,
+}
+
+/// The parts of a line.
+fn entry<'l>(mut line: &'l [u8], args: &Args) -> Result<Entry<'l>> {
+    let named = |name: &str| store::keyspace_name(name).map_err(Failure::Usage);
     if args.from_json {
-        let (key, value) = read_entry(line).map_err(Failure::Usage)?;
-        return Ok((key.into(), value.into()));
+        let mut object = read_object(line).map_err(Failure::Usage)?;
+        let keyspace =
+            args.all_keyspaces.then(|| take_keyspace(&mut object)).transpose().map_err(Failure::Usage)?;
+        let (key, value) = entry_of(object).map_err(Failure::Usage)?;
+        let keyspace = keyspace.map(|name| named(&name)).transpose()?;
+        return Ok(Entry { keyspace, key: key.into(), value: value.into() });
     }
-    let (key, value) = match line.iter().position(|&byte| byte == b'\t') {
-        Some(tab) => (&line[..tab], &line[tab + 1..]),
-        None => (line, &[][..]),
-    };
-    Ok((args.lines.decode(key)?, args.lines.decode(value)?))
+    let mut keyspace = None;
+    if args.all_keyspaces {
+        let (name, rest) =
+            split(line).ok_or_else(|| Failure::Usage("the line has no keyspace before its key".into()))?;
+        let name = String::from_utf8(args.lines.decode(name)?.into_owned());
+        keyspace =
+            Some(named(&name.map_err(|_| Failure::Usage("the name of the keyspace is not UTF-8".into()))?)?);
+        line = rest;
+    }
+    let (key, value) = split(line).unwrap_or((line, &[]));
+    Ok(Entry { keyspace, key: args.lines.decode(key)?, value: args.lines.decode(value)? })
+}
+
+/// What is before and after the first tab.
+fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let tab = line.iter().position(|&byte| byte == b'\t')?;
+    Some((&line[..tab], &line[tab + 1..]))
+}
+
+/// The keyspaces that lines were loaded into, by name.
+struct Targets {
+    db: Db,
+    /// Where lines go that name none.
+    default: Keyspace,
+    by_name: HashMap<String, Keyspace>,
+}
+
+impl Targets {
+    fn get(&mut self, name: Option<String>) -> Result<&Keyspace> {
+        let Some(name) = name else { return Ok(&self.default) };
+        Ok(match self.by_name.entry(name) {
+            Occupied(known) => known.into_mut(),
+            Vacant(new) => {
+                let keyspace = self.db.open_keyspace(new.key())?;
+                new.insert(keyspace)
+            }
+        })
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let content = if args.from_json { Content::Json } else { Content::Entry };
+    let content = match (args.from_json, args.all_keyspaces) {
+        (true, _) => Content::Json,
+        (false, true) => Content::Text(PLACED_BYTES_MAX),
+        (false, false) => Content::Entry,
+    };
     let mut lines = Lines::open(&args.file, args.lines, content)?;
-    let db = store::open_or_create(&args.db)?;
-    let keyspace = args.within.or_create(&db)?;
+    let db = args.store.or_create()?;
+    let default = args.within.or_create(&db)?;
+    let mut targets = Targets { db: db.clone(), default, by_name: HashMap::new() };
     let tally = write_lines(db, &mut lines, "loaded", |line, batch| {
-        let (key, value) = entry(line, args)?;
+        let Entry { keyspace, key, value } = entry(line, args)?;
         check_limits(&key, &value)?;
-        batch.put_in(&keyspace, &key, &value);
+        batch.put_in(targets.get(keyspace)?, &key, &value);
         Ok((key.len() + value.len()) as u64)
     })?;
     let mut out = Output::new();

@@ -9,6 +9,7 @@ pub(crate) mod delete;
 pub(crate) mod demo;
 pub(crate) mod diff;
 pub(crate) mod digest;
+pub(crate) mod drop_keyspace;
 pub(crate) mod get;
 pub(crate) mod keyspaces;
 pub(crate) mod load;

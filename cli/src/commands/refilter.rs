@@ -1,6 +1,5 @@
 //! `sievedb refilter`: new filters for existing tables.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::ValueEnum;
@@ -10,6 +9,7 @@ use sievedb::{Db, FilterAllocation, FilterKind, FilterPolicy, LevelStats};
 use crate::failure::{Failure, Result};
 use crate::json::Format;
 use crate::output::Output;
+use crate::store::Store;
 use crate::{progress, store, units};
 
 /// Gives existing tables new filters.
@@ -24,8 +24,8 @@ use crate::{progress, store, units};
   sievedb refilter my.db --keyspace users --kind ribbon --bits-per-key 12
   sievedb refilter my.db --false-positive-rate 0.001")]
 pub(crate) struct Args {
-    /// The directory of the store.
-    db: PathBuf,
+    #[command(flatten)]
+    store: Store,
     /// This keyspace alone; all if not given.
     #[arg(long, value_name = "NAME", value_parser = store::keyspace_name)]
     keyspace: Option<String>,
@@ -88,7 +88,7 @@ impl Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let policy = args.policy();
     policy.validate().map_err(|error| Failure::Usage(error.to_string()))?;
-    let db = store::open_existing(&args.db)?;
+    let db = args.store.existing()?;
     let start = Instant::now();
     let name = args.keyspace.as_deref();
     let keyspace = name.map(|name| store::existing_keyspace(&db, name)).transpose()?;

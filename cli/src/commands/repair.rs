@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use sievedb::{DoubtfulKeys, LostEntries, LostRange, LostWrites, ManifestCondition, Options, RepairReport};
+use sievedb::{DoubtfulKeys, LostEntries, LostRange, LostWrites, ManifestCondition, RepairReport};
 
 use super::verify::{message, name};
 use crate::escape::escape;
@@ -12,6 +12,7 @@ use crate::failure::{Failure, Result, answered};
 use crate::json::{Format, Object, put_bytes};
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::store::Opening;
 use crate::units;
 
 /// Most ranges that are printed of a table or of a keyspace; JSON has all of them.
@@ -36,12 +37,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NEW")]
     into: PathBuf,
     #[command(flatten)]
+    opening: Opening,
+    #[command(flatten)]
     format: Format,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut bar = None;
-    let report = Options::new().repair_with(&args.db, &args.into, |progress| {
+    let report = args.opening.options().repair_with(&args.db, &args.into, |progress| {
         bar.get_or_insert_with(|| Progress::of_items("repairing", Some(progress.keyspaces)))
             .at(progress.keyspaces_done);
     })?;

@@ -1,12 +1,12 @@
 //! `sievedb scan`: prints entries in the order of their keys.
 
-use std::path::PathBuf;
+use sievedb::Iter;
 
 use crate::bounds::Bounds;
 use crate::failure::Result;
-use crate::json::Format;
+use crate::json::{Format, placed_entry};
 use crate::output::Output;
-use crate::store::{self, Within};
+use crate::store::{self, Store, Within};
 
 /// Prints entries as `key<TAB>value`, in the order of their keys.
 ///
@@ -16,10 +16,11 @@ use crate::store::{self, Within};
 #[command(after_help = "Examples:
   sievedb scan my.db --prefix user/ --limit 10
   sievedb scan my.db --from b --to c --reverse
-  sievedb scan my.db --json | jq -r .key")]
+  sievedb scan my.db --json | jq -r .key
+  sievedb scan my.db --all-keyspaces | sievedb load copy.db - --escaped --all-keyspaces")]
 pub(crate) struct Args {
-    /// The directory of the store.
-    db: PathBuf,
+    #[command(flatten)]
+    store: Store,
     #[command(flatten)]
     bounds: Bounds,
     /// Print the last key first.
@@ -28,6 +29,9 @@ pub(crate) struct Args {
     /// Print at most this many entries.
     #[arg(long, value_name = "COUNT")]
     limit: Option<u64>,
+    /// Print the entries of all keyspaces, one keyspace after the other, each entry after the name of its keyspace.
+    #[arg(long, conflicts_with = "keyspace")]
+    all_keyspaces: bool,
     #[command(flatten)]
     within: Within,
     #[command(flatten)]
@@ -35,36 +39,63 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.all_keyspaces {
+        return scan_all(args);
+    }
     let range = args.bounds.decode()?;
-    let db = store::open_for_reading(&args.db)?;
+    let db = args.store.for_reading()?;
     let entries = range.entries(&args.within.existing(&db)?);
     args.within.note_left_out(&db);
-    let limit = args.limit.unwrap_or(u64::MAX);
-    let mut out = Output::new();
-    if args.reverse {
-        print(entries.rev(), limit, args.format, &mut out)?;
-    } else {
-        print(entries, limit, args.format, &mut out)?;
+    let mut printer = Printer::new(args);
+    printer.print_in_order(entries, args.reverse)?;
+    printer.out.finish()
+}
+
+/// All keyspaces as of one moment, in the order of their creation.
+fn scan_all(args: &Args) -> Result<()> {
+    let db = args.store.for_reading()?;
+    let snapshot = db.snapshot();
+    let mut printer = Printer::new(args);
+    for name in db.keyspaces() {
+        let keyspace = snapshot.keyspace(&store::existing_keyspace(&db, &name)?);
+        printer.keyspace = Some(name);
+        printer.print_in_order(keyspace.range(args.bounds.decode()?.bounds()), args.reverse)?;
     }
-    out.finish()
+    printer.out.finish()
 }
 
 type Entry = sievedb::Result<(sievedb::Value, sievedb::Value)>;
 
-fn print(
-    mut entries: impl Iterator<Item = Entry>,
-    limit: u64,
+struct Printer {
+    out: Output,
     format: Format,
-    out: &mut Output,
-) -> Result<()> {
-    for _ in 0..limit {
-        let Some(next) = entries.next() else { break };
-        let (key, value) = next?;
-        if format.json {
-            out.entry(&key, &value)?;
-        } else {
-            out.columns(&[&key, &value])?;
-        }
+    /// Entries that may still be printed.
+    left: u64,
+    /// Printed before each entry.
+    keyspace: Option<String>,
+}
+
+impl Printer {
+    fn new(args: &Args) -> Self {
+        Self { out: Output::new(), format: args.format, left: args.limit.unwrap_or(u64::MAX), keyspace: None }
     }
-    Ok(())
+
+    fn print_in_order(&mut self, entries: Iter<'static>, is_reversed: bool) -> Result<()> {
+        if is_reversed { self.print(entries.rev()) } else { self.print(entries) }
+    }
+
+    fn print(&mut self, mut entries: impl Iterator<Item = Entry>) -> Result<()> {
+        while self.left > 0 {
+            let Some(next) = entries.next() else { break };
+            let (key, value) = next?;
+            match (&self.keyspace, self.format.json) {
+                (None, true) => self.out.entry(&key, &value)?,
+                (None, false) => self.out.columns(&[&key, &value])?,
+                (Some(keyspace), true) => self.out.object(placed_entry(keyspace, &key, &value))?,
+                (Some(keyspace), false) => self.out.columns(&[keyspace.as_bytes(), &key, &value])?,
+            }
+            self.left -= 1;
+        }
+        Ok(())
+    }
 }

@@ -1,28 +1,27 @@
 //! `sievedb stats`: the size and shape of a store, from its manifest, its logs and the filters of its tables.
 
-use std::path::PathBuf;
-
 use serde_json::{Value, json};
-use sievedb::{Db, DroppedTail, KeyspaceStats, LevelStats, OpenReport};
+use sievedb::{Db, DroppedTail, KeyspaceOptions, KeyspaceStats, LevelStats, OpenReport};
 
 use crate::escape::{escape, printable};
 use crate::failure::Result;
 use crate::json::Format;
 use crate::output::Output;
-use crate::{store, units};
+use crate::store::Store;
+use crate::{describe, store, units};
 
 /// Prints the size and shape of a store: keyspaces, levels, tables and filters.
 ///
-/// For each keyspace: entries in memtables and in tables, and for each level its sorted runs, tables, keys,
-/// sizes, and the false-positive rate that its filters predict. Works while another process has the store open: then it prints
-/// on standard error as of when. Changes nothing.
+/// For each keyspace: its filter policy and its other options, entries in memtables and in tables, and for each level its
+/// sorted runs, tables, keys, sizes, and the false-positive rate that its filters predict. Works while another process has
+/// the store open: then it prints on standard error as of when. Changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb stats my.db
   sievedb stats my.db --json | jq '.keyspaces[].total.keys'")]
 pub(crate) struct Args {
-    /// The directory of the store.
-    db: PathBuf,
+    #[command(flatten)]
+    store: Store,
     /// This keyspace alone; all if not given.
     #[arg(long, value_name = "NAME", value_parser = store::keyspace_name)]
     keyspace: Option<String>,
@@ -31,7 +30,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let db = store::open_for_reading(&args.db)?;
+    let db = args.store.for_reading()?;
     let keyspace = args.keyspace.as_deref();
     keyspace.map(|name| store::existing_keyspace(&db, name)).transpose()?;
     // A table that cannot be opened is printed with what the manifest says of it; the error is returned at
@@ -42,11 +41,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let keyspaces = stats.keyspaces.iter().filter(|stats| keyspace.is_none_or(|name| stats.name == name));
     if args.format.json {
         let mut store = store_object(&db)?;
-        store["keyspaces"] = keyspaces.map(keyspace_object).collect();
+        let object = |stats: &KeyspaceStats| -> Result<Value> {
+            let mut object = keyspace_object(stats);
+            object["options"] = describe::to_json(&options(&db, stats)?);
+            Ok(object)
+        };
+        store["keyspaces"] = keyspaces.map(object).collect::<Result<Value>>()?;
         out.text(&store.to_string())?;
     } else {
         print_store(&db, &mut out)?;
-        keyspaces.into_iter().try_for_each(|stats| print_keyspace(stats, &mut out))?;
+        for stats in keyspaces {
+            print_keyspace(stats, &options(&db, stats)?, &mut out)?;
+        }
     }
     out.finish()?;
     Ok(opened?)
@@ -76,10 +82,16 @@ fn print_store(db: &Db, out: &mut Output) -> Result<()> {
     Ok(())
 }
 
-fn print_keyspace(stats: &KeyspaceStats, out: &mut Output) -> Result<()> {
+fn options(db: &Db, stats: &KeyspaceStats) -> Result<KeyspaceOptions> {
+    Ok(store::existing_keyspace(db, &stats.name)?.options())
+}
+
+fn print_keyspace(stats: &KeyspaceStats, options: &KeyspaceOptions, out: &mut Output) -> Result<()> {
     let total = stats.total();
     out.text("")?;
     out.text(&format!("keyspace   {}", escape(stats.name.as_bytes())))?;
+    out.text(&format!("filters    {}", describe::policy(options.filter_policy())))?;
+    out.text(&format!("options    {}", describe::options(options)))?;
     if stats.memtable_entries > 0 {
         out.text(&format!(
             "in memory  {}, {}",

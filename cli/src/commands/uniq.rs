@@ -14,6 +14,7 @@
 mod stages;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,7 +30,7 @@ use crate::line_key::LineKey;
 use crate::lines::Lines;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::store::{self, JOURNALS, Within};
+use crate::store::{self, JOURNALS, Store, Within};
 
 /// The most lines of a lot: so few that what is looked up for them stays in the processor's caches.
 const LINES_MAX: usize = 4000;
@@ -60,10 +61,11 @@ const JOURNAL_LINES_MAX: usize = 64_000;
   tail -F access.log | sievedb uniq visitors.db --key 1     # the first line of each visitor
   sievedb uniq events.db events.log --key 'id=(\\w+)' --journal unique.log
   mv unique.log unique.log.1 && sievedb uniq events.db events.log --journal unique.log --new-journal
-  sievedb uniq words.db words.txt --count                   # how many are new")]
+  sievedb uniq words.db words.txt --count                   # how many are new
+  tail -F access.log | sievedb uniq visitors.db --key 1 --tag --dry-run")]
 pub(crate) struct Args {
-    /// The directory of the store. It is created if it does not exist.
-    db: PathBuf,
+    #[command(flatten)]
+    store: Store,
     /// The file to read; `-` reads standard input.
     #[arg(default_value = "-")]
     file: PathBuf,
@@ -74,6 +76,15 @@ pub(crate) struct Args {
     /// Print the lines that were seen before, instead of the others.
     #[arg(long)]
     seen: bool,
+    /// Print every line after `new` or `seen` and a tab, and flush the output before the next line is waited for.
+    #[arg(long, conflicts_with_all = ["seen", "count", "journal"])]
+    tag: bool,
+    /// Remember nothing: the store must exist, and is only read. New keys of the input are kept in memory.
+    #[arg(long, conflicts_with = "journal")]
+    dry_run: bool,
+    /// Leave spaces and tabs at both ends out of the key. A line of nothing else is blank.
+    #[arg(long)]
+    trim: bool,
     /// Print how many lines there are, instead of the lines.
     #[arg(long)]
     count: bool,
@@ -100,13 +111,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let content = if args.key.is_some() { Content::Text(BYTES_MAX) } else { Content::Line };
     let mut lines = Lines::open(&args.file, args.lines, content)?;
     args.check_journal()?;
-    let db = store::open_or_create(&args.db)?;
-    let keyspace = args.within.or_create(&db)?;
+    let db = if args.dry_run { args.store.for_reading()? } else { args.store.or_create()? };
+    let keyspace = if args.dry_run { args.within.existing(&db)? } else { args.within.or_create(&db)? };
     let journal = args.journal.as_ref();
     let journal = journal.map(|path| Kept::open(&db, path, &keyspace, args.new_journal)).transpose()?;
     // What an earlier program left unsynced may be the reason why a line counts as seen.
-    db.sync()?;
-    let mut sieve = Sieve { keyspace, journal };
+    if !args.dry_run {
+        db.sync()?;
+    }
+    let unwritten = args.dry_run.then(HashSet::new);
+    let mut sieve = Sieve { keyspace, journal, unwritten };
     let bytes = lines.bytes();
     let fill = |lot: &mut Lot| lot.fill(&mut lines, args);
     let passed =
@@ -124,7 +138,7 @@ impl Args {
         if self.within.keyspace.as_deref() == Some(JOURNALS) {
             return Err(Failure::Usage(format!("the keyspace {JOURNALS} has the records of journals")));
         }
-        let has_no_record = self.new_journal || !self.db.exists();
+        let has_no_record = self.new_journal || !self.store.db.exists();
         if has_no_record { Journal::check_new(path) } else { Ok(()) }
     }
 
@@ -170,7 +184,8 @@ impl Kept {
         let mut failed = None;
         let new = lines.insert_new_many_then(lot.keys().map(|key| (key, b"")), |new, batch| {
             if new.count() > 0 {
-                let appended = journal.append(&lot.chosen(new, true).collect::<Vec<_>>().concat());
+                let lines = lot.answered(new.iter()).filter(|(_, is_new)| *is_new).map(|(line, _)| line);
+                let appended = journal.append(&lines.collect::<Vec<_>>().concat());
                 failed = appended.err();
                 batch.put_in(keyspace, &*key, journal.record());
             }
@@ -212,6 +227,10 @@ impl Lot {
 
     fn push(&mut self, line: &[u8], args: &Args) -> Result<()> {
         let part = LineKey::of(args.key.as_ref(), line)?;
+        let part = if args.trim { trimmed(part) } else { part };
+        if args.trim && args.lines.skips(part) {
+            return Ok(());
+        }
         let key = args.lines.decode(part)?;
         check_limits(&key, b"")?;
         let start = self.text.len();
@@ -234,18 +253,25 @@ impl Lot {
         self.lines.iter().map(|(_, key)| &self.text[key.clone()])
     }
 
-    /// The lines that are new, or those that are not.
-    fn chosen(&self, new: &NewKeys, is_new: bool) -> impl Iterator<Item = &[u8]> {
-        let chosen = self.lines.iter().zip(new.iter()).filter(move |(_, it)| *it == is_new);
-        chosen.map(|((line, _), _)| &self.text[line.clone()])
+    /// The lines, each with whether its key is new.
+    fn answered(&self, new: impl Iterator<Item = bool>) -> impl Iterator<Item = (&[u8], bool)> {
+        self.lines.iter().zip(new).map(|((line, _), is_new)| (&self.text[line.clone()], is_new))
     }
+}
+
+/// Without spaces and tabs at both ends.
+fn trimmed(mut line: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = line {
+        line = rest;
+    }
+    line
 }
 
 /// A lot, and which of its keys are new.
 struct Decided {
     lot: Lot,
-    new: NewKeys,
-    /// Of what was written without a journal.
+    new: Vec<bool>,
+    /// What was written without a journal.
     commit: Option<Commit>,
 }
 
@@ -262,11 +288,17 @@ impl Size for Decided {
 struct Sieve {
     keyspace: Keyspace,
     journal: Option<Kept>,
+    /// The new keys of a dry run.
+    unwritten: Option<HashSet<Vec<u8>>>,
 }
 
 impl Sieve {
     /// Finds out which keys are new, and writes these; not durably yet.
     fn decide(&mut self, lot: Lot) -> Result<Decided> {
+        if let Some(unwritten) = &mut self.unwritten {
+            let new = Self::decide_dry(&self.keyspace, unwritten, &lot)?;
+            return Ok(Decided { lot, new, commit: None });
+        }
         let (new, commit) = match &mut self.journal {
             Some(kept) => (kept.append_new(&self.keyspace, &lot)?, None),
             None => {
@@ -275,24 +307,38 @@ impl Sieve {
                 (new, Some(commit))
             }
         };
-        Ok(Decided { lot, new, commit })
+        Ok(Decided { lot, new: new.iter().collect(), commit })
+    }
+
+    /// Finds out which keys are new and were not in an earlier lot.
+    fn decide_dry(keyspace: &Keyspace, unwritten: &mut HashSet<Vec<u8>>, lot: &Lot) -> Result<Vec<bool>> {
+        let known = keyspace.multi_contains(&lot.keys().collect::<Vec<_>>())?;
+        let is_new = |(key, known): (&[u8], bool)| !known && unwritten.insert(key.to_vec());
+        Ok(lot.keys().zip(known).map(is_new).collect())
     }
 }
 
 /// Makes what was decided durable, and prints the lines that are asked for, or at the end how many these are.
 fn print_all(db: &Db, args: &Args, bytes: Option<u64>, groups: Groups<'_, Decided>) -> Result<()> {
     let mut progress = Progress::of_bytes("reading", bytes);
-    let (mut out, mut printed) = (Output::new(), 0);
+    let (mut out, mut printed) = (Output::new(), 0_u64);
     for group in groups {
         // The commit of the last lot is complete when those before it are.
         match group.last().and_then(|last| last.commit.as_ref()) {
             Some(commit) => commit.wait()?,
+            None if args.dry_run => {}
             None => db.sync()?,
         }
         for Decided { lot, new, .. } in &group {
-            printed += lot.chosen(new, !args.seen).count();
-            if args.journal.is_none() && !args.count {
-                lot.chosen(new, !args.seen).try_for_each(|line| out.raw(line))?;
+            for (line, is_new) in lot.answered(new.iter().copied()) {
+                let is_chosen = args.tag || is_new != args.seen;
+                printed += u64::from(is_chosen);
+                if is_chosen && args.journal.is_none() && !args.count {
+                    if args.tag {
+                        out.raw(if is_new { b"new\t" } else { b"seen\t" })?;
+                    }
+                    out.raw(line)?;
+                }
             }
             progress.at(lot.position);
         }

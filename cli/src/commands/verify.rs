@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use sievedb::{Concerned, Damage, Error, Options, VerifyReport};
+use sievedb::{Concerned, Damage, Error, VerifyReport};
 
 use crate::escape::escape;
 use crate::failure::{Failure, Result, answered};
 use crate::json::{Format, Object, put_bytes};
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::{store, units};
+use crate::store::{self, Opening};
+use crate::units;
 
 /// Reads everything in a store and lists what is damaged.
 ///
@@ -29,12 +30,14 @@ pub(crate) struct Args {
     /// The directory of the store.
     db: PathBuf,
     #[command(flatten)]
+    opening: Opening,
+    #[command(flatten)]
     format: Format,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut bar = None;
-    let report = Options::new().verify_with(&args.db, |progress| {
+    let report = args.opening.options().verify_with(&args.db, |progress| {
         bar.get_or_insert_with(|| Progress::of_bytes("verifying", Some(progress.bytes)))
             .at(progress.bytes_done);
     })?;

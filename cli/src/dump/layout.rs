@@ -1,5 +1,7 @@
 //! Text that fits a number of terminal columns: a long text continues on the next line, or loses its middle.
 
+use textwrap::core::Word;
+use textwrap::wrap_algorithms::wrap_first_fit;
 use unicode_width::UnicodeWidthStr;
 
 use crate::escape::escape;
@@ -15,22 +17,15 @@ pub(super) fn width(text: &str) -> usize {
 /// `text` behind `first`, in as many lines as it takes. Lines are broken after commas, semicolons and colons;
 /// those after the first begin with `indent` spaces, at least as many as `first` has columns.
 pub(super) fn flow(first: &str, indent: usize, text: &str, columns: usize) -> Vec<String> {
-    let (mut lines, mut line) = (Vec::new(), first.to_owned());
-    let mut begun = false;
-    for piece in unbroken(text) {
-        let piece = fit(piece.as_bytes(), columns.saturating_sub(indent));
-        if begun && width(&line) + 1 + width(&piece) > columns {
-            lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
-            begun = false;
-        }
-        if begun {
-            line.push(' ');
-        }
-        line.push_str(&piece);
-        begun = true;
-    }
-    lines.push(line);
-    lines
+    let room = columns.saturating_sub(indent);
+    let fitted = |piece: String| fit(piece.as_bytes(), room) + " ";
+    let pieces: Vec<String> = unbroken(text).into_iter().map(fitted).collect();
+    let words: Vec<Word<'_>> = pieces.iter().map(|piece| Word::from(piece)).collect();
+    let rooms = [columns.saturating_sub(width(first)), room].map(|room| room as f64);
+    let lines = wrap_first_fit(&words, &rooms).into_iter().enumerate();
+    let join = |words: &[Word<'_>]| words.iter().map(|word| word.word).collect::<Vec<_>>().join(" ");
+    let start = |line| if line == 0 { first.to_owned() } else { " ".repeat(indent) };
+    lines.map(|(line, words)| start(line) + &join(words)).collect()
 }
 
 /// The parts of a text that stay on one line.

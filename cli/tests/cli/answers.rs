@@ -116,9 +116,9 @@ fn keyspaces_are_listed_with_entries_tables_and_size() {
     run(&["put", db, "k", "v", "--keyspace", "größe\tx"]).ok();
     let listed = run(&["keyspaces", db]).ok();
     let lines: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(lines[0], ["entries", "tables", "size", "keyspace"]);
+    assert_eq!(lines[0], ["entries", "tables", "size", "filter", "keyspace"]);
     assert_eq!((&lines[1][..2], lines[1].last()), (&["2", "1"][..], Some(&"default")));
-    assert_eq!(lines[2], ["1", "0", "0", "B", "größe\\tx"]);
+    assert_eq!(lines[2], ["1", "0", "0", "B", "auto,", "10", "bits", "größe\\tx"]);
     let objects = run(&["keyspaces", db, "--json"]).ok();
     let objects: Vec<serde_json::Value> =
         objects.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -367,7 +367,8 @@ fn every_command_keeps_to_its_keyspace() {
     let stats = run(&["stats", db, "--keyspace", "users"]).ok();
     assert_eq!(stats.matches("\nkeyspace   ").count(), 1, "{stats}");
     assert!(
-        stats.contains("\nkeyspace   users\nin tables  1 entry (0 tombstones), 6 B of keys and values"),
+        stats.contains("\nkeyspace   users\nfilters    auto, 10 bits per key")
+            && stats.contains("\nin tables  1 entry (0 tombstones), 6 B of keys and values"),
         "{stats}"
     );
     let stats = run(&["stats", db, "--keyspace", "lines"]).ok();

@@ -8,6 +8,7 @@ mod demo;
 mod diff;
 mod dump;
 mod entries;
+mod keyspaces;
 mod lines;
 mod opening;
 mod repair;

@@ -275,3 +275,47 @@ fn a_run_that_is_refused_leaves_neither_a_store_nor_a_journal() {
     run(&["uniq", &store.db, "--keyspace", "uniq-journals", "--journal", never.to_str().unwrap()]).fails(2);
     assert!(!std::path::Path::new(&store.db).exists() && !never.exists());
 }
+
+#[test]
+fn tagged_lines_are_all_printed_and_say_whether_they_are_new() {
+    let store = temp_store();
+    assert_eq!(uniq(&store, &["--tag"], b"b\na\nb\n"), "new\tb\nnew\ta\nseen\tb\n");
+    assert_eq!(uniq(&store, &["--tag", "--batch", "1"], b"a\nc\nc\n"), "seen\ta\nnew\tc\nseen\tc\n");
+    for conflict in [&["--seen"][..], &["--count"], &["--journal", "x"]] {
+        let refused = run_with(&[&["uniq", &store.db, "--tag"], conflict].concat(), b"");
+        assert_eq!(refused.code, Some(2), "{conflict:?}");
+    }
+}
+
+#[test]
+fn a_tagged_line_is_answered_before_the_next_one_is_read() {
+    let store = temp_store();
+    let mut uniq = Conversation::begin(&["uniq", &store.db, "--tag"]);
+    for (line, answer) in [("a\n", "new\ta"), ("b\n", "new\tb"), ("a\n", "seen\ta")] {
+        uniq.send(line);
+        assert_eq!(uniq.receive().trim_end(), answer);
+    }
+    uniq.end();
+}
+
+#[test]
+fn a_dry_run_gives_the_same_lines_and_remembers_none() {
+    let store = temp_store();
+    assert_eq!(run(&["uniq", &store.db, "--dry-run"]).code, Some(3), "there is no store to read");
+    assert_eq!(uniq(&store, &[], b"a\n"), "a\n");
+    for _ in 0..2 {
+        // A batch of one line: lines of earlier batches count too.
+        assert_eq!(uniq(&store, &["--dry-run", "--batch", "1"], b"a\nb\nc\nb\n"), "b\nc\n");
+        assert_eq!(uniq(&store, &["--dry-run", "--count"], b"a\nb\nc\nb\n"), "2\n");
+    }
+    assert_eq!(run(&["count", &store.db]).ok(), "1\n");
+}
+
+#[test]
+fn trimmed_lines_are_equal_if_they_differ_in_spaces_at_their_ends() {
+    let store = temp_store();
+    assert_eq!(uniq(&store, &["--trim"], b" a b\t\na b\n \t\n  a  b\n"), " a b\t\n  a  b\n");
+    assert_eq!(run(&["scan", &store.db]).ok(), "a  b\t\na b\t\n", "the trimmed lines are the keys");
+    assert_eq!(uniq(&store, &["--trim", "--empty-key"], b" \n\t\n"), " \n");
+    assert_eq!(uniq(&store, &["--trim", "--key", "x=(.*)"], b"1 x= q\n2 x=q \n"), "1 x= q\n");
+}

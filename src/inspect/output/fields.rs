@@ -74,7 +74,7 @@ pub(in crate::inspect) fn fields(
             )?,
             Form::Raw(_) => out.leaf(place, field, label, Value::None, "")?,
             Form::Checksum(computed) => {
-                out.report.checksums += u64::from(number() == computed.into());
+                out.report.checksums += u64::from(number() == u64::from(computed));
                 out.checksum(place, field, label, number(), computed.into())?;
             }
         }

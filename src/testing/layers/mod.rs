@@ -23,7 +23,7 @@ const LAYERS: [&[&str]; 8] = [
     &["cache", "filename", "fs", "manifest", "memory", "table", "wal"],
     &["compaction", "merge", "obsolete_files", "snapshot_read", "version"],
     &["inspect"],
-    &["db", "options"],
+    &["db", "options", "serialized_options"],
     &["guide"],
 ];
 

@@ -7,11 +7,11 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use sievedb::{Db, Error, KeyspaceOptions, Options};
+use sievedb::{Db, Error, KeyspaceOptions};
 
 use super::claim::Claim;
 use crate::failure::{Failure, Result};
-use crate::store;
+use crate::store::{self, Opening};
 
 /// Number of directories that are tried, one after the other, if none is given.
 const DIRECTORIES_MAX: u32 = 9;
@@ -26,8 +26,12 @@ pub(super) struct Home {
 impl Home {
     /// Opens the store in `dir` with the demo's keyspaces and their options. The caller does its background
     /// work with [`Db::step`].
-    pub(super) fn open(dir: &Path, keyspaces: [(&str, &KeyspaceOptions); 2]) -> Result<Self> {
-        let db = Options::new().background_threads(0).open(dir)?;
+    pub(super) fn open(
+        dir: &Path,
+        opening: Opening,
+        keyspaces: [(&str, &KeyspaceOptions); 2],
+    ) -> Result<Self> {
+        let db = opening.options().background_threads(0).open(dir)?;
         keyspaces.iter().try_for_each(|(name, _)| Claim::check(&db, name))?;
         let [first, second] = keyspaces;
         let claims = [Claim::take(&db, first.0, first.1)?, Claim::take(&db, second.0, second.1)?];
@@ -36,11 +40,11 @@ impl Home {
 
     /// The same in the system's temporary directory. A store there may be in use, damaged, or another user's: it
     /// is left as it is, and the next name is tried.
-    pub(super) fn open_temporary(keyspaces: [(&str, &KeyspaceOptions); 2]) -> Result<Self> {
+    pub(super) fn open_temporary(opening: Opening, keyspaces: [(&str, &KeyspaceOptions); 2]) -> Result<Self> {
         let mut number = 1;
         loop {
             let dir = std::env::temp_dir().join(name(number));
-            match check_owner(&dir).and_then(|()| Self::open(&dir, keyspaces)) {
+            match check_owner(&dir).and_then(|()| Self::open(&dir, opening, keyspaces)) {
                 Err(Failure::Store(error)) if number < DIRECTORIES_MAX && concerns_this_directory(&error) => {
                     store::note(&format!("{} is left as it is: {error}", dir.display()));
                 }

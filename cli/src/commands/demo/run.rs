@@ -17,7 +17,7 @@ use crate::failure::Result;
 use crate::json::Format;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::store::{self, DEFAULT_KEYSPACE, Within};
+use crate::store::{self, DEFAULT_KEYSPACE, Opening, Within};
 
 /// Seed of everything random.
 const SEED: u64 = 1;
@@ -36,6 +36,8 @@ pub(crate) struct Args {
     /// The directory of the store [default: sievedb-demo and the number of the user in the system's temporary
     /// directory, or the same with -2 if that cannot be used, and so on].
     db: Option<PathBuf>,
+    #[command(flatten)]
+    opening: Opening,
     /// The keys: the lines of this file, or the paths of the files in this directory.
     #[arg(long, value_name = "PATH")]
     from: Option<PathBuf>,
@@ -59,8 +61,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let bare_options = KeyspaceOptions::default().filter(FilterPolicy::new(FilterKind::None));
     let keyspaces = [(name, &options), (&bare_name[..], &bare_options)];
     let home = match &args.db {
-        Some(dir) => Home::open(dir, keyspaces)?,
-        None => Home::open_temporary(keyspaces)?,
+        Some(dir) => Home::open(dir, args.opening, keyspaces)?,
+        None => Home::open_temporary(args.opening, keyspaces)?,
     };
     let Home { dir, db, claims: [mut claim, mut bare] } = home;
     let deleted = claim.deleted;

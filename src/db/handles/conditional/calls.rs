@@ -36,6 +36,7 @@ macro_rules! conditional_calls {
             ///
             /// Those of [`put`](Self::put). [`Corruption`](crate::Error::Corruption) or
             /// [`Io`](crate::Error::Io) if a file needed for the lookup cannot be read: nothing was written.
+            #[doc(alias = "compare_and_swap")]
             pub fn compare_and_set(
                 &self,
                 key: impl AsRef<[u8]>,

@@ -36,6 +36,8 @@ macro_rules! insert_calls {
             ///
             /// Those of [`put`](Self::put). [`Corruption`](crate::Error::Corruption) or
             /// [`Io`](crate::Error::Io) if a file needed for the lookup cannot be read: nothing was written.
+            #[doc(alias = "setnx")]
+            #[doc(alias = "put_if_absent")]
             pub fn insert_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
                 self.insert_if_absent_with(key, value, Durability::Buffered)
             }

@@ -10,7 +10,7 @@ use crate::histogram::CallLatency;
 /// A call is counted once, however many keys it has. Of gets, calls for several keys, buffered writes, scan steps and
 /// commit groups one in 64 is timed; of the others all.
 ///
-/// The buckets are those of the crate `hdrhistogram` with one significant digit, in nanoseconds:
+/// The buckets have the bounds of the crate `hdrhistogram` with one significant digit, in nanoseconds:
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();

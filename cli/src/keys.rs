@@ -1,0 +1,64 @@
+//! The arguments that commands on keys share.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use crate::arguments::Arguments;
+use crate::failure::Result;
+use crate::json::Format;
+use crate::line_format::{Content, LineFormat};
+use crate::lines::Lines;
+use crate::store::{Store, Within};
+
+/// A key in a keyspace of a store.
+#[derive(Debug, clap::Args)]
+pub(crate) struct OneKey {
+    #[command(flatten)]
+    pub(crate) store: Store,
+    /// The key.
+    #[arg(allow_negative_numbers = true)]
+    key: OsString,
+    #[command(flatten)]
+    pub(crate) within: Within,
+    #[command(flatten)]
+    pub(crate) arguments: Arguments,
+}
+
+impl OneKey {
+    /// The bytes of the key.
+    pub(crate) fn decode(&self) -> Result<Vec<u8>> {
+        self.arguments.decode(&self.key)
+    }
+}
+
+/// A key, or the keys on standard input, in a keyspace of a store.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Keys {
+    #[command(flatten)]
+    pub(crate) store: Store,
+    /// The key; `-` reads keys from standard input.
+    #[arg(allow_negative_numbers = true)]
+    key: OsString,
+    #[command(flatten)]
+    pub(crate) within: Within,
+    #[command(flatten)]
+    pub(crate) lines: LineFormat,
+    #[command(flatten)]
+    pub(crate) format: Format,
+}
+
+impl Keys {
+    /// The bytes of the key; `None`: the keys are on standard input.
+    pub(crate) fn single(&self) -> Result<Option<Vec<u8>>> {
+        if self.key == "-" {
+            return Ok(None);
+        }
+        self.lines.check_unused()?;
+        self.lines.arguments.decode(&self.key).map(Some)
+    }
+
+    /// The keys on standard input.
+    pub(crate) fn from_input(&self) -> Result<Lines> {
+        Lines::open(Path::new("-"), self.lines, Content::Key)
+    }
+}

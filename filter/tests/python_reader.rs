@@ -1,0 +1,80 @@
+//! The reader in Python (`readers/`) gives the answers of this crate, for filters that the golden files are too small for:
+//! with bumped layers, with an additional column, with many pages.
+//!
+//! Without `python3` the test passes with a message, except where every case must run (`SIEVEDB_THOROUGH`).
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use sievedb_filter::{Expect, Filter, FilterBuilder, Kind};
+
+const SEED: u64 = 0x0123_4567_89ab_cdef;
+
+fn key(number: u64) -> String {
+    // The hash distinguishes lengths up to 16, 128, 240 and more.
+    format!("{number}{}", "x".repeat((number % 7) as usize * (number % 61) as usize))
+}
+
+/// A filter of the first keys.
+fn block(kind: Kind, bits_per_key: f64, keys: u64) -> Vec<u8> {
+    let mut builder = FilterBuilder::new(kind, bits_per_key, SEED, keys, [7; 16]).unwrap();
+    if kind == Kind::Ribbon {
+        builder = builder.column_groups(keys as usize % 3 + 1);
+    }
+    (0..keys).for_each(|number| _ = builder.add_key(key(number).as_bytes()));
+    builder.finish().unwrap()
+}
+
+/// What the reader prints for these keys, one a line. `None`: there is no Python.
+fn read_in_python(block: &[u8], keys: &str) -> Option<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("block");
+    std::fs::write(&path, block).unwrap();
+    let reader = Path::new(env!("CARGO_MANIFEST_DIR")).join("readers/sieve_filter.py");
+    let mut command = Command::new("python3");
+    command.arg("-B").arg(reader).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            assert!(std::env::var_os("SIEVEDB_THOROUGH").is_none(), "python3: {error}");
+            eprintln!("there is no python3: not tested");
+            return None;
+        }
+    };
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(keys.as_bytes()).unwrap();
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn the_reader_in_python_gives_the_same_answer_for_every_key() {
+    let all_kinds = [Kind::Bloom, Kind::BlockedBloom, Kind::Ribbon];
+    let small =
+        all_kinds.into_iter().flat_map(|kind| [(kind, 10.0, 1), (kind, 7.5, 300), (kind, 12.0, 5_999)]);
+    // A bumped layer, two of them and a shard's end, the additional column in every block and in none.
+    let ribbons = [(6_500, 4.2), (70_000, 9.5), (20_000, 1.0), (20_000, 0.4)]
+        .map(|(keys, bits)| (Kind::Ribbon, bits, keys));
+    for (kind, bits, keys) in small.chain(ribbons).chain([(Kind::BlockedBloom, 16.0, 70_000)]) {
+        let block = block(kind, bits, keys);
+        let filter = Filter::open(&block, Expect::table([7; 16], SEED, keys)).unwrap();
+        // Some keys that are there, and as many that are not.
+        let probed = (0..200).flat_map(|number| [number * keys / 200, keys + number]);
+        let (mut input, mut expected, mut absent) = (String::new(), String::new(), 0);
+        for key in probed.map(key) {
+            let may_contain = filter.may_contain_key(key.as_bytes());
+            absent += u32::from(!may_contain);
+            writeln!(input, "{key}").unwrap();
+            writeln!(expected, "{} {key}", if may_contain { "maybe " } else { "absent" }).unwrap();
+        }
+        assert!(absent > 20, "{kind:?}: {absent} keys are absent");
+        let Some(answers) = read_in_python(&block, &input) else { return };
+        let differ = answers.lines().zip(expected.lines()).find(|(answer, expected)| answer != expected);
+        assert_eq!(differ, None, "{kind:?}, {bits} bits, {keys} keys");
+        assert_eq!(answers.lines().count(), 400);
+    }
+}
