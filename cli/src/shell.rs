@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     cas, compact, completion, contains, count, delete, demo, diff, digest, get, keyspaces, load, man, put,
-    refilter, repair, scan, stats, uniq, verify,
+    refilter, repair, report, scan, stats, uniq, verify,
 };
 use crate::failure::Result;
 use crate::signals;
@@ -80,6 +80,7 @@ enum Command {
     Uniq(uniq::Args),
     Keyspaces(keyspaces::Args),
     Stats(stats::Args),
+    Report(report::Args),
     Compact(compact::Args),
     Refilter(refilter::Args),
     Verify(verify::Args),
@@ -116,6 +117,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Uniq(args) => uniq::run(args),
         Command::Keyspaces(args) => keyspaces::run(args),
         Command::Stats(args) => stats::run(args),
+        Command::Report(args) => report::run(args),
         Command::Compact(args) => compact::run(args),
         Command::Refilter(args) => refilter::run(args),
         Command::Verify(args) => verify::run(args),

@@ -17,7 +17,7 @@ use crate::units::{bytes, counted, key, share};
 const PIECES_MAX: usize = 500;
 const DAMAGE_MAX: usize = 100;
 
-/// What a page says of one file.
+/// The content of a page about one file.
 #[derive(Debug, Default)]
 pub struct FilePage {
     name: String,
@@ -63,7 +63,7 @@ struct FileTemplate<'p> {
 }
 
 impl FilePage {
-    /// A page about a file that another crate has read: its name, what it is, and its length in bytes.
+    /// A page about a file that another crate has read: its name, its kind in words, and its length in bytes.
     #[must_use]
     pub fn new(name: &Path, kind: &str, len: u64) -> Self {
         Self { name: name.display().to_string(), kind: kind.into(), len, ..Self::default() }
@@ -184,7 +184,7 @@ fn capitalized(words: &str) -> String {
     rest.next().map(char::to_uppercase).into_iter().flatten().chain(rest).collect()
 }
 
-/// What bytes are for, without the number of a block.
+/// The use of bytes: a label without the number of a block.
 fn use_of(label: &str) -> String {
     let without_number =
         |label: &str| label.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end().to_owned();
@@ -277,7 +277,7 @@ impl Drawn {
             &bits,
             &curves,
             self.bits,
-            &[("here", "this filter", self.rate)],
+            &[("goal", "this filter", self.rate)],
         )
     }
 }

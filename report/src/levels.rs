@@ -17,7 +17,7 @@ pub(crate) struct Level {
     pub(crate) bytes: u64,
     pub(crate) filter_bytes: u64,
     pub(crate) kinds: String,
-    /// Of the tables that have a filter.
+    /// The mean over the tables that have a filter.
     pub(crate) bits_per_key: Option<f64>,
     /// The mean of the usable filters, by keys.
     pub(crate) predicted: Option<f64>,

@@ -19,7 +19,7 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | `report` | what a page is made from: an open store, or the files of one |
+//! | `report` | the input of a page: an open store, or the files of one |
 //! | `page` | the page, whose text is in `templates/` |
 //! | `cells`, `bars` | tables as cells of a drawing; the runs of a keyspace, drawn to scale |
 //! | `levels` | the filters of a keyspace by level |

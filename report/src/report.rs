@@ -1,4 +1,4 @@
-//! What a page is made from.
+//! The input of a page.
 
 use std::path::Path;
 use std::time::SystemTime;
