@@ -55,7 +55,7 @@ mod options;
 #[cfg(feature = "serde")]
 mod serialized_options;
 
-// Beside: the walk over every kind of file. Imported by `db/verify` and `db/repair` only.
+// Next to the engine: the walk over every kind of file. Imported by `db/check` only.
 pub mod inspect;
 // Documents.
 pub mod guide;

@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     cas, compact, completion, contains, count, delete, demo, diff, digest, drop_keyspace, get, keyspaces,
-    load, man, put, refilter, repair, scan, stats, uniq, verify,
+    load, man, put, refilter, repair, report, scan, stats, uniq, verify,
 };
 use crate::failure::Result;
 use crate::signals;
@@ -81,6 +81,7 @@ enum Command {
     Keyspaces(keyspaces::Args),
     DropKeyspace(drop_keyspace::Args),
     Stats(stats::Args),
+    Report(report::Args),
     Compact(compact::Args),
     Refilter(refilter::Args),
     Verify(verify::Args),
@@ -118,6 +119,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Keyspaces(args) => keyspaces::run(args),
         Command::DropKeyspace(args) => drop_keyspace::run(args),
         Command::Stats(args) => stats::run(args),
+        Command::Report(args) => report::run(args),
         Command::Compact(args) => compact::run(args),
         Command::Refilter(args) => refilter::run(args),
         Command::Verify(args) => verify::run(args),

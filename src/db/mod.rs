@@ -17,7 +17,7 @@
 //! | `jobs/`, `open/` | background work, and calls that wait for it; from files to an open store | |
 //! | `write/` | a write in the thread of its caller: wait, queue, look again | writes to the log or to a memtable |
 //! | `handles/` | what users call | |
-//! | `transaction/`, `check/` | transactions; verify and repair | |
+//! | `transaction/`, `check/` | transactions; verify, repair, the shape of the tree | |
 
 mod build;
 mod check;

@@ -1,7 +1,7 @@
 //! Charts as SVG: for each workload a panel with a bar for each engine, from the least to the greatest sample
 //! a line.
 
-use std::fmt::Write;
+use sievedb_report::svg::Svg;
 
 use crate::statistics::short;
 
@@ -44,46 +44,32 @@ impl Panel {
 /// A chart below a title.
 pub(crate) fn svg(title: &str, panels: &[Panel]) -> String {
     let height: f64 = TOP + panels.iter().map(Panel::height).sum::<f64>();
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
-         height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
-    );
-    text(&mut out, 16.0, 28.0, "font-size=\"18\" font-weight=\"bold\"", title);
+    let mut svg = Svg::new(&format!(
+        "viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\""
+    ));
+    svg.rectangle(0.0, 0.0, WIDTH, height, "fill=\"#ffffff\"");
+    svg.text(16.0, 28.0, "font-size=\"18\" font-weight=\"bold\"", title);
     let mut top = TOP;
     for panel in panels {
-        draw(&mut out, top, panel);
+        draw(&mut svg, top, panel);
         top += panel.height();
     }
-    out.push_str("</svg>\n");
-    out
+    svg.finish()
 }
 
-fn draw(out: &mut String, top: f64, panel: &Panel) {
-    text(out, 16.0, top + 16.0, "font-weight=\"bold\"", &format!("{} ({})", panel.title, panel.unit));
+fn draw(svg: &mut Svg, top: f64, panel: &Panel) {
+    svg.text(16.0, top + 16.0, "font-weight=\"bold\"", &format!("{} ({})", panel.title, panel.unit));
     let longest = panel.bars.iter().map(|bar| bar.max).fold(f64::MIN_POSITIVE, f64::max);
     let length = |value: f64| value / longest * (WIDTH - LEFT - RIGHT);
     for (place, bar) in panel.bars.iter().enumerate() {
         let y = top + HEAD + place as f64 * (BAR + GAP);
         let middle = y + BAR / 2.0;
-        text(out, LEFT - 8.0, middle + 4.0, "text-anchor=\"end\"", bar.name);
-        rectangle(out, LEFT, y, length(bar.median).max(1.0), BAR, bar.colour);
+        svg.text(LEFT - 8.0, middle + 4.0, "text-anchor=\"end\"", bar.name);
+        svg.rectangle(LEFT, y, length(bar.median).max(1.0), BAR, &format!("fill=\"{}\"", bar.colour));
         let (from, to) = (LEFT + length(bar.min), LEFT + length(bar.max));
-        rectangle(out, from, middle - 1.0, (to - from).max(1.0), 2.0, "#333333");
-        text(out, to + 6.0, middle + 4.0, "", &short(bar.median));
+        svg.rectangle(from, middle - 1.0, (to - from).max(1.0), 2.0, "fill=\"#333333\"");
+        svg.text(to + 6.0, middle + 4.0, "", &short(bar.median));
     }
-}
-
-fn rectangle(out: &mut String, x: f64, y: f64, width: f64, height: f64, colour: &str) {
-    _ = writeln!(
-        out,
-        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\"/>"
-    );
-}
-
-fn text(out: &mut String, x: f64, y: f64, style: &str, words: &str) {
-    let words = words.replace('&', "&amp;").replace('<', "&lt;");
-    _ = writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" {style}>{words}</text>");
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
 //! `sievedb stats`: the size and shape of a store, from its manifest, its logs and the filters of its tables.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use sievedb::{Db, DroppedTail, KeyspaceOptions, KeyspaceStats, LevelStats, OpenReport};
 
+use super::watch;
 use crate::escape::{escape, printable};
 use crate::failure::Result;
 use crate::json::Format;
@@ -18,6 +21,7 @@ use crate::{describe, store, units};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb stats my.db
+  sievedb stats my.db --watch 1                 also while another program writes
   sievedb stats my.db --json | jq '.keyspaces[].total.keys'")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -25,11 +29,18 @@ pub(crate) struct Args {
     /// This keyspace alone; all if not given.
     #[arg(long, value_name = "NAME", value_parser = store::keyspace_name)]
     keyspace: Option<String>,
+    /// Draw the size of the tables, filters and logs again every so many seconds, until interrupted. The store is not
+    /// opened or locked, so another program can write to it.
+    #[arg(long, value_name = "SECONDS", value_parser = watch::seconds, conflicts_with = "json")]
+    watch: Option<Duration>,
     #[command(flatten)]
     format: Format,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if let Some(interval) = args.watch {
+        return watch::run(&args.store.db, args.keyspace.as_deref(), interval);
+    }
     let db = args.store.for_reading()?;
     let keyspace = args.keyspace.as_deref();
     keyspace.map(|name| store::existing_keyspace(&db, name)).transpose()?;

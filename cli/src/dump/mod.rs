@@ -9,6 +9,7 @@
 //! | `filter` | a filter: shown, verified, measured |
 //! | `tree`, `draw`, `layout` | a store: its levels, runs and tables, drawn to fit a terminal |
 //! | `plan` | a store: the best sizes of its filters |
+//! | `report` | a file: a page for a browser |
 //! | `sketch` | a sketch: what it is and what its parameters are |
 //! | `events` | a description as JSON |
 //! | `opening`, `watched` | opening files, and their errors; a progress bar while one is read |
@@ -20,6 +21,7 @@ mod filter;
 mod layout;
 mod opening;
 mod plan;
+mod report;
 mod sketch;
 mod tree;
 mod watched;
@@ -51,6 +53,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Tree(tree::Args),
+    Report(report::Args),
     /// Shows, verifies, measures and plans filters.
     #[command(subcommand)]
     Filter(filter::Command),
@@ -66,8 +69,8 @@ Examples:
 
 Offsets and lengths are in decimal, bytes in hexadecimal. Keys and values are printed as
 UTF-8, with \\t, \\n, \\\\ and \\xHH for control characters and bytes that are not UTF-8. The hash
-seed of the store is a secret and is not shown unless --secrets is given. A file called tree
-or filter is ./tree or ./filter.
+seed of the store is a secret and is not shown unless --secrets is given. A file called tree,
+report or filter is ./tree, ./report or ./filter.
 
 Exit codes:
   0  everything that was read is intact
@@ -88,6 +91,7 @@ pub fn main() -> ExitCode {
     let result = match &command {
         None => file::run(&file),
         Some(Command::Tree(args)) => tree::run(args),
+        Some(Command::Report(args)) => report::run(args),
         Some(Command::Filter(command)) => filter::run(command),
     };
     result.map_or_else(|failure: Failure| failure.report(PROGRAM), |()| ExitCode::SUCCESS)

@@ -5,12 +5,14 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 use sievedb::fs::ReadFile;
+use sievedb_report::FilePage;
 use sievedb_sketches::{DecodeErrorKind, MAGIC, Summary};
 
 use super::opening::stopped;
 use crate::escape::printable;
 use crate::failure::{Failure, Result};
 use crate::json::{Object, put_bytes};
+use crate::units::share;
 
 /// Whether the first bytes of a file are those of a sketch.
 pub(super) fn is_sketch(path: &Path, file: &dyn ReadFile) -> Result<bool> {
@@ -23,15 +25,31 @@ pub(super) fn is_sketch(path: &Path, file: &dyn ReadFile) -> Result<bool> {
     Ok(magic == MAGIC)
 }
 
-/// Reads the whole of a file that holds a sketch, verifies it, and prints what it is.
-pub(super) fn describe(path: &Path, json: bool, secrets: bool) -> Result<()> {
+/// Reads the whole of a file that holds a sketch, and verifies it.
+fn read(path: &Path) -> Result<Summary> {
     let bytes =
         std::fs::read(path).map_err(|source| Failure::io(format!("read {}", path.display()), source))?;
-    let summary = sievedb_sketches::describe(&bytes).map_err(|error| {
+    sievedb_sketches::describe(&bytes).map_err(|error| {
         let newer = matches!(error.kind, DecodeErrorKind::Unsupported { .. });
         let verdict = if newer { "is newer than this program" } else { "is corrupt" };
         Failure::Refused(format!("{} {verdict}: {error}", path.display()))
-    })?;
+    })
+}
+
+/// The page of a file that holds a sketch.
+pub(super) fn page(path: &Path) -> Result<FilePage> {
+    let summary = read(path)?;
+    let page = FilePage::new(path, &format!("sketch: {}", summary.kind), summary.body_bytes);
+    let page = summary.facts.iter().fold(page, |page, (name, value)| page.fact(name, value));
+    Ok(match summary.predicted_rate {
+        Some(rate) => page.fact("predicted rate", &share(rate)),
+        None => page,
+    })
+}
+
+/// Prints what a file with a sketch is.
+pub(super) fn describe(path: &Path, json: bool, secrets: bool) -> Result<()> {
+    let summary = read(path)?;
     let printed =
         if json { print_json(path, &summary, secrets) } else { print_text(path, &summary, secrets) };
     printed.map_err(|error| stopped(path, sievedb::inspect::Stop::Sink(error)))

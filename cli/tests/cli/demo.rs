@@ -63,6 +63,12 @@ fn the_demo_reports_what_filters_save_and_the_commands_it_suggests_work() {
     let bits = figures(&report, "filter bits per key");
     assert!(bits.iter().all(|bits| (10.0..30.0).contains(bits)), "{report}");
 
+    // The page has what the lookups of the demo have counted.
+    let page = format!("{}.html", store.db);
+    assert!(report.contains(&format!(" KiB), a page about it in {page}.\n")), "{report}");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("data-value=\"20000\">20,000<") && page.contains("<small>of "), "{page}");
+
     // The commands to try are real: the first finds its key, the second does not, the others print something.
     assert!(report.contains(env!("CARGO_BIN_EXE_sievedb-dump")), "{report}");
     let commands: Vec<Vec<&str>> = report
@@ -115,6 +121,27 @@ fn a_second_demo_deletes_the_entries_of_the_first() {
     assert_eq!(shape(&third), shape(&first));
     // Files of earlier demos do not pile up.
     assert!(store.files().len() < 15, "{:?}", store.files().keys());
+}
+
+#[test]
+fn the_page_of_the_demo_replaces_that_of_an_earlier_one_and_no_other_file() {
+    let store = temp_store();
+    let page = PathBuf::from(format!("{}.html", store.db));
+    let few = store.folder.path().join("few");
+    std::fs::write(&few, "apple\npear\n").unwrap();
+    let demo = || run(&["demo", &store.db, "--from", few.to_str().unwrap()]);
+    demo().ok();
+    let first = std::fs::read_to_string(&page).unwrap();
+    std::fs::write(&few, "apple\npear\nplum\n").unwrap();
+    demo().ok();
+    let second = std::fs::read_to_string(&page).unwrap();
+    let entries = |number: u32| format!("data-stat=\"k0.total.entries\" data-value=\"{number}\"");
+    assert!(first.contains(&entries(2)) && second.contains(&entries(3)), "{second}");
+    std::fs::write(&page, "mine").unwrap();
+    let kept = demo();
+    assert!(kept.code == Some(0) && kept.stderr.contains("is not written: "), "{kept:?}");
+    assert_eq!(std::fs::read(&page).unwrap(), b"mine");
+    assert!(!String::from_utf8(kept.stdout).unwrap().contains("a page about it"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests spell out keys and the bytes that they expect")]
 
 mod answers;
+mod browser;
 mod damage;
 mod demo;
 mod diff;
@@ -12,6 +13,7 @@ mod keyspaces;
 mod lines;
 mod opening;
 mod repair;
+mod report;
 #[cfg(target_os = "linux")]
 mod situations;
 mod tool;

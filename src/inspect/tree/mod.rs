@@ -11,4 +11,4 @@ mod read;
 mod shape;
 mod tables;
 
-pub use shape::{FilterShape, KeyspaceShape, OriginShape, RunShape, TableShape, Tree};
+pub use shape::{FilterShape, KeyspaceShape, OriginShape, Residency, RunShape, TableShape, Tree};

@@ -63,6 +63,21 @@ impl Tree {
             let why = "it has neither a CURRENT nor a manifest";
             return Err(Error::NoStore { dir: dir.to_path_buf(), why });
         }
+        let logs = match manifest {
+            Some(_) => state.logs.keys().copied().collect(),
+            None => numbers(&names, |name| matches!(name, FileName::Log(_))),
+        };
+        let manifest = manifest.unwrap_or_else(|| FileName::Current.path(dir));
+        Ok(Self { unplaced, ..Self::of_state(reader, manifest, &state, logs) })
+    }
+
+    /// The shape of the store in `dir` whose manifest holds `state`.
+    pub(crate) fn of(fs: &dyn Fs, dir: &Path, manifest: PathBuf, state: &ManifestState) -> Self {
+        let reader = Shapes { fs, dir, damage: Vec::new() };
+        Self::of_state(reader, manifest, state, state.logs.keys().copied().collect())
+    }
+
+    fn of_state(mut reader: Shapes<'_>, manifest: PathBuf, state: &ManifestState, logs: Vec<u64>) -> Self {
         let keyspaces = state.keyspaces.iter().map(|(&id, keyspace)| KeyspaceShape {
             id,
             name: keyspace.name.clone(),
@@ -70,14 +85,10 @@ impl Tree {
             runs: reader.runs(keyspace.tables.values()),
         });
         let keyspaces = keyspaces.collect();
-        let logs = match manifest {
-            Some(_) => state.logs.keys().copied().collect(),
-            None => numbers(&names, |name| matches!(name, FileName::Log(_))),
-        };
+        let Shapes { fs, dir, damage } = reader;
         let len = |log| fs.open(&FileName::Log(log).path(dir)).and_then(|file| file.len()).ok();
         let logs = logs.into_iter().map(|log| (log, len(log))).collect();
-        let manifest = manifest.unwrap_or_else(|| FileName::Current.path(dir));
-        Ok(Self { manifest, keyspaces, unplaced, logs, damage: reader.damage })
+        Self { manifest, keyspaces, unplaced: Vec::new(), logs, damage }
     }
 }
 

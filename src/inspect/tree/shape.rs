@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::counters::FilterCounts;
 use crate::filter::Kind;
 use crate::inspect::output::FileDamage;
 
@@ -73,6 +74,24 @@ pub struct TableShape {
     /// What the table says of its keyspace and of the tables that it replaced; only of a table that the
     /// manifest does not name, and `None` if it says nothing.
     pub origin: Option<OriginShape>,
+    /// Its state in memory, if the shape is that of an open store: [`Db::tree`](crate::Db::tree).
+    pub residency: Option<Residency>,
+}
+
+/// The part of a table that is in memory, and the answers of its filter, in an open store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Residency {
+    /// Whether the table is open.
+    pub is_open: bool,
+    /// Column groups of its filter. A Bloom filter counts as one. 0 if the table is not open.
+    pub filter_column_groups: u64,
+    /// Column groups in memory.
+    pub loaded_filter_column_groups: u64,
+    /// Memory of the filter in bytes, without cached pages.
+    pub filter_memory_bytes: u64,
+    /// Results of the probes of its filter since the table was last opened or given another filter.
+    pub filter: FilterCounts,
 }
 
 /// Where the entries of a table come from, by its own words.

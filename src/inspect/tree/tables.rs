@@ -65,6 +65,7 @@ impl Shapes<'_> {
             seqnos: (meta.seqno_min, meta.seqno_max),
             filters: meta.filters.iter().map(|filter| self.filter(meta.number, filter)).collect(),
             origin: None,
+            residency: None,
         }
     }
 

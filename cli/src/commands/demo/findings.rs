@@ -24,6 +24,8 @@ pub(super) struct Findings {
     pub(super) disk_bytes: u64,
     /// One of its tables.
     pub(super) table: Option<PathBuf>,
+    /// The page about the store, if it could be written.
+    pub(super) page: Option<PathBuf>,
 }
 
 /// The same data and the same tree, with filters and without.

@@ -6,7 +6,7 @@
 //! 4. `run` loads the records in random order into two keyspaces with default options, one with filters and
 //!    one without, and has both measured twice: as loaded, and compacted into one run.
 //! 5. `measure` looks up every key, present and absent, checks each answer, and counts the blocks read.
-//! 6. `report` prints the result, `findings`, on one screen.
+//! 6. `page` writes a page about the store, for a browser; `report` prints the result, `findings`, on one screen.
 //!
 //! The demo does the background work itself, in steps between batches, and everything random comes from one
 //! printed seed: the same input makes the same tree.
@@ -16,6 +16,7 @@ mod claim;
 mod findings;
 mod home;
 mod measure;
+mod page;
 mod random;
 mod report;
 mod run;

@@ -49,6 +49,7 @@ pub(super) fn object(findings: &Findings) -> Json {
         "as_loaded": pair(&findings.loaded),
         "compacted": pair(&findings.compacted),
         "disk_bytes": findings.disk_bytes,
+        "page": findings.page.as_ref().map(|page| page.to_string_lossy()),
     })
 }
 
@@ -191,7 +192,10 @@ fn conditions(out: &mut String) {
 
 fn what_next(out: &mut String, findings: &Findings) {
     let Findings { dir, source, deleted, .. } = findings;
-    line(out, &format!("The store is kept in {} ({}).", dir.display(), units::bytes(findings.disk_bytes)));
+    let size = units::bytes(findings.disk_bytes);
+    let page = findings.page.as_ref();
+    let page = page.map_or_else(String::new, |page| format!(", a page about it in {}", page.display()));
+    line(out, &format!("The store is kept in {} ({size}){page}.", dir.display()));
     if *deleted > 0 {
         let entries = units::counted(*deleted, "entry", "entries");
         line(out, &format!("{entries} of an earlier demo were deleted from it first."));

@@ -10,6 +10,7 @@ use super::claim::Claim;
 use super::findings::{Findings, Pair};
 use super::home::Home;
 use super::measure::{Lookups, measure};
+use super::page;
 use super::random::Random;
 use super::report;
 use super::source::{Record, Source};
@@ -81,6 +82,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     db.drop_keyspace(&bare_name)?;
     // The list of the demo's keyspaces too, so that no log is needed any more.
     db.flush()?;
+    let page = page::write(&db)?;
     db.close()?;
 
     let disk_bytes = store::disk_bytes(&dir)?;
@@ -101,6 +103,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         compacted,
         disk_bytes,
         table,
+        page,
     };
     let mut out = Output::new();
     if args.format.json {

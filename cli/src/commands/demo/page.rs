@@ -1,0 +1,53 @@
+//! The page about the store of the demo: a file next to the store, with the name of the store and `.html`.
+//!
+//! The store may be in a directory where anyone can make files. An existing file is replaced only if it is a page of an
+//! earlier demo, and the new one is created where nothing is, so that no link is followed.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use sievedb::Db;
+use sievedb_report::Report;
+
+use crate::failure::Result;
+use crate::store;
+
+/// A text near the beginning of every page.
+const MARK: &str = ": SieveDB report</title>";
+
+/// Bytes in which the mark must be.
+const MARK_WITHIN: u64 = 8192;
+
+/// Writes the page. If it cannot be written, a note says why, and there is none.
+pub(super) fn write(db: &Db) -> Result<Option<PathBuf>> {
+    let mut name = db.path().as_os_str().to_owned();
+    name.push(".html");
+    let path = PathBuf::from(name);
+    let page = Report::of_db(db)?.page();
+    let written = remove_earlier(&path).and_then(|()| {
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        file.write_all(page.as_bytes())
+    });
+    match written {
+        Ok(()) => Ok(Some(path)),
+        Err(error) => {
+            store::note(&format!("the page {} is not written: {error}", path.display()));
+            Ok(None)
+        }
+    }
+}
+
+/// Removes the page of an earlier demo.
+fn remove_earlier(path: &Path) -> io::Result<()> {
+    match path.symlink_metadata() {
+        Ok(metadata) if metadata.is_file() && is_page(path)? => fs::remove_file(path),
+        _ => Ok(()),
+    }
+}
+
+fn is_page(path: &Path) -> io::Result<bool> {
+    let mut beginning = Vec::new();
+    File::open(path)?.take(MARK_WITHIN).read_to_end(&mut beginning)?;
+    Ok(String::from_utf8_lossy(&beginning).contains(MARK))
+}

@@ -1,0 +1,90 @@
+//! `sievedb report`: a page about a store, for a browser.
+
+use std::path::{Path, PathBuf};
+
+use sievedb::Error;
+use sievedb_report::{History, Report};
+
+use crate::failure::{Failure, Result, answered};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::store::Store;
+use crate::{units, whole_file};
+
+/// Writes a page about a store, for a browser: its tree, filters, memory and work.
+///
+/// The page is one file that loads nothing, so it can be sent to somebody. It shows the first and the last key of each
+/// table. Works while another process has the store open: the page then shows one moment of it. A damaged store still
+/// gives a page, without its memory and the entries that are not yet in tables, and exit code 3. Changes nothing.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sievedb report my.db -o report.html
+  sievedb report my.db -o report.html --verify
+  sievedb report my.db -o report.html --history stats.jsonl")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    store: Store,
+    /// The file to write.
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    /// Read and verify every byte of the store, and list all damage.
+    #[arg(long)]
+    verify: bool,
+    /// Show statistics over time: a file of lines of `stats --json`. The library's `Stats` as JSON, one line each, have
+    /// the answers of filters too.
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let history = args.history.as_deref().map(read_history).transpose()?;
+    let (mut report, mut found) = read(&args.store)?;
+    if let Some(history) = history {
+        report = report.history(history);
+    }
+    if args.verify {
+        let verified = verify(&args.store)?;
+        if !verified.damage.is_empty() {
+            found = Err(Failure::Refused(format!("{} is damaged: the page lists how", args.store.db.display())));
+        }
+        report = report.verified(&verified);
+    }
+    let page = report.page();
+    whole_file::write(&args.output, page.as_bytes())?;
+    let mut out = Output::new();
+    out.text(&format!("{} in {}", units::bytes(page.len() as u64), args.output.display()))?;
+    answered(out.finish(), found)
+}
+
+/// The report on a store, and the failure of the command because of damage.
+fn read(store: &Store) -> Result<(Report, Result<()>)> {
+    let db = match store.for_reading() {
+        Ok(db) => db,
+        Err(Failure::Store(error @ Error::NoStore { .. })) => return Err(error.into()),
+        Err(failure) => {
+            let report = Report::of_dir(&store.db)?.damaged(format!("The store cannot be opened: {failure}"));
+            return Ok((report, Err(failure)));
+        }
+    };
+    let opened = db.open_tables();
+    let report = Report::of_db(&db)?;
+    match opened {
+        Ok(()) => Ok((report, Ok(()))),
+        Err(error) => Ok((report.damaged(error.to_string()), Err(error.into()))),
+    }
+}
+
+fn read_history(path: &Path) -> Result<History> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::io(format!("read {}", path.display()), error))?;
+    History::read(&text).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
+}
+
+fn verify(store: &Store) -> Result<sievedb::VerifyReport> {
+    let mut bar = None;
+    let report = store.opening.options().verify_with(&store.db, |progress| {
+        bar.get_or_insert_with(|| Progress::of_bytes("verifying", Some(progress.bytes)))
+            .at(progress.bytes_done);
+    })?;
+    Ok(report)
+}

@@ -1,0 +1,159 @@
+//! `sievedb stats --watch`: the size and shape of a store over time, drawn again and again in the terminal.
+//!
+//! Reads the manifest, the headers of filters and the lengths of logs. Nothing is opened or locked, so it works next to
+//! a program that writes to the store.
+
+use std::collections::VecDeque;
+use std::io::{IsTerminal, stdout};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use sievedb::fs::StdFs;
+use sievedb::inspect::tree::{RunShape, TableShape, Tree};
+
+use crate::escape::printable;
+use crate::failure::{Failure, Result};
+use crate::output::Output;
+use crate::units::{bytes, count};
+
+/// Moments in a sparkline.
+const MOMENTS: usize = 48;
+
+/// Bars from the lowest to the highest.
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// Moves the cursor to the first column of the first line, and clears the screen from there on.
+const CLEAR: &[u8] = b"\x1b[H\x1b[J";
+
+/// The argument of `--watch`.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("a number of seconds from 0.1 to 86400".into()),
+    }
+}
+
+/// Draws the store at once and after each interval, until the reader closes the output or a signal ends the program.
+pub(super) fn run(dir: &Path, keyspace: Option<&str>, interval: Duration) -> Result<()> {
+    let start = Instant::now();
+    let mut history = VecDeque::new();
+    for moment in 1.. {
+        let tree = Tree::read(&StdFs, dir)?;
+        if let Some(name) =
+            keyspace.filter(|name| tree.keyspaces.iter().all(|keyspace| keyspace.name != **name))
+        {
+            return Err(Failure::Refused(format!(
+                "there is no keyspace {} in {}",
+                printable(name),
+                dir.display()
+            )));
+        }
+        if history.len() == MOMENTS {
+            history.pop_front();
+        }
+        history.push_back(Sample::of(&tree, keyspace));
+        let mut out = Output::new();
+        if stdout().is_terminal() {
+            out.raw(CLEAR)?;
+        }
+        out.text(&format!("store      {}", printable(&dir.display().to_string())))?;
+        lines(&history, interval).iter().try_for_each(|line| out.text(line))?;
+        out.text("")?;
+        out.finish()?;
+        sleep((interval * moment).saturating_sub(start.elapsed()));
+    }
+    Ok(())
+}
+
+/// The name of a quantity, its value, and how it is shown.
+type Quantity = (&'static str, fn(&Sample) -> u64, fn(u64) -> String);
+
+/// Quantities at one moment.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sample {
+    entries: u64,
+    table_bytes: u64,
+    filter_bytes: u64,
+    tables: u64,
+    runs: u64,
+    log_bytes: u64,
+    /// Wasted reads per absent lookup, in millionths, in the keyspace that wastes most.
+    wasted: u64,
+}
+
+impl Sample {
+    fn of(tree: &Tree, keyspace: Option<&str>) -> Self {
+        let is_wanted = |name: &str| keyspace.is_none_or(|wanted| wanted == name);
+        let keyspaces: Vec<_> = tree.keyspaces.iter().filter(|keyspace| is_wanted(&keyspace.name)).collect();
+        let runs: Vec<&RunShape> = keyspaces.iter().flat_map(|keyspace| &keyspace.runs).collect();
+        let tables = || runs.iter().flat_map(|run| &run.tables);
+        let sum = |of: fn(&TableShape) -> u64| tables().map(of).fold(0, u64::saturating_add);
+        let wasted = keyspaces.iter().map(|keyspace| keyspace.runs.iter().map(RunShape::rate).sum::<f64>());
+        Self {
+            entries: sum(|table| table.entries),
+            table_bytes: sum(|table| table.bytes),
+            filter_bytes: runs.iter().map(|run| run.filter_bytes()).fold(0, u64::saturating_add),
+            tables: tables().count() as u64,
+            runs: runs.len() as u64,
+            log_bytes: tree.logs.iter().filter_map(|(_, len)| *len).fold(0, u64::saturating_add),
+            wasted: (1e6 * wasted.fold(0.0, f64::max)).round() as u64,
+        }
+    }
+}
+
+fn lines(history: &VecDeque<Sample>, interval: Duration) -> Vec<String> {
+    let millionths = |value: u64| format!("{:.6}", value as f64 / 1e6);
+    let rows: [Quantity; 7] = [
+        ("entries", |sample| sample.entries, count),
+        ("tables", |sample| sample.table_bytes, bytes),
+        ("filters", |sample| sample.filter_bytes, bytes),
+        ("files", |sample| sample.tables, count),
+        ("runs", |sample| sample.runs, count),
+        ("logs", |sample| sample.log_bytes, bytes),
+        ("wasted", |sample| sample.wasted, millionths),
+    ];
+    let row = |(name, of, shown): Quantity| {
+        let values: Vec<u64> = history.iter().map(of).collect();
+        let last = values.last().copied().unwrap_or(0);
+        format!("{name:<10} {:>14}  {}", shown(last), sparkline(&values))
+    };
+    let mut lines: Vec<String> = rows.into_iter().map(row).collect();
+    let span = interval.as_secs_f64() * (history.len() as f64 - 1.0);
+    lines.push(format!("           the last {span:.1} s; wasted: reads per absent lookup; Ctrl-C ends"));
+    lines
+}
+
+/// Values as bars, each its share of the greatest.
+fn sparkline(values: &[u64]) -> String {
+    let most = values.iter().copied().max().unwrap_or(0).max(1);
+    let bar = |&value: &u64| BARS[(value as f64 / most as f64 * (BARS.len() - 1) as f64).round() as usize];
+    values.iter().map(bar).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sparkline_has_a_bar_for_each_value() {
+        assert_eq!(sparkline(&[0, 50, 100]), "▁▅█");
+        assert_eq!((sparkline(&[0, 0]), sparkline(&[u64::MAX])), ("▁▁".into(), "█".into()));
+    }
+
+    #[test]
+    fn the_lines_show_the_last_value_and_fit_80_columns() {
+        let samples =
+            (0..MOMENTS as u64).map(|n| Sample { entries: 1000 * n, wasted: 912, ..Sample::default() });
+        let lines = lines(&samples.collect(), Duration::from_secs(1));
+        assert!(lines[0].starts_with("entries            47,000  ▁"), "{}", lines[0]);
+        assert!(lines[6].contains("0.000912"), "{}", lines[6]);
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:?}");
+    }
+
+    #[test]
+    fn an_interval_is_a_number_of_seconds() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert!(["0", "-1", "x", "NaN", "1e9"].iter().all(|text| seconds(text).is_err()));
+    }
+}

@@ -1,0 +1,110 @@
+//! The input of a page.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use sievedb::fs::StdFs;
+use sievedb::inspect::tree::Tree;
+use sievedb::{Db, Result, Stats, VerifyReport};
+
+use crate::history::History;
+use crate::observed::{self, Observed};
+use crate::page;
+use crate::units;
+
+/// A store at one moment, and what is to be shown next to it.
+#[derive(Debug)]
+pub struct Report {
+    pub(crate) path: String,
+    pub(crate) disk_bytes: u64,
+    pub(crate) made: String,
+    pub(crate) tree: Tree,
+    /// `None` if the store was not opened.
+    pub(crate) stats: Option<Stats>,
+    pub(crate) history: Option<History>,
+    /// Damage as text, and whether the whole store was verified.
+    pub(crate) damage: Vec<String>,
+    pub(crate) omitted_damage: u64,
+    pub(crate) is_verified: bool,
+}
+
+impl Report {
+    /// An open store: its tree, its memory, and the answers of its filters since it was opened.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`](sievedb::Error::Closed); [`Error::Io`](sievedb::Error::Io) if the directory of a store that
+    /// is open for reading cannot be read.
+    pub fn of_db(db: &Db) -> Result<Self> {
+        Ok(Self::of_tree(db.path(), db.tree()?, Some(db.stats())))
+    }
+
+    /// A store that is not opened: its tree, as far as the manifest can be read. Nothing is locked.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoStore`](sievedb::Error::NoStore), [`Error::Io`](sievedb::Error::Io). Damage is not an error: the
+    /// page lists it.
+    pub fn of_dir(dir: &Path) -> Result<Self> {
+        Ok(Self::of_tree(dir, Tree::read(&StdFs, dir)?, None))
+    }
+
+    pub(crate) fn of_tree(path: &Path, tree: Tree, stats: Option<Stats>) -> Self {
+        let name = |file: &Path| file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
+        let damage = tree.damage.iter().map(|(file, damage)| {
+            format!("{} at offset {}: {}: {}", name(file), damage.offset, damage.what, damage.detail)
+        });
+        Self {
+            path: path.display().to_string(),
+            disk_bytes: disk_bytes(path),
+            made: units::moment(SystemTime::now()),
+            damage: damage.collect(),
+            omitted_damage: 0,
+            is_verified: false,
+            tree,
+            stats,
+            history: None,
+        }
+    }
+
+    /// Adds statistics of earlier moments.
+    #[must_use]
+    pub fn history(mut self, history: History) -> Self {
+        self.history = Some(history);
+        self
+    }
+
+    /// Adds the result of a verification, which takes the place of the damage that the manifest and the headers of
+    /// filters show.
+    #[must_use]
+    pub fn verified(mut self, report: &VerifyReport) -> Self {
+        self.damage = report.damage.iter().map(ToString::to_string).collect();
+        (self.omitted_damage, self.is_verified) = (report.omitted, true);
+        self
+    }
+
+    /// Adds a sentence about something that is wrong with the store.
+    #[must_use]
+    pub fn damaged(mut self, sentence: String) -> Self {
+        self.damage.push(sentence);
+        self
+    }
+
+    /// The page: a self-contained document in HTML.
+    #[must_use]
+    pub fn page(&self) -> String {
+        page::page(self)
+    }
+
+    /// The answers of filters that are known: those of the open store, else those of the history.
+    pub(crate) fn observed(&self) -> Observed {
+        let live = self.stats.as_ref().map(observed::of_stats).unwrap_or_default();
+        if live.is_empty() { self.history.as_ref().map(History::observed).unwrap_or_default() } else { live }
+    }
+}
+
+/// Bytes of all files in a directory.
+fn disk_bytes(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
+}
