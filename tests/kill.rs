@@ -229,7 +229,7 @@ fn readers_next_to_a_process_that_is_killed_see_its_writes_up_to_some_moment() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     let reader = || Options::new().memory_budget(8 << 20).read_only().open(&store).unwrap();
-    let (mut tries, mut refreshed) = (Vec::new(), 0);
+    let mut tries = Vec::new();
     for kill in 0..4 {
         run_and_kill(&store, true, 500, |acknowledged| {
             let now = || [0, 1, 2].map(|writer: usize| acknowledged[writer].load(Ordering::SeqCst));
@@ -242,14 +242,13 @@ fn readers_next_to_a_process_that_is_killed_see_its_writes_up_to_some_moment() {
                 let before = db.clone();
                 check_view(&db, &mut least, &about);
                 let seen = least;
-                least = now()
-                    .into_iter()
-                    .zip(seen)
-                    .map(|(now, seen)| now.max(seen))
-                    .collect::<Vec<_>>()
-                    .try_into()
-                    .unwrap();
-                refreshed += u64::from(db.refresh().unwrap());
+                // The child writes something that the view lacks.
+                while now().iter().zip(seen).all(|(&now, seen)| now <= seen) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                let acknowledged = now();
+                least = [0, 1, 2].map(|writer| acknowledged[writer].max(seen[writer]));
+                assert!(db.refresh().unwrap(), "{about}");
                 check_view(&db, &mut least, &about);
                 let mut again = seen;
                 check_view(&before, &mut again, &about);
@@ -264,6 +263,5 @@ fn readers_next_to_a_process_that_is_killed_see_its_writes_up_to_some_moment() {
         assert!(!db.open_report().as_of.unwrap().in_use && !db.refresh().unwrap());
     }
     tries.sort_unstable();
-    println!("{refreshed} refreshed; tries: {tries:?}");
-    assert!(refreshed >= 12, "{refreshed}");
+    println!("tries: {tries:?}");
 }

@@ -193,7 +193,7 @@ impl From<Error> for Again {
 
 impl Taking {
     fn new(files: Arc<ViewFiles>) -> Result<Self> {
-        let listed = names_in(&*files.fs, &files.dir)?;
+        let listed = out_of_files(names_in(&*files.fs, &files.dir))?;
         Ok(Self {
             listed,
             manifest: None,
