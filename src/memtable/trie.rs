@@ -127,8 +127,8 @@ impl<'a> Branch<'a> {
             return (self.link(word) != HEAD).then_some(word);
         };
         // Digits above the lowest zero may be wrong in `zeros`; the lowest one is exact.
-        let other = digits ^ ONES * digit;
-        let zeros = other.wrapping_sub(ONES) & !other & ONES << (DIGIT_BITS - 1);
+        let other = digits ^ (ONES * digit);
+        let zeros = other.wrapping_sub(ONES) & !other & (ONES << (DIGIT_BITS - 1));
         let at = zeros.trailing_zeros() / DIGIT_BITS;
         (at < count).then_some(first + at as usize)
     }
