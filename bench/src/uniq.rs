@@ -65,8 +65,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "cargo run --release -p sievedb-bench -- uniq --paths FILE --write docs/benchmarks/uniq.md",
     );
     report.text(&format!(
-        "Each reads a file and puts out its distinct lines. `sievedb uniq` also remembers them, durably after \
-         every 100 ms, so that a later call puts out only what is new: *again* is a second call on the same \
+        "Each reads a file and puts out its distinct lines. `sievedb uniq` also remembers them, durably every \
+         100 ms, so that a later call puts out only what is new: *again* is a second call on the same \
          store. `sort` and `awk` begin anew each time. The median of {} runs in turns (least–greatest); all tools \
          put out the same number of lines. *Peak memory* is that of the process, the file's pages not counted. \
          `awk` is {}.",

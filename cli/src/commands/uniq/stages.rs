@@ -273,7 +273,11 @@ mod tests {
             Ok(lot)
         };
         let pace = Pace { lines_max: 1 << 20, ..PACE };
-        run(pace, fill, wait, |groups| Ok(groups.for_each(drop))).unwrap();
+        run(pace, fill, wait, |groups| {
+            groups.for_each(drop);
+            Ok(())
+        })
+        .unwrap();
         assert!(sizes.len() <= 4 + QUEUE && sizes.iter().max().unwrap() > &10_000, "{sizes:?}");
     }
 
