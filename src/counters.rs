@@ -58,6 +58,15 @@ where
         self.line(Stripe::of_thread())[counter].fetch_add(amount, Ordering::Relaxed)
     }
 
+    /// [`Striped::add`] for counters that one thread at a time adds to, as the holder of a lock does.
+    #[inline]
+    pub(crate) fn add_alone(&self, counter: usize, amount: u64) -> u64 {
+        let stripe = Stripe::of_thread();
+        let before = self.line(stripe)[counter].load(Ordering::Relaxed);
+        self.add_about(stripe, counter, amount);
+        before
+    }
+
     /// [`Striped::add`] for counts that need not be exact: it costs a fifth, and loses increments that two
     /// threads of one stripe make at the same moment.
     #[inline]

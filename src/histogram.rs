@@ -71,6 +71,13 @@ pub struct LatencyBucket {
     pub count: u64,
 }
 
+/// Whether the call after so many others is timed.
+#[inline]
+fn is_sampled(before: u64) -> bool {
+    const GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;
+    before.wrapping_mul(GOLDEN_RATIO) <= u64::MAX / SAMPLED_IN
+}
+
 /// The bucket of a duration, by group and place in the group.
 fn bucket(nanos: u64) -> (usize, usize) {
     let nanos = nanos.min((1 << BITS) - 1);
@@ -99,9 +106,13 @@ impl Histogram {
     /// Counts a call. `true`: it is to be timed if one in [`SAMPLED_IN`] is.
     #[inline]
     pub(crate) fn count(&self) -> bool {
-        const GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;
-        let before = self.totals.add(0, 1);
-        before.wrapping_mul(GOLDEN_RATIO) <= u64::MAX / SAMPLED_IN
+        is_sampled(self.totals.add(0, 1))
+    }
+
+    /// The same for calls that only one thread at a time makes.
+    #[inline]
+    pub(crate) fn count_alone(&self) -> bool {
+        is_sampled(self.totals.add_alone(0, 1))
     }
 
     /// Adds the duration of a call that was counted.

@@ -58,7 +58,7 @@ impl Keys {
     }
 
     /// The keys on standard input.
-    pub(crate) fn from_input(&self) -> Result<Lines> {
+    pub(crate) fn lines_of_input(&self) -> Result<Lines> {
         Lines::open(Path::new("-"), self.lines, Content::Key)
     }
 }

@@ -44,8 +44,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let db = Options::new().latency_histograms(true).open(&dir)?;
     let polling = Polling::start(&db, Reporter::new(), Duration::from_secs(1))?;
     for number in 0..100_000_u32 {
-        db.insert_if_absent(number.to_be_bytes(), "seen")?;
-        db.contains((number / 2).to_be_bytes())?;
+        db.insert_if_absent(format!("{number:08}"), "seen")?;
+        db.contains(format!("{:08}", number / 2))?;
     }
     if std::env::args().any(|argument| argument == "--serve") {
         let listener = TcpListener::bind("127.0.0.1:9184")?;

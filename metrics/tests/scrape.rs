@@ -23,13 +23,13 @@ fn samples(page: &str) -> BTreeMap<String, f64> {
 
 fn fill(db: &Db) {
     for number in 0..2000_u32 {
-        db.put(number.to_be_bytes(), "value").unwrap();
+        db.put(format!("{number:08}"), "value").unwrap();
     }
     db.put_with("z", "", Durability::Synced).unwrap();
     db.compact().unwrap();
     for number in 0..1000_u32 {
-        assert!(!db.contains([&number.to_be_bytes()[..], b"x"].concat()).unwrap());
-        assert!(db.contains(number.to_be_bytes()).unwrap());
+        assert!(!db.contains(format!("{number:08}x")).unwrap());
+        assert!(db.contains(format!("{number:08}")).unwrap());
     }
     assert_eq!(db.iter().count(), 2001);
 }

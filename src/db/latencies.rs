@@ -86,12 +86,13 @@ impl Histograms {
     #[inline(never)]
     fn time<T>(&self, call: Call, work: impl FnOnce() -> T) -> T {
         let histogram = &self.by_kind[call as usize];
-        if !histogram.count() && call.is_sampled() {
-            return work();
-        }
-        let start = Instant::now();
+        // Only the commit leader writes groups.
+        let is_chosen = if call == Call::CommitGroup { histogram.count_alone() } else { histogram.count() };
+        let start = (is_chosen || !call.is_sampled()).then(Instant::now);
         let result = work();
-        histogram.record(start.elapsed());
+        if let Some(start) = start {
+            histogram.record(start.elapsed());
+        }
         result
     }
 }

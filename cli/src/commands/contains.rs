@@ -70,7 +70,7 @@ fn answer_one(keyspace: &Keyspace, key: &[u8], format: Format) -> Result<()> {
 }
 
 fn answer_many(keyspace: &Keyspace, args: &Args) -> Result<()> {
-    let mut lines = args.keys.from_input()?;
+    let mut lines = args.keys.lines_of_input()?;
     let mut out = Output::new();
     loop {
         if lines.may_block() {

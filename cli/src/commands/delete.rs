@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 fn delete_many(args: &Args) -> Result<()> {
-    let mut lines = args.keys.from_input()?;
+    let mut lines = args.keys.lines_of_input()?;
     let db = args.keys.store.existing()?;
     let keyspace = args.keys.within.existing(&db)?;
     let tally = write_lines(db, &mut lines, "deleted", |line, batch| {

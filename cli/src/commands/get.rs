@@ -60,7 +60,7 @@ fn get_one(keyspace: &Keyspace, key: &[u8], args: &Args) -> Result<()> {
 }
 
 fn get_many(keyspace: &Keyspace, args: &Args) -> Result<()> {
-    let mut lines = args.keys.from_input()?;
+    let mut lines = args.keys.lines_of_input()?;
     let mut out = Output::new();
     loop {
         if lines.may_block() {

@@ -266,7 +266,7 @@ impl Engine {
             }
             self.lifecycle.check_not_failed()?;
         }
-        self.latencies.time(Call::CommitGroup, || self.log_and_apply(group))
+        if self.latencies.are_on() { self.log_and_apply_timed(group) } else { self.log_and_apply(group) }
     }
 
     /// Step 6: seals the memtables that are full, and those of which a caller wants it. What was written stays
@@ -287,8 +287,15 @@ impl Engine {
         self.seal_now(&trees)
     }
 
+    /// A function of its own, so that the usual one stays a part of its caller.
+    #[cold]
+    #[inline(never)]
+    fn log_and_apply_timed(&self, group: &mut [PartMut<'_>]) -> Result<Written> {
+        self.latencies.time(Call::CommitGroup, || self.log_and_apply(group))
+    }
+
     /// Steps 3 to 5.
-    #[inline]
+    #[inline(always)]
     fn log_and_apply(&self, group: &mut [PartMut<'_>]) -> Result<Written> {
         let before = self.sequence.visible();
         let (mut next, mut logged) = (before + 1, 0);

@@ -30,8 +30,9 @@ pub(in crate::db) struct Scan<'t> {
     own: Option<Box<Merged>>,
     /// What is scanned, and its state at the beginning; `None` once the scan is over.
     of: Option<Scanned>,
-    /// Those of the store, where steps are counted.
     latencies: Latencies,
+    /// Whether a step is only that: nothing is laid over the entries, and no latencies are counted.
+    is_plain: bool,
     /// Keeps the store open.
     owner: Arc<Owner>,
     /// The transaction that notes what is read.
@@ -63,7 +64,9 @@ impl Scan<'_> {
         let tree = Arc::clone(reads.tree);
         let own = reads.own.as_deref().map(|own| Box::new(Merged::new(own.clone(), &range)));
         let range = Range::new(source, moment, range);
-        Ok(Self { own, of: Some(Scanned { tree, view }), ..Self::of_range(range, reads.owner) })
+        let scan = Self::of_range(range, reads.owner);
+        let is_plain = scan.is_plain && own.is_none();
+        Ok(Self { own, of: Some(Scanned { tree, view }), is_plain, ..scan })
     }
 
     /// A scan that yields one error.
@@ -75,8 +78,9 @@ impl Scan<'_> {
     fn of_range(range: Range<Sources>, owner: &Arc<Owner>) -> Self {
         let keys = KeyCopies::default();
         let latencies = owner.engine().latencies.clone();
+        let is_plain = !latencies.are_on();
         let owner = Arc::clone(owner);
-        Self { range, keys, own: None, of: None, latencies, owner, transaction: PhantomData }
+        Self { range, keys, own: None, of: None, latencies, is_plain, owner, transaction: PhantomData }
     }
 
     /// Ends the scan: it yields nothing more and pins nothing.
@@ -109,20 +113,21 @@ impl Scan<'_> {
     /// What `R` makes of the next entry. If that fails, the scan is over.
     #[inline(always)]
     fn next<R: Read>(&mut self) -> Option<Result<R::Item>> {
-        if self.latencies.are_on() { self.timed_step::<R>(Direction::Up) } else { self.step::<R>() }
+        if self.is_plain { self.step::<R>() } else { self.any_step::<R>(Direction::Up) }
     }
 
     /// The same from the other end.
     #[inline(always)]
     fn next_back<R: Read>(&mut self) -> Option<Result<R::Item>> {
-        if self.latencies.are_on() { self.timed_step::<R>(Direction::Down) } else { self.step_back::<R>() }
+        if self.is_plain { self.step_back::<R>() } else { self.any_step::<R>(Direction::Down) }
     }
 
     #[cold]
     #[inline(never)]
-    fn timed_step<R: Read>(&mut self, direction: Direction) -> Option<Result<R::Item>> {
+    fn any_step<R: Read>(&mut self, direction: Direction) -> Option<Result<R::Item>> {
         let latencies = mem::take(&mut self.latencies);
         let item = latencies.time(Call::ScanStep, || match direction {
+            _ if self.own.is_some() => self.next_of_both::<R>(direction),
             Direction::Up => self.step::<R>(),
             Direction::Down => self.step_back::<R>(),
         });
@@ -132,9 +137,6 @@ impl Scan<'_> {
 
     #[inline(always)]
     fn step<R: Read>(&mut self) -> Option<Result<R::Item>> {
-        if self.own.is_some() {
-            return self.next_of_both::<R>(Direction::Up);
-        }
         let item = match self.range.next() {
             Ok(Some(entry)) => R::read(&mut self.keys, entry),
             Ok(None) => return self.over(None),
@@ -146,9 +148,6 @@ impl Scan<'_> {
 
     #[inline(always)]
     fn step_back<R: Read>(&mut self) -> Option<Result<R::Item>> {
-        if self.own.is_some() {
-            return self.next_of_both::<R>(Direction::Down);
-        }
         let item = match self.range.next_back() {
             Ok(Some(entry)) => R::read(&mut self.keys, entry),
             Ok(None) => return self.over(None),

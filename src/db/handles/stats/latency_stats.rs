@@ -97,7 +97,6 @@ mod tests {
     use std::ops::Bound::Unbounded;
     use std::sync::Arc;
 
-    use super::*;
     use crate::WriteBatch;
     use crate::db::{Db, Durability};
     use crate::fs::MemFs;
