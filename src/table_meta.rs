@@ -189,7 +189,11 @@ impl TableMeta {
                     return wrong(format!("is 1, but neither key has {BOUND_BYTES_MAX} bytes"));
                 }
             }
-            FILTER => self.filters.push(FilterRef::decode_payload(reader)?),
+            FILTER => {
+                // Mostly the only one: kept for each table of the store.
+                self.filters.reserve_exact(1);
+                self.filters.push(FilterRef::decode_payload(reader)?);
+            }
             _ => return field.skip_unknown(),
         }
         field.finish("table record")

@@ -1,18 +1,25 @@
 //! What the whole program allocates, compared with the memory budget, independent of the store's own ledger.
 //!
-//! One test alone in its program, with an allocator that counts.
+//! A program of its own, with an allocator that counts. Its tests run one at a time.
 
 #![expect(clippy::disallowed_methods, reason = "tests spell out keys")]
 
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use peak_alloc::PeakAlloc;
 use sievedb::{Db, Error, FilterKind, FilterPolicy, KeyspaceOptions, Options, WriteBatch};
 
 #[global_allocator]
 static ALLOCATED: PeakAlloc = PeakAlloc;
+
+/// What is allocated is that of one test.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 const BUDGET: usize = 16 << 20;
 
@@ -113,6 +120,7 @@ fn check_ledger(db: &Db) {
 
 #[test]
 fn a_program_with_a_store_allocates_little_more_than_the_budget() {
+    let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let before = ALLOCATED.current_usage();
     let db = phase("open", before, || open(dir.path()));
@@ -240,4 +248,113 @@ fn a_program_with_a_store_allocates_little_more_than_the_budget() {
     drop(many);
     let left = ALLOCATED.current_usage().saturating_sub(before);
     assert!(left < 1 << 20, "{left} bytes are left when it is closed");
+}
+
+/// The most that the entry of a table, and of a keyspace, takes, as the guide states it.
+const TABLE_ENTRY_BYTES: usize = 1900;
+const KEYSPACE_ENTRY_BYTES: usize = 2500;
+
+/// Whether the peak since the last call is within the budget, and so many bytes beside it.
+fn check_peak(name: &str, before: usize, (budget, beside): (usize, usize)) {
+    let peak = ALLOCATED.peak_usage() - before;
+    println!("{name}: {:.1} MiB", peak as f64 / f64::from(1 << 20));
+    assert!(
+        peak <= budget + beside + FIXED_BYTES,
+        "{name}: {peak} bytes, the budget is {budget}, and {beside}"
+    );
+    ALLOCATED.reset_peak_usage();
+}
+
+#[test]
+fn many_keyspaces_and_tables_allocate_their_entries_beside_what_the_budget_keeps_for_others() {
+    const KEYSPACES: usize = 1000;
+    const TABLES: usize = 6 * KEYSPACES;
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let options = || Options::new().memory_budget(BUDGET).background_threads(0);
+    let entries = TABLES * TABLE_ENTRY_BYTES + KEYSPACES * KEYSPACE_ENTRY_BYTES;
+    // Cached blocks give way to entries, here with a quarter of the budget.
+    let beside = entries - BUDGET / 4;
+    let before = ALLOCATED.current_usage();
+    ALLOCATED.reset_peak_usage();
+    let db = options().open(dir.path()).unwrap();
+    let keyspaces: Vec<_> =
+        (0..KEYSPACES).map(|n| db.keyspace(&format!("{n}"), KeyspaceOptions::new()).unwrap()).collect();
+    let allocated = ALLOCATED.current_usage() - before;
+    assert!(allocated <= KEYSPACES * KEYSPACE_ENTRY_BYTES + FIXED_BYTES / 4, "{allocated} bytes");
+    for round in 0..6 {
+        for keyspace in &keyspaces {
+            let mut batch = WriteBatch::new();
+            (10 * round..10 * round + 10).for_each(|number| {
+                batch.put_in(keyspace, key(number), value(number));
+            });
+            db.write(batch).unwrap();
+        }
+        db.flush().unwrap();
+        check_ledger(&db);
+    }
+    let tables: u64 = db.stats().keyspaces.iter().map(|keyspace| keyspace.total().tables).sum();
+    assert_eq!(tables as usize, TABLES);
+    let read = |db: &Db| {
+        for n in 0..KEYSPACES {
+            let keyspace = db.existing_keyspace(&format!("{n}")).unwrap();
+            assert!((0..120).all(|number| keyspace.contains(key(number)).unwrap() == (number < 60)));
+        }
+        check_ledger(db);
+    };
+    read(&db);
+    check_peak("1000 keyspaces with 6000 tables", before, (BUDGET, beside));
+    drop(keyspaces);
+    db.close().unwrap();
+    let db = options().open(dir.path()).unwrap();
+    let (allocated, counted) = (ALLOCATED.current_usage() - before, db.stats().memory.entries as usize);
+    assert!(allocated <= entries + FIXED_BYTES / 4, "{allocated} bytes for entries of {entries}");
+    assert!(
+        (allocated * 8 / 10..=entries).contains(&counted),
+        "{counted} bytes are counted, {allocated} allocated"
+    );
+    read(&db);
+    check_peak("the same, opened again", before, (BUDGET, beside));
+    db.close().unwrap();
+}
+
+#[test]
+fn forty_snapshots_allocate_little_more_than_the_budget_and_what_is_held() {
+    const KEYS: u64 = 60_000;
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let budget = 2 * BUDGET;
+    let before = ALLOCATED.current_usage();
+    let db = Options::new().memory_budget(budget).background_threads(2).open(dir.path()).unwrap();
+    let mut held = 0;
+    let mut write = |from: u64| {
+        for first in (from..from + 10_000).step_by(50) {
+            let mut batch = WriteBatch::new();
+            (first..first + 50).for_each(|number| {
+                batch.put(key(number % KEYS), value(number));
+            });
+            db.write(batch).unwrap();
+            held = held.max(db.stats().memory.held as usize);
+        }
+        check_ledger(&db);
+    };
+    (0..6).for_each(|round| write(10_000 * round));
+    let mut snapshots = Vec::new();
+    ALLOCATED.reset_peak_usage();
+    for round in 6..46 {
+        write(10_000 * round);
+        snapshots.push(db.snapshot());
+        assert!((0..KEYS).step_by(97).all(|number| snapshots[0].contains(key(number)).unwrap()));
+    }
+    for snapshot in snapshots.iter().step_by(8) {
+        assert_eq!(snapshot.keys().take(20_000).map(Result::unwrap).count(), 20_000);
+    }
+    check_peak("40 snapshots", before, (budget, held));
+    drop(snapshots);
+    db.settle().unwrap();
+    check_ledger(&db);
+    let (allocated, counted) = (ALLOCATED.current_usage() - before, db.stats().memory);
+    let counted = (counted.total() + counted.entries) as usize;
+    assert!(allocated <= counted + FIXED_BYTES, "{allocated} bytes are allocated, {counted} are counted");
+    db.close().unwrap();
 }

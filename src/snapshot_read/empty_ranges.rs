@@ -485,7 +485,7 @@ mod tests {
                         let known = ranges.known();
                         writes(&mut model);
                         let view = model.0.len();
-                        if view % 3 == 0 {
+                        if view.is_multiple_of(3) {
                             writes(&mut model);
                         }
                         let (seqno, upward) = (model.now(), view.is_multiple_of(2));

@@ -12,6 +12,7 @@ use crate::batch::KeyspaceId;
 use crate::counters::{FilterCounters, RecentRate};
 use crate::error::{Error, Result};
 use crate::filename::FileName;
+use crate::memory::Entry;
 use crate::obsolete_files::{ObsoleteFiles, SharedFile};
 use crate::sync::lock;
 use crate::table::{Table, TableContext};
@@ -44,7 +45,12 @@ pub(crate) struct TableHandle {
     filter_files: Vec<Arc<SharedFile>>,
     /// The error of the compaction that could not read the table.
     set_aside: OnceLock<Arc<Error>>,
+    _entry: Entry,
 }
+
+/// What a table takes in memory beside its handle, its metadata and its bounds: the states of its file and its filter, its
+/// place in a run, allocation units.
+const ENTRY_BYTES: usize = 320;
 
 /// What the handles of all tables of a keyspace share.
 #[derive(Clone)]
@@ -136,6 +142,8 @@ impl TableHandle {
             Some(known.unwrap_or_else(new))
         };
         let filter_files = meta.filters.iter().filter_map(beside).collect();
+        let bounds = meta.smallest.len() + meta.largest.len();
+        let entry_bytes = size_of::<Self>() + size_of::<TableMeta>() + ENTRY_BYTES + bounds;
         Self {
             meta,
             counters: FilterCounters::default(),
@@ -151,6 +159,7 @@ impl TableHandle {
             file,
             filter_files,
             set_aside: OnceLock::new(),
+            _entry: shared.context.memory.enter(entry_bytes),
         }
     }
 

@@ -45,7 +45,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.verify {
         let verified = verify(&args.store)?;
         if !verified.damage.is_empty() {
-            found = Err(Failure::Refused(format!("{} is damaged: the page lists how", args.store.db.display())));
+            found =
+                Err(Failure::Refused(format!("{} is damaged: the page lists how", args.store.db.display())));
         }
         report = report.verified(&verified);
     }

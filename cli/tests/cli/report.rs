@@ -168,10 +168,7 @@ fn an_empty_store_and_one_in_use_give_a_page() {
     uniq.send("a line\n");
     assert_eq!(uniq.receive(), "a line");
     let (outcome, page) = write(&store, &[]);
-    assert!(
-        outcome.code == Some(0) && outcome.stderr.contains("the store is in use"),
-        "{outcome:?}"
-    );
+    assert!(outcome.code == Some(0) && outcome.stderr.contains("the store is in use"), "{outcome:?}");
     assert!(page.contains("3,001 entries in ") && page.contains("id=\"memory\""), "{page}");
     uniq.end();
 }

@@ -3,7 +3,7 @@
 //! The thresholds, two bits for 128 starts, say in which layer a key is, so that a query for an absent key
 //! reads the rows of one window: two blocks that follow each other, a hundred or two of the 4096 bytes of a
 //! page. Where they straddle two pages, the columns that the first page has of all rows are tested before the
-//! second one is read. The tail, which is packed and so stands nowhere as a block, is in memory too.
+//! second one is read. The tail is packed, not stored as blocks, and is in memory too.
 //!
 //! The answers are those of `query`, for the same bytes.
 

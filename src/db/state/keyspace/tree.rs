@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::filter::{FilterPlan, FilterPolicy};
 use crate::key::SeqNo;
 use crate::manifest::edit::LEVELS;
+use crate::memory;
 use crate::memtable::{Entry, Memtable};
 use crate::options::KeyspaceOptions;
 use crate::snapshot_read::EmptyRanges;
@@ -135,7 +136,11 @@ pub(in crate::db) struct Tree {
     /// Filters that were planned for flushes and small compactions, and may be used for the next ones: by level, and by
     /// the logarithm of the number of keys.
     planned_filters: Mutex<Vec<PlannedFilter>>,
+    _entry: memory::Entry,
 }
+
+/// What a keyspace takes in memory beside its state: its view, its options, and its entry in the manifest.
+const ENTRY_BYTES: usize = 1 << 10;
 
 /// So many tables let a plan be used once more. A plan looks at all tables, so it looks at this many in the mean.
 const TABLES_PER_PLAN: usize = 64;
@@ -191,6 +196,7 @@ impl Tree {
             lookups: Striped::default(),
             counted_lookups: AtomicU64::new(0),
             planned_filters: Mutex::default(),
+            _entry: memtables.memory.enter(size_of::<Self>() + ENTRY_BYTES),
         })
     }
 
