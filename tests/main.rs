@@ -35,6 +35,7 @@ mod order;
 mod repair;
 mod repair_losses;
 mod resume;
+mod small_disk;
 mod support;
 mod tombstones;
 mod transactions;

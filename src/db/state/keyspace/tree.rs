@@ -13,6 +13,7 @@ use arc_swap::ArcSwap;
 use super::flushed_memtables::{Departed, Keeper};
 use super::memtables::Memtables;
 use crate::batch::KeyspaceId;
+use crate::compaction::debt;
 use crate::compaction::shape::Shape;
 use crate::counters::{FilterCounts, Stripe, Striped};
 use crate::db::state::keyspace::pace::{Pace, has_no_pressure};
@@ -163,7 +164,9 @@ impl Tree {
     ) -> Arc<Self> {
         memtables.marks.add(id);
         let is_behind = AtomicBool::new(!has_no_pressure(0, version.runs(0).len(), 0));
-        let memtable_bytes = AtomicUsize::new(memtable_bytes(&options, memtables));
+        let memtable_bytes = memtable_bytes(&options, memtables);
+        memtables.set_step(id, Some((debt::largest_step(&version), memtable_bytes as u64)));
+        let memtable_bytes = AtomicUsize::new(memtable_bytes);
         Arc::new(Self {
             id,
             name,
@@ -219,6 +222,10 @@ impl Tree {
         // What readers of older views still have of them is not in the budget any more.
         for memtable in gone() {
             memtable.keep(self.memtables.memory.hold(memtable.size_bytes() as u64));
+        }
+        if !Arc::ptr_eq(&old.version, &new.version) || !self.is_alive() {
+            let step = || (debt::largest_step(&new.version), self.memtable_bytes() as u64);
+            self.memtables.set_step(self.id, self.is_alive().then(step));
         }
         if *logs != needed {
             self.memtables.set_logs(self.id, &logs, &needed);
@@ -340,7 +347,7 @@ impl Tree {
 
     /// The shape that compaction keeps the tree in.
     pub(in crate::db) fn shape(&self) -> Shape {
-        self.options.load().shape(self.memtables.memory.memtables_max())
+        self.options.load().shape(self.memtables.memory.memtables_max(), self.memtables.disk.table)
     }
 
     /// Memory of the active memtable, in bytes.
@@ -499,7 +506,8 @@ impl Tree {
 }
 
 fn memtable_bytes(options: &KeyspaceOptions, memtables: &Memtables) -> usize {
-    options.memtable_bytes_in(memtables.memory.memtables_max()).min(Memtable::FLUSH_BYTES_MAX)
+    let (most, part) = (memtables.memory.memtables_max(), memtables.disk.memtable);
+    options.memtable_bytes_in(most, part).min(Memtable::FLUSH_BYTES_MAX)
 }
 
 impl std::fmt::Debug for Tree {
