@@ -276,15 +276,13 @@ impl Options {
         self
     }
 
-    /// Length of the file `RESERVE`, in bytes, which keeps space for a full disk; 0: there is none. By
-    /// default it is a 16th of the tables or less, at most 64 MiB, and a store with less than 1 MiB of tables
-    /// has none.
+    /// Length of the file `RESERVE`, in bytes, which keeps a part of the disk from other programs; 0: there is none. By
+    /// default it is what an opening needs, and beyond that up to 1 MiB or an eighth of the store's files, at most 64 MiB.
+    /// Where the file system does not say what is free, it is all that the store needs to free itself on a full disk.
     ///
-    /// When the disk is full, the file is removed, and the store takes deletes only, until three times its
-    /// length is free and it is made again; see [`errors`](crate::guide::errors#a-full-disk). To write what
-    /// is in memory into tables takes as much as
-    /// [`KeyspaceOptions::memtable_bytes`](crate::KeyspaceOptions::memtable_bytes). A file that is longer than
-    /// what is set here is made shorter, or removed.
+    /// When an operation finds the disk full, the file is removed, and it is made again when there is space; see
+    /// [`errors`](crate::guide::errors#a-full-disk). A file that is longer than what is set here is made shorter, or
+    /// removed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -461,16 +459,17 @@ const HISTOGRAMS_BUDGET_MIN: usize = 4 << 20;
 pub(crate) const IMMUTABLES_MAX: usize = 3;
 
 impl KeyspaceOptions {
-    /// Size at which a memtable is flushed, where all memtables together may take `memtables_max`.
-    pub(crate) fn memtable_bytes_in(&self, memtables_max: usize) -> usize {
-        let bytes =
-            if self.memtable_bytes > 0 { self.memtable_bytes } else { (memtables_max / 4).min(64 << 20) };
+    /// Size at which a memtable is flushed, where all memtables together may take `memtables_max`, and by default one may
+    /// take `disk_part`.
+    pub(crate) fn memtable_bytes_in(&self, memtables_max: usize, disk_part: u64) -> usize {
+        let default = || (memtables_max / 4).min(64 << 20).min(disk_part as usize);
+        let bytes = if self.memtable_bytes > 0 { self.memtable_bytes } else { default() };
         // A single one is flushed at that size at the latest.
         bytes.min(memtables_max)
     }
 
-    pub(crate) fn shape(&self, memtables_max: usize) -> Shape {
-        let memtable_bytes = self.memtable_bytes_in(memtables_max) as u64;
+    pub(crate) fn shape(&self, memtables_max: usize, disk_part: u64) -> Shape {
+        let memtable_bytes = self.memtable_bytes_in(memtables_max, disk_part) as u64;
         Shape {
             l0_runs: self.l0_runs,
             level_base_bytes: if self.level_base_bytes > 0 {
@@ -479,7 +478,7 @@ impl KeyspaceOptions {
                 memtable_bytes.saturating_mul(4)
             },
             level_ratio: self.level_ratio,
-            table_bytes: self.table_bytes,
+            table_bytes: self.table_bytes.min(disk_part),
         }
     }
 }
@@ -517,9 +516,12 @@ mod tests {
     #[test]
     fn a_memtable_is_never_more_than_all_memtables_may_take() {
         let huge = KeyspaceOptions::new().memtable_bytes(usize::MAX);
-        assert_eq!(huge.memtable_bytes_in(1 << 18), 1 << 18);
-        assert_eq!(huge.shape(1 << 18).level_base_bytes, 1 << 20);
-        assert!(huge.shape(usize::MAX).level_base_bytes >= 1 << 62, "nor does it overflow");
+        assert_eq!(huge.memtable_bytes_in(1 << 18, u64::MAX), 1 << 18);
+        assert_eq!(huge.shape(1 << 18, u64::MAX).level_base_bytes, 1 << 20);
+        assert!(huge.shape(usize::MAX, u64::MAX).level_base_bytes >= 1 << 62, "nor does it overflow");
+        let small_disk = KeyspaceOptions::new().shape(64 << 20, 1 << 20);
+        assert_eq!((small_disk.level_base_bytes, small_disk.table_bytes), (4 << 20, 1 << 20));
+        assert_eq!(huge.memtable_bytes_in(1 << 30, 1 << 20), 1 << 30, "only the default depends on the disk");
     }
 
     #[test]
@@ -528,7 +530,7 @@ mod tests {
         let parts = |options: Options| {
             options.validate().unwrap();
             let memory = Memory::new(options.memory_budget, options.memtables_max());
-            let flushed_at = KeyspaceOptions::new().memtable_bytes_in(options.memtables_max());
+            let flushed_at = KeyspaceOptions::new().memtable_bytes_in(options.memtables_max(), u64::MAX);
             (
                 memory.memtables_max() >> 10,
                 flushed_at >> 10,

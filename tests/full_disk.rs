@@ -19,7 +19,8 @@ use crate::support::store::{self, DIR};
 /// How many keys one batch deletes.
 const STEP: u32 = 70;
 
-const RESERVE: u64 = 256 << 10;
+/// More than deletes need, and less than puts need.
+const RESERVE: u64 = 600 << 10;
 
 fn options(fs: &MemFs) -> Options {
     let keyspace = KeyspaceOptions::new()
@@ -210,22 +211,17 @@ fn a_store_opens_whose_logs_hold_a_full_memtable_for_which_the_disk_has_no_room(
     let fs = MemFs::new();
     let keyspace = KeyspaceOptions::new().memtable_bytes(256 << 10).compression(Compression::None);
     let options = Options::new().fs(Arc::new(fs.clone())).background_threads(0).memory_budget(4 << 20);
+    // Less than a flush needs, and more than an opening.
     let options = options.default_keyspace(keyspace).reserve_bytes(128 << 10);
     let db = options.clone().open(DIR).unwrap();
-    // Less is missing to a full memtable than the reserve has room for.
-    let full = (0..).find(|&n| put(&db, n).is_ok() && db.stats().memory.memtables >= 170 << 10).unwrap() + 1;
     while db.step().unwrap() {}
-    db.sync().unwrap();
-    fs.set_room(Some(fs.used()));
-    assert!(has_reserve(&fs) && is_full(&put(&db, full).unwrap_err()));
-    // Deletes fill the memtable, and its flush finds no room. More go into the next one.
-    let absent = |n: u32| [key(n), vec![b'-'; 1000]].concat();
     let immutables = || db.stats().keyspaces[0].immutable_memtables;
-    let deletes = (0..110).take_while(|&n| immutables() == 0 && db.delete(absent(n)).is_ok()).count();
-    assert_eq!(immutables(), 1, "{deletes} deletes");
-    assert!(is_full(&db.step().unwrap_err()));
+    let full = (0..).find(|&n| put(&db, n).is_ok() && immutables() == 1).unwrap() + 1;
     (0..STEP).for_each(|n| db.delete(key(n)).unwrap());
     db.sync().unwrap();
+    fs.set_room(Some(fs.used()));
+    assert!(has_reserve(&fs) && is_full(&db.step().unwrap_err()));
+    assert!(is_full(&db.delete(key(STEP)).unwrap_err()), "a flush and a compaction have no room");
 
     let image = fs.crash(CrashPolicy::KeepAll);
     let options = options.fs(Arc::new(image.clone()));
@@ -233,8 +229,8 @@ fn a_store_opens_whose_logs_hold_a_full_memtable_for_which_the_disk_has_no_room(
     let db = options.clone().open(DIR).unwrap();
     assert!(db.open_report().full_disk.is_some());
     assert!(contents(&db, full) == left(STEP));
-    db.delete(key(STEP)).unwrap();
     image.set_room(None);
+    db.delete(key(STEP)).unwrap();
     while db.step().unwrap() {}
     db.put(key(full), "v").unwrap();
     db.close().unwrap();
@@ -244,7 +240,7 @@ fn a_store_opens_whose_logs_hold_a_full_memtable_for_which_the_disk_has_no_room(
 #[test]
 fn a_store_with_a_reserve_opens_however_little_else_is_free() {
     let fs = MemFs::new();
-    let options = |fs: &MemFs| options(fs).reserve_bytes(8 << 10);
+    let options = |fs: &MemFs| Options::new().fs(Arc::new(fs.clone())).background_threads(0);
     let db = options(&fs).open(DIR).unwrap();
     (0..3).for_each(|n| put(&db, n).unwrap());
     while db.step().unwrap() {}
@@ -311,11 +307,11 @@ fn a_store_opens_if_the_disk_is_full_at_the_first_promise_of_its_new_log() {
             image.set_room(Some(image.used()));
         }
         db.delete(key(0)).unwrap();
-        assert_eq!(put(&db, 3).is_ok(), is_freed);
+        // What the file has kept is more than so small a store needs.
+        put(&db, 3).unwrap();
         let image = image.crash(CrashPolicy::KeepAll);
         let db = open(&image).unwrap();
-        let expected: BTreeMap<_, _> =
-            (1..if is_freed { 4 } else { 3 }).map(|n| (key(n), value(n))).collect();
+        let expected: BTreeMap<_, _> = (1..4).map(|n| (key(n), value(n))).collect();
         assert!(contents(&db, 9) == expected);
     }
 }

@@ -37,6 +37,7 @@ mod order;
 mod repair;
 mod repair_losses;
 mod resume;
+mod small_disk;
 mod support;
 mod tombstones;
 mod transactions;

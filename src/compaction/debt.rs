@@ -53,6 +53,19 @@ pub(crate) fn debt(version: &Version, shape: &Shape) -> u64 {
     debt as u64
 }
 
+/// The most that a compaction of one table reads, in lengths of the longest table: an output is cut before it overlaps
+/// more than ten tables of the level after next, and two more are overlapped in part.
+const TABLES_PER_STEP: u64 = 13;
+
+/// What the largest compaction reads that may be necessary to take entries out: level 0 as a whole with level 1, or a table
+/// with what it overlaps; O(t) for t tables.
+pub(crate) fn largest_step(version: &Version) -> u64 {
+    let longest = version.all_tables().map(|(_, table)| table.meta.len).max().unwrap_or(0);
+    let below = (1..LEVELS).map(|level| version.bytes(level)).fold(0, u64::saturating_add);
+    let of_table = longest.saturating_mul(TABLES_PER_STEP).min(below);
+    version.bytes(0).saturating_add(version.bytes(1)).max(of_table)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

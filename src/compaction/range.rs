@@ -46,6 +46,8 @@ pub(crate) struct RangeCompaction {
     level: usize,
     /// On this level, keys up to this one are done.
     done_to: Option<Vec<u8>>,
+    /// What a task may write, unless it is of one table or of what has to be together.
+    room: u64,
 }
 
 impl RangeCompaction {
@@ -58,7 +60,7 @@ impl RangeCompaction {
         end_number: u64,
         needs_rewriting: impl Fn(&TableHandle) -> bool,
     ) -> Option<Self> {
-        let mut compaction = Self { range, end_number, goal: 0, level: 0, done_to: None };
+        let mut compaction = Self { range, end_number, goal: 0, level: 0, done_to: None, room: u64::MAX };
         let tables: Vec<_> = compaction.tables(version).collect();
         let bytes = len_of(tables.iter().map(|(_, table)| *table));
         let deepest = tables.iter().map(|(level, _)| *level).max()?;
@@ -72,6 +74,11 @@ impl RangeCompaction {
                 && !needs_rewriting(table)
         };
         (!tables.iter().all(is_settled)).then_some(compaction)
+    }
+
+    /// Limits what a task may write: so much is free.
+    pub(crate) fn set_room(&mut self, bytes: u64) {
+        self.room = bytes;
     }
 
     /// The bytes that remain to be rewritten, about.
@@ -121,7 +128,8 @@ impl RangeCompaction {
         for group in groups.into_iter().skip_while(|group| !is_due(group)).take_while(is_due) {
             bytes = bytes.saturating_add(len_of(&group));
             bytes = bytes.saturating_add(self.bytes_between(version, &together, &group));
-            if !together.is_empty() && bytes > shape.table_bytes.saturating_mul(TABLES_TOGETHER) {
+            let is_much = bytes > shape.table_bytes.saturating_mul(TABLES_TOGETHER);
+            if !together.is_empty() && (is_much || !self.has_room_for(version, &together, &group)) {
                 break;
             }
             together.extend(group);
@@ -142,7 +150,9 @@ impl RangeCompaction {
             let between = self.bytes_between(version, &together, std::slice::from_ref(table));
             bytes = bytes.saturating_add(table.meta.len).saturating_add(between);
             if !together.is_empty()
-                && (bytes > shape.table_bytes.saturating_mul(TABLES_TOGETHER) || busy.has(table))
+                && (bytes > shape.table_bytes.saturating_mul(TABLES_TOGETHER)
+                    || busy.has(table)
+                    || !self.has_room_for(version, &together, std::slice::from_ref(table)))
             {
                 break;
             }
@@ -169,6 +179,24 @@ impl RangeCompaction {
             |table: &&Arc<TableHandle>| table.meta.smallest > *end && table.meta.largest < *start;
         let between = |level| len_of(overlapping(version, level, end, start).iter().filter(is_between));
         (self.level + 1..=self.goal).map(between).max().unwrap_or(0)
+    }
+
+    /// Whether the disk has room for a task of these tables, with what they overlap on the levels below.
+    fn has_room_for(
+        &self,
+        version: &Version,
+        tables: &[Arc<TableHandle>],
+        more: &[Arc<TableHandle>],
+    ) -> bool {
+        if self.room == u64::MAX {
+            return true;
+        }
+        let bounds = bounds_of(tables).zip(bounds_of(more));
+        let below = |level| {
+            bounds.map_or(0, |(a, b)| len_of(overlapping(version, level, a.0.min(b.0), a.1.max(b.1))))
+        };
+        let most_below = (self.level + 1..=self.goal).map(below).max().unwrap_or(0);
+        len_of(tables).saturating_add(len_of(more)).saturating_add(most_below) <= self.room
     }
 
     /// The task that brings tables of this level down to the next level that has anything of their keys, or

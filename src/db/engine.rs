@@ -9,6 +9,7 @@ use crate::db::queues::commit_queue::CommitQueue;
 use crate::db::queues::retry::{Retry, Work};
 use crate::db::queues::workers::Background;
 use crate::db::state::completions::Completions;
+use crate::db::state::disk_space::account::DiskSpace;
 use crate::db::state::failure::{catch, ends_writing};
 use crate::db::state::files::StoreFiles;
 use crate::db::state::keyspace::keyspaces::Keyspaces;
@@ -17,7 +18,6 @@ use crate::db::state::lifecycle::Lifecycle;
 use crate::db::state::log::Log;
 use crate::db::state::next_log::NextLog;
 use crate::db::state::open_report::OpenReport;
-use crate::db::state::reserve::state::Reserve;
 use crate::db::state::snapshot_list::SnapshotList;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
@@ -44,7 +44,7 @@ pub(in crate::db) struct Engine {
     pub(in crate::db) manifest: Manifest,
     pub(in crate::db) background: Background,
     pub(in crate::db) retry: Retry,
-    pub(in crate::db) reserve: Reserve,
+    pub(in crate::db) disk_space: DiskSpace,
     pub(in crate::db) completions: Completions,
     pub(in crate::db) counters: Counters,
     pub(in crate::db) latencies: Latencies,
@@ -138,7 +138,7 @@ pub(in crate::db) struct EngineParts {
     pub(in crate::db) context: Arc<TableContext>,
     pub(in crate::db) keyspaces: Keyspaces,
     pub(in crate::db) visible: SeqNo,
-    pub(in crate::db) reserve: Reserve,
+    pub(in crate::db) disk_space: DiskSpace,
 }
 
 impl Engine {
@@ -160,7 +160,7 @@ impl Engine {
             next_log: NextLog::default(),
             manifest: Manifest::new(None),
             retry: Retry::new(lifecycle.work_failing()),
-            reserve: parts.reserve.with_flag(lifecycle.reserve_spent()),
+            disk_space: parts.disk_space.with_flag(lifecycle.short_of_space()),
             completions: Completions::default(),
             counters: Counters::default(),
             lifecycle,
@@ -177,6 +177,11 @@ impl Engine {
     /// The log. Writers have checked that the store is not read-only.
     pub(in crate::db) fn log(&self) -> &Log {
         self.log.as_ref().expect("writers check that the store is writable")
+    }
+
+    /// The error of background work that is failing, or of the full disk.
+    pub(in crate::db) fn background_error(&self) -> Option<Error> {
+        self.retry.error().or_else(|| self.disk_space.cause())
     }
 
     /// Removes the files that nothing needs any more. `true` if any was removed: then work that failed is

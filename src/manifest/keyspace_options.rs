@@ -107,7 +107,8 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Length in bytes at which a compaction ends one table and begins the next; 64 MiB by default.
+    /// Length in bytes at which a compaction ends one table and begins the next; 64 MiB by default. On a small disk
+    /// it is at most a 64th of what is free when the store is opened, and of what the store has there.
     #[must_use]
     pub fn table_bytes(mut self, bytes: u64) -> Self {
         self.table_bytes = bytes;
@@ -116,7 +117,8 @@ impl KeyspaceOptions {
 
     /// Size in bytes at which the memtable is flushed. By default it is a quarter of the memory for
     /// memtables ([`Options::memtable_budget`](crate::Options::memtable_budget)), which is a sixteenth of the memory
-    /// budget, and at most 64 MiB; it is never more than all memtables may take together. All memory of the memtable counts:
+    /// budget, and at most 64 MiB, a 16th of what is free on the disk when the store is opened, and a 64th of that and of
+    /// what the store has there, but no less than 64 KiB for the disk's sake; it is never more than all memtables may take together. All memory of the memtable counts:
     /// an entry takes about 46 bytes beside its key and value, so with keys and values of 116 bytes a memtable
     /// of 64 MiB holds about 45 MiB of them, with 1000 bytes about 59 MiB; of at least 100 bytes, two thirds of its
     /// size. One of 3 GiB is flushed in any case.

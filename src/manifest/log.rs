@@ -281,6 +281,11 @@ impl ManifestLog {
         Ok(mark)
     }
 
+    /// Length of the file.
+    pub(crate) fn len(&self) -> u64 {
+        self.writer.len()
+    }
+
     /// Whether the file is so long that a new one should be started.
     pub(crate) fn is_long(&self) -> bool {
         self.writer.len() > ROTATE_BYTES_MIN.max(8 * self.snapshot_bytes)

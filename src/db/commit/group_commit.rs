@@ -261,7 +261,7 @@ impl Engine {
         if !is_ready {
             if self.lifecycle.is_unchanged() {
                 self.begin_writing()?;
-                // The reserve may have been given up for that.
+                // The disk may have been found full.
                 self.check_puts(group)?;
             }
             self.lifecycle.check_not_failed()?;

@@ -56,7 +56,7 @@ impl Engine {
         let mark = manifest.append(all).map_err(|error| self.suspend(error))?;
         self.manifest.set_mark(mark);
         ended.iter().for_each(|ended| self.next_log.note_stated(ended));
-        self.reserve.set_table_bytes(manifest.state().table_bytes);
+        self.disk_space.set_sizes(manifest.state().table_bytes, manifest.len());
         if matches!(change, Change::End) {
             *guard = None;
             return Ok(0);

@@ -30,7 +30,7 @@ use crate::error::Result;
 use crate::sync::lock;
 
 impl Engine {
-    /// Makes the new files of a store of which nothing has changed, on a full disk with the reserve's room. Not for
+    /// Makes the new files of a store of which nothing has changed, on a full disk with the room of `RESERVE`. Not for
     /// who holds the lock of the manifest or of the log.
     ///
     /// # Errors
@@ -56,13 +56,13 @@ impl Engine {
         };
         let activated = match begin() {
             Err(error) if is_out_of_space(&error) => {
-                self.spend_reserve(&error);
+                let has_freed = self.give_up_reserve(&error);
                 // What the attempt has left takes room.
                 self.remove_obsolete_files();
-                // The reserve tells of the full disk; where there is none the caller is told.
-                if self.reserve.cause().is_none() {
+                if !has_freed {
                     return Err(error);
                 }
+                self.retry.count_failure();
                 begin()?
             }
             begun => begun?,

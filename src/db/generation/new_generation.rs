@@ -186,6 +186,7 @@ impl Engine {
         let Draft { mut known_logs, changes, files, .. } = new.draft;
         let manifest = new.manifest.install().inspect_err(|_| self.lifecycle.keep_files(&changes, files))?;
         self.manifest.set_mark(manifest.state().mark);
+        self.disk_space.set_sizes(manifest.state().table_bytes, manifest.len());
         known_logs.retain(|number| !manifest.state().logs.contains_key(number));
         let before = current.replace(manifest).map(|before| FileName::Manifest(before.number()));
         changes.into_iter().for_each(TreeChange::install);

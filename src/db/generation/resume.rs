@@ -15,7 +15,7 @@
 //!
 //! # On a full disk
 //!
-//! There may be no room for the memtables. So if the disk is full, the reserve is given up first (`reserve`), and
+//! There may be no room for the memtables. So if the disk is full, `RESERVE` is given up first (`disk_space`), and
 //! instead of step 2 the active log is made durable up to its last batch
 //! ([`Log::cut_active`](crate::db::state::log::Log)). The new manifest names the old logs too, with the end of this one:
 //! it is *cut* there, and bytes behind, which may be a part of the write that failed, do not count. The memtables stay,
@@ -74,7 +74,7 @@ impl Engine {
         self.remove_obsolete_files();
         let is_full = is_out_of_space(cause);
         if is_full {
-            self.spend_reserve(cause);
+            self.give_up_reserve(cause);
         }
         let memory =
             if is_full && self.log().older() < OLDER_LOGS_MAX { Memory::Kept } else { Memory::Flushed };
@@ -95,6 +95,7 @@ impl Engine {
         self.lifecycle.end_suspension();
         self.retry.done(Work::Resume);
         self.remove_obsolete_files();
+        self.look_for_space();
         tracing::info!(dir = %self.files.dir.display(), log = self.log().active(), "writing resumes");
         self.background.notify();
         Ok(())

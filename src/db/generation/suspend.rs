@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::db::engine::Engine;
 use crate::db::queues::retry::Work;
+use crate::db::state::failure::is_out_of_space;
 use crate::error::{Error, Result};
 use crate::sync::lock;
 
@@ -33,7 +34,9 @@ impl Engine {
         let mut state = lock(&self.lifecycle.suspension);
         if !self.lifecycle.is_suspended() && is_needed() {
             self.lifecycle.suspend(&mut state, error.clone());
-            self.notice_full_disk(&error);
+            if is_out_of_space(&error) {
+                self.refuse_puts(&error);
+            }
             self.put_off(Work::Resume, error.clone());
         }
         error

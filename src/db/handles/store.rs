@@ -648,7 +648,7 @@ impl Db {
     /// ```
     #[must_use]
     pub fn background_error(&self) -> Option<Error> {
-        self.engine().retry.error()
+        self.engine().background_error()
     }
 
     /// Waits until no background job is left. Work that was put off is tried at once; so are the compactions that the

@@ -2,7 +2,7 @@
 //!
 //! Jobs, most urgent first: remove obsolete files; sync the log if much of it is not durable (so that the
 //! sync at its end is short); prepare the next log; close tables if there was no room for another one; flush the
-//! oldest immutable memtable of a keyspace, or of several if they are small; make the reserve; compact; rebuild
+//! oldest immutable memtable of a keyspace, or of several if they are small; make `RESERVE`; compact; rebuild
 //! an unusable filter; merge level 0 early in a keyspace that has had nothing else to do (an *idle compaction*); load or
 //! drop column groups of filters. Which keyspace is next, `pending` says. A job is
 //! chosen and reserved under one lock, carried out without the lock, and then released.
@@ -28,7 +28,7 @@ use crate::db::queues::job_queue::FlushUrgency;
 use crate::db::queues::reservations::{Job, Reserved, Upkeep};
 use crate::db::queues::retry::Work;
 use crate::db::queues::workers::Jobs;
-use crate::db::state::failure::{catch, is_out_of_space};
+use crate::db::state::failure::catch;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LOG_SYNC_BYTES;
 use crate::error::{Error, Result};
@@ -56,8 +56,9 @@ const IDLE_DELAY: Duration = Duration::from_secs(1);
 enum Tried {
     /// A job, or none. Whether anything was done.
     Job(bool),
-    /// An attempt that failed. Whether obsolete files were removed.
-    InVain(bool),
+    /// An attempt that failed, or work on the file `RESERVE`, for which no caller waits: other work is next. Whether obsolete
+    /// files were removed.
+    Other(bool),
 }
 
 impl Engine {
@@ -137,7 +138,7 @@ impl Engine {
         for _ in 0..ATTEMPTS_MAX {
             match self.find_and_try(jobs)? {
                 Tried::Job(is_done) => return Ok(any || is_done),
-                Tried::InVain(has_removed) => any |= has_removed,
+                Tried::Other(has_removed) => any |= has_removed,
             }
             self.lifecycle.check_not_failed()?;
         }
@@ -156,12 +157,19 @@ impl Engine {
         };
         let work = Work::of(reservation.job());
         let result = self.carry_out_job(reservation.job());
+        if result.is_ok() && matches!(reservation.job(), Job::Flush(_) | Job::Compact(..)) {
+            self.remove_obsolete_files();
+            self.look_for_space();
+        }
         if let (Some(work), Ok(_) | Err(JobError::Table(_))) = (work, &result) {
             self.retry.done(work);
         }
         match result {
-            Ok(false) if matches!(reservation.job(), Job::Upkeep(Upkeep::NextLog | Upkeep::Reserve)) => {
-                Ok(Tried::InVain(obsolete))
+            Ok(false) if matches!(reservation.job(), Job::Upkeep(Upkeep::NextLog)) => {
+                Ok(Tried::Other(obsolete))
+            }
+            Ok(_) if matches!(reservation.job(), Job::Upkeep(Upkeep::ReserveFile)) => {
+                Ok(Tried::Other(obsolete))
             }
             Ok(is_done) => Ok(Tried::Job(is_done || obsolete)),
             // The keyspace was dropped during the job, or the store is being closed: not a failure.
@@ -171,9 +179,7 @@ impl Engine {
             Err(JobError::Table(_)) => Ok(Tried::Job(true)),
             Err(JobError::Store(error)) => {
                 let error = self.fail_if_final(error);
-                if matches!(reservation.job(), Job::Flush(_)) && is_out_of_space(&error) {
-                    self.spend_reserve(&error);
-                }
+                self.give_up_reserve(&error);
                 if let Some(work) = work.filter(|_| !self.lifecycle.has_failed()) {
                     self.put_off(work, error.clone());
                 }
@@ -187,7 +193,7 @@ impl Engine {
         match job {
             Job::Upkeep(Upkeep::SyncLog) => self.sync()?,
             Job::Upkeep(Upkeep::NextLog) => return Ok(self.prepare_log()),
-            Job::Upkeep(Upkeep::Reserve) => return Ok(self.make_reserve()),
+            Job::Upkeep(Upkeep::ReserveFile) => return Ok(self.make_reserve()),
             Job::Flush(memtables) => self.latencies.time(Call::Flush, || self.flush_memtables(memtables))?,
             Job::Compact(tree, task) => self.compact(tree, task)?,
             Job::Refilter(tree, table) => self.refilter_table(tree, table)?,
@@ -216,10 +222,14 @@ impl Engine {
         if let Some(flush) = self.next_flush(reserved) {
             return Some(flush);
         }
-        if self.lacks_reserve() && !reserved.is_upkeep(Upkeep::Reserve) && !reserved.is_any_flush() {
-            return Some(Job::Upkeep(Upkeep::Reserve));
+        // What running jobs have written is not free.
+        let is_short = self.disk_space.is_short();
+        let is_quiet = if is_short { reserved.is_idle() } else { !reserved.is_any_flush() };
+        if is_quiet && self.lacks_reserve() && !reserved.is_upkeep(Upkeep::ReserveFile) {
+            return Some(Job::Upkeep(Upkeep::ReserveFile));
         }
-        if jobs == Jobs::Urgent {
+        // There is space for one compaction at a time.
+        if jobs == Jobs::Urgent || is_short && !reserved.is_idle() {
             return None;
         }
         let compaction = self.next_compaction(reserved);
@@ -260,7 +270,7 @@ impl Engine {
         let flush = self.if_due(Work::Flush(keyspace), flush, is_flush);
         let compaction = tree.and_then(|tree| {
             tree.set_debt(debt::debt(&tree.view().version, &tree.shape()));
-            Free::new(tree, oldest_snapshot, reserved).pick()
+            self.free(tree, oldest_snapshot, reserved).pick()
         });
         let held_back = tree.and_then(|tree| tombstones::held_back(&tree.view().version, oldest_snapshot));
         let urgency = compaction.map(|(urgency, _)| urgency);
@@ -271,7 +281,7 @@ impl Engine {
         // A store that was closed stays as it is while it is only read.
         let may_be_idle = self.background.threads > 0 && urgency.is_none() && !self.lifecycle.is_unchanged();
         let idle = tree.filter(|_| may_be_idle).and_then(|tree| {
-            let free = Free::new(tree, oldest_snapshot, reserved);
+            let free = self.free(tree, oldest_snapshot, reserved);
             free.pick_idle().map(|_| Instant::now() + IDLE_DELAY)
         });
         reserved.pending().set_idle(keyspace, idle);
@@ -325,7 +335,7 @@ impl Engine {
     fn next_compaction(&self, reserved: &mut Reserved<'_>) -> Option<Job> {
         while let Some(keyspace) = reserved.pending().take_compaction() {
             let Some(tree) = self.keyspaces.get(keyspace) else { continue };
-            let free = Free::new(&tree, self.sequence.snapshots.oldest(), reserved);
+            let free = self.free(&tree, self.sequence.snapshots.oldest(), reserved);
             if let Some((_, task)) = free.take() {
                 return Some(Job::Compact(Arc::clone(&tree), task));
             }
@@ -343,7 +353,7 @@ impl Engine {
         }
         while let Some(keyspace) = reserved.pending().take_idle(now) {
             let Some(tree) = self.keyspaces.get(keyspace) else { continue };
-            let free = Free::new(&tree, self.sequence.snapshots.oldest(), reserved);
+            let free = self.free(&tree, self.sequence.snapshots.oldest(), reserved);
             if let Some(task) = free.pick_idle() {
                 tree.set_idle_tried(newest_level_0(&free.version));
                 return Some(Job::Compact(Arc::clone(&tree), task));
@@ -394,7 +404,7 @@ impl Engine {
     }
 
     /// Whether anything waits to be flushed, to be compacted or to get a new filter.
-    pub(super) fn has_work(&self) -> bool {
+    pub(in crate::db) fn has_work(&self) -> bool {
         self.background.reservations.look(|reserved| {
             self.look_at_marked(reserved);
             !reserved.pending().is_empty() || self.next_refilter(reserved).is_some()
@@ -422,15 +432,19 @@ struct Free<'a> {
     readers: Readers,
 }
 
-impl<'a> Free<'a> {
-    fn new(tree: &'a Tree, oldest_snapshot: SeqNo, reserved: &Reserved<'_>) -> Self {
+impl Engine {
+    fn free<'t>(&self, tree: &'t Tree, oldest_snapshot: SeqNo, reserved: &Reserved<'_>) -> Free<'t> {
         let mut busy = reserved.busy(tree);
         let version = Arc::clone(&tree.view().version);
         busy.extend(version.set_aside());
-        let readers = Readers { oldest_snapshot, skipped: tree.skipped_since_compaction() };
-        Self { tree, version, busy, readers }
+        // On a full disk every tombstone is worth a compaction.
+        let is_short = self.disk_space.is_short();
+        let skipped = if is_short { u64::MAX } else { tree.skipped_since_compaction() };
+        Free { tree, version, busy, readers: Readers { oldest_snapshot, skipped } }
     }
+}
 
+impl Free<'_> {
     fn pick_for_shape(&self) -> Option<(Urgency, Task)> {
         pick::pick(&self.version, &self.busy, &self.tree.shape())
     }
@@ -786,10 +800,10 @@ mod tests {
         assert!(reservations.reserve_next(next).is_none() && due() > Some(Instant::now()));
         drop(other);
         let full = std::io::ErrorKind::StorageFull.into();
-        engine.retry.put_off(Work::Reserve, Error::io("write", Path::new("/db"), full));
+        engine.retry.put_off(Work::ReserveFile, Error::io("write", Path::new("/db"), full));
         assert!(reservations.reserve_next(next).is_none() && due() > Some(Instant::now()));
         assert!(!engine.idle_now());
-        engine.retry.done(Work::Reserve);
+        engine.retry.done(Work::ReserveFile);
         let begun = reservations.reserve_next(next).unwrap();
         assert!(matches!(begun.job(), Job::Compact(..)));
         drop(begun);

@@ -59,9 +59,12 @@ impl Engine {
             }
             let mut is_done = false;
             let reservation = self.background.reservations.reserve_next(|reserved| {
-                if reserved.is_extra() {
+                let is_short = self.disk_space.is_short();
+                if reserved.is_extra() || is_short && !reserved.is_idle() {
                     return None;
                 }
+                self.look_at_disk();
+                compaction.set_room(self.disk_space.room());
                 // A table that was set aside is read again, so that the caller gets its error.
                 let version = Arc::clone(&tree.view().version);
                 match compaction.next(&version, &reserved.busy(tree), &tree.shape()) {
@@ -94,7 +97,19 @@ impl Engine {
             true => output_of(task.output_level, compaction.tables(&tree.view().version).map(|(_, t)| t)),
             false => task_output(task),
         };
-        let compacted = catch("a compaction", || self.compact_as(tree, task, &output, Some(progress)));
-        compacted.unwrap_or_else(|panic| Err(JobError::Store(panic))).map_err(|error| self.fail_job(error))
+        let compact = || {
+            let compacted = catch("a compaction", || self.compact_as(tree, task, &output, Some(progress)));
+            compacted
+                .unwrap_or_else(|panic| Err(JobError::Store(panic)))
+                .map_err(|error| self.fail_job(error))
+        };
+        compact().or_else(|error| {
+            if !self.give_up_reserve(&error) {
+                return Err(error);
+            }
+            self.retry.count_failure();
+            self.remove_obsolete_files();
+            compact()
+        })
     }
 }

@@ -88,7 +88,7 @@ impl Engine {
     pub(in crate::db) fn settle(&self) -> Result<()> {
         self.check_writable()?;
         let is_concerned = |work: Work| {
-            work.is_background() && !matches!(work, Work::Remove | Work::Reserve | Work::PrepareLog)
+            work.is_background() && !matches!(work, Work::Remove | Work::ReserveFile | Work::PrepareLog)
         };
         self.wait_until(is_concerned, || {
             !self.background.reservations.is_working()

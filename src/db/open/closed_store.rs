@@ -45,6 +45,7 @@ impl Engine {
         let number = recovered.last_log;
         let (fs, dir) = (Arc::clone(&self.files.fs), &self.files.dir);
         let manifest = ManifestLog::ended(fs, dir, current, &recovered.manifest);
+        self.disk_space.set_sizes(manifest.state().table_bytes, manifest.len());
         let older = older_logs(manifest.state(), number);
         let header = FileHeader::new(FileKind::Log, current.store_id, last_log.file_id);
         let writer = FramedWriter::ended(&FileName::Log(number).path(dir), header, end.len);

@@ -34,14 +34,14 @@ use crate::checksum::FileId;
 use crate::db::engine::{Engine, EngineParts};
 use crate::db::generation::new_generation::NewGeneration;
 use crate::db::open::closed_store::Closed;
+use crate::db::state::disk_space::account::DiskSpace;
+use crate::db::state::disk_space::reserve_file::remove_reserve;
 use crate::db::state::failure::is_out_of_space;
 use crate::db::state::files::{Numbers, StoreFiles, random_id};
 use crate::db::state::keyspace::keyspaces::{Keyspaces, Trees};
-use crate::db::state::keyspace::memtables::Memtables;
+use crate::db::state::keyspace::memtables::{DiskParts, Memtables};
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::open_report::OpenReport;
-use crate::db::state::reserve::file::remove_reserve;
-use crate::db::state::reserve::state::Reserve;
 use crate::error::{Error, InFile, Result};
 use crate::filename::{FileName, dangling, names_in};
 use crate::fs::{Fs, HeldByThisProcess, LockGuard, LockKind, LockedDir, refuses_dir_syncs};
@@ -89,17 +89,20 @@ pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<En
         recovered.strays.iter().copied().partition(|name| let_go.binary_search(name).is_ok());
     remove_strays(&*fs, dir, &strays)?;
     if let Some(engine) = open_unchanged(dir, &options, &recovered, &state, &fs)? {
+        engine.look_at_disk();
         return Ok(engine);
     }
     let write = |carry| write_anew(dir, &options, &recovered, state.clone(), &fs, carry);
     let (mut engine, new) = match write(Carry::Rewrite) {
         Err(error) if is_out_of_space(&error) => {
-            if let Err(error) = remove_reserve(&*fs, dir, recovered.store_id) {
-                tracing::warn!(dir = %dir.display(), %error, "the reserve could not be given up");
-            }
+            let free = fs.free_bytes(dir).ok().flatten();
+            let removed = remove_reserve(&*fs, dir, recovered.store_id).unwrap_or_else(|error| {
+                tracing::warn!(dir = %dir.display(), %error, "RESERVE could not be given up");
+                0
+            });
             let mut kept = write(Carry::Keep)?;
             kept.0.report.full_disk = Some(error.to_string());
-            kept.0.await_reserve(&error);
+            kept.0.note_full_disk(&error, free, removed);
             kept
         }
         written => written?,
@@ -117,6 +120,7 @@ pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<En
     let old = recovered.current.map(|current| FileName::Manifest(current.manifest));
     later.into_iter().chain(old).for_each(|name| engine.files.obsolete.add(name));
     engine.remove_obsolete_files();
+    engine.look_at_disk();
     Ok(engine)
 }
 
@@ -193,10 +197,13 @@ pub(super) fn build_engine_over(
     let obsolete = Arc::clone(&shared.obsolete_files);
     let files = StoreFiles::new(locked, dir.to_path_buf(), store_id, numbers, obsolete);
     let context = Arc::clone(&shared.context);
-    let memtables = Memtables::new(Arc::clone(&context.memory), state.hash_seed);
+    let stored = state.table_bytes.saturating_add(recovered.log_bytes);
+    let free = files.fs.free_bytes(dir).ok().flatten();
+    let disk = free.map_or(DiskParts::default(), |free| DiskParts::of(free, stored));
+    let memtables = Memtables::new(Arc::clone(&context.memory), state.hash_seed, disk);
     let open_tables = Arc::clone(&shared.open_tables);
     let trees = build_trees(dir, state, &memtables, shared, known)?;
-    let reserve = Reserve::open(&*files.fs, dir, store_id, state.table_bytes, options.reserve_bytes);
+    let disk_space = DiskSpace::open(&*files.fs, dir, store_id, state.table_bytes, options.reserve_bytes);
     let (memory_budget, memory_budget_from) = (options.memory_budget as u64, options.budget_source);
     Ok(Engine::new(EngineParts {
         options,
@@ -205,7 +212,7 @@ pub(super) fn build_engine_over(
         context,
         keyspaces: Keyspaces::new(trees, memtables, open_tables, state.next_keyspace),
         visible: recovered.last_seqno,
-        reserve,
+        disk_space,
     }))
 }
 

@@ -40,7 +40,8 @@ pub(in crate::db) enum Upkeep {
     SyncLog,
     /// Preparing the next log.
     NextLog,
-    Reserve,
+    /// Making the file `RESERVE`.
+    ReserveFile,
 }
 
 /// What a table is to have in memory. The table is named by its number: its handle would keep the present

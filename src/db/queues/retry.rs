@@ -43,8 +43,8 @@ pub(in crate::db) enum Work {
     PrepareLog,
     /// Replacing a manifest that has become long.
     ReplaceManifest,
-    /// Making the reserve.
-    Reserve,
+    /// Making the file `RESERVE`, and finding out whether the disk has space again.
+    ReserveFile,
     /// Removing obsolete files.
     Remove,
 }
@@ -74,7 +74,7 @@ impl Work {
             | Self::BeginLog
             | Self::PrepareLog
             | Self::ReplaceManifest
-            | Self::Reserve
+            | Self::ReserveFile
             | Self::Remove => None,
         }
     }
@@ -141,6 +141,11 @@ impl Retry {
         self.failures.load(Ordering::Acquire)
     }
 
+    /// Counts a failure that is not tried again as work of its own.
+    pub(in crate::db) fn count_failure(&self) {
+        self.failures.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// Puts work off that failed.
     pub(in crate::db) fn put_off(&self, work: Work, error: Error) {
         let now = self.now();
@@ -171,7 +176,7 @@ impl Retry {
         self.change(|failed| {
             for (work, failed) in failed.iter_mut().filter(|(_, failed)| failed.due <= now) {
                 // Who searches sees that such work for the store is due, and may have to do other work first.
-                if work.keyspace().is_some() || matches!(work, Work::Reserve | Work::PrepareLog) {
+                if work.keyspace().is_some() || matches!(work, Work::ReserveFile | Work::PrepareLog) {
                     let was_taken = std::mem::replace(&mut failed.is_taken, true);
                     due.extend(work.keyspace().filter(|_| !was_taken));
                 }
@@ -210,11 +215,11 @@ impl Retry {
         failed.get(&work).map(|failed| failed.due.saturating_duration_since(self.now()))
     }
 
-    /// Makes all work due that a caller may wait for: all but the reserve. What fails again is put off for as
+    /// Makes all work due that a caller may wait for: all but `RESERVE`. What fails again is put off for as
     /// long as it would be otherwise.
     pub(in crate::db) fn at_once(&self) {
         self.change(|failed| {
-            let awaited = failed.iter_mut().filter(|(work, _)| **work != Work::Reserve);
+            let awaited = failed.iter_mut().filter(|(work, _)| **work != Work::ReserveFile);
             awaited.for_each(|(_, failed)| failed.set_due(failed.at));
         });
     }
@@ -240,6 +245,15 @@ impl Retry {
     /// Whether some of this work found no room on the disk.
     pub(in crate::db) fn is_short_of_space(&self, is_concerned: impl Fn(Work) -> bool) -> bool {
         self.find(|work, failed| is_concerned(work) && is_out_of_space(&failed.error)).is_some()
+    }
+
+    /// Whether a flush or a compaction has found no room on the disk, for the first time in a row.
+    pub(in crate::db) fn is_newly_short_of_space(&self) -> bool {
+        let is_table_work = |work| matches!(work, Work::Flush(_) | Work::Compact(_));
+        self.find(|work, failed| {
+            is_table_work(work) && failed.delay == DELAY_MIN && is_out_of_space(&failed.error)
+        })
+        .is_some()
     }
 
     /// The error of such work that has failed since there were `failures`.
@@ -456,7 +470,7 @@ mod tests {
         let full = Arc::new(AtomicBool::new(true));
         let flag = Arc::clone(&full);
         fs.observe(move |_, op| match op {
-            Op::Create(_) if flag.load(Ordering::SeqCst) => Err(io::ErrorKind::StorageFull.into()),
+            Op::Create(_) if flag.load(Ordering::SeqCst) => Err(io::Error::other("broken")),
             _ => Ok(()),
         });
         let keyspace = KeyspaceOptions::new().memtable_bytes(1 << 20);
@@ -478,7 +492,7 @@ mod tests {
             assert!(failures.is_some(), "no failure is told");
             failed.expect("the writer waits no longer").unwrap_err()
         });
-        assert!(is_full(&failed), "{failed}");
+        assert!(failed.to_string().contains("broken"), "{failed}");
         retry.advance(DELAY_MAX);
         db.put("more", vec![7; 100 << 10]).unwrap();
         db.settle().unwrap();

@@ -10,7 +10,7 @@
 //! | failed | a failure disabled writing ([`failure`](super::failure)) | never |
 //! | suspended | an append failed; its end is unknown (`generation/resume`) | with a new log and a new manifest |
 //! | unchanged | the files are those that the opening found (`generation/begin`) | before the first change |
-//! | reserve spent | the disk is full, and only deletes are taken | when the reserve is made again |
+//! | short of space | the disk is full, and no puts are taken (`generation/disk_space`) | when there is space |
 //! | work failing | background work failed and is retried (`queues/retry`) | when it succeeds |
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,7 +27,7 @@ const CLOSED: u32 = 1 << 1;
 const FAILED: u32 = 1 << 2;
 const SUSPENDED: u32 = 1 << 3;
 const UNCHANGED: u32 = 1 << 4;
-const RESERVE_SPENT: u32 = 1 << 5;
+const SHORT_OF_SPACE: u32 = 1 << 5;
 const WORK_FAILING: u32 = 1 << 6;
 
 /// One bit of the lifecycle, for the state that decides about it.
@@ -40,7 +40,7 @@ pub(in crate::db) struct Flag {
 impl Default for Flag {
     /// The bit of a lifecycle of its own.
     fn default() -> Self {
-        Lifecycle::new().reserve_spent()
+        Lifecycle::new().short_of_space()
     }
 }
 
@@ -100,8 +100,8 @@ impl Lifecycle {
         Flag { word: Arc::clone(&self.word), bit }
     }
 
-    pub(in crate::db) fn reserve_spent(&self) -> Flag {
-        self.flag(RESERVE_SPENT)
+    pub(in crate::db) fn short_of_space(&self) -> Flag {
+        self.flag(SHORT_OF_SPACE)
     }
 
     pub(in crate::db) fn work_failing(&self) -> Flag {

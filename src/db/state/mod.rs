@@ -8,11 +8,12 @@
 //! | `log`, `next_log` | the log in use, and the one prepared after it |
 //! | `keyspace/` | trees: memtables and version of each keyspace, and the changes of a tree |
 //! | `snapshot_list`, `completions` | live snapshots; commits whose durability is reported later |
-//! | `reserve/` | the file that keeps space for a full disk |
+//! | `disk_space/` | what is kept free for a full disk, and the file `RESERVE` |
 //! | `durability`, `open_report`, `progress` | values that callers pass or get |
 //! | `parallel`, `switch_points` | helpers: work in threads; places where tests switch threads |
 
 pub(in crate::db) mod completions;
+pub(in crate::db) mod disk_space;
 pub(in crate::db) mod durability;
 pub(in crate::db) mod failure;
 pub(in crate::db) mod files;
@@ -23,6 +24,5 @@ pub(in crate::db) mod next_log;
 pub(in crate::db) mod open_report;
 pub(in crate::db) mod parallel;
 pub(in crate::db) mod progress;
-pub(in crate::db) mod reserve;
 pub(in crate::db) mod snapshot_list;
 pub(in crate::db) mod switch_points;

@@ -20,10 +20,11 @@ use crate::compaction::debt::{is_none, of_debt, of_runs};
 use crate::compaction::pick;
 use crate::db::commit::room::{has_much_room, memory_of};
 use crate::db::engine::Engine;
-use crate::db::generation::reserve_upkeep::has_put;
+use crate::db::generation::disk_space::has_put;
 use crate::db::queues::condition::Part;
 use crate::db::queues::retry::Work;
 use crate::db::queues::workers::Jobs;
+use crate::db::state::failure::is_out_of_space;
 use crate::db::state::keyspace::pace::DELAY_MAX;
 use crate::db::state::keyspace::tree::{Tree, View};
 use crate::error::{Error, Result};
@@ -37,6 +38,12 @@ const RATE_MIN: f64 = 1024.0 * 1024.0;
 
 /// The part of the memory for memtables that a keyspace leaves to others while it waits for its flushes.
 const PART_FOR_OTHERS: usize = 8;
+
+/// How long a writer waits for background work to free space on a full disk.
+const SPACE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Memtables of less than this part of their size are not flushed for space.
+const SEAL_PART: usize = 8;
 
 /// The pressure while work that lowers it fails.
 const FAILING: f64 = 0.5;
@@ -71,7 +78,7 @@ impl Engine {
     #[inline(never)]
     fn throttle_if_needed(&self, batch: Part<'_>) -> Result<bool> {
         let (bytes, trees) = batch;
-        if self.takes_only_deletes(bytes)? {
+        if self.await_space(batch)? {
             return Ok(false);
         }
         let is_failing = self.retry.is_failing(|work| is_for(trees, work));
@@ -124,6 +131,9 @@ impl Engine {
             // Read before the pressure, so that a change in between ends the wait at once.
             let epoch = self.background.reservations.epoch();
             self.resume_first()?;
+            if self.disk_space.is_short() && (pressed || has_put(batch.0)) && self.await_space(batch)? {
+                return Ok(false);
+            }
             let (is_pressed, lacks_room) = (pressed && pressure_of(trees) >= 1.0, self.lacks_room(batch));
             let is_relieved = !is_pressed && !lacks_room;
             if is_relieved || self.lifecycle.has_failed() || self.background.is_stopping() {
@@ -156,22 +166,66 @@ impl Engine {
         }
     }
 
-    /// Refuses a batch with a put as long as the reserve is given up. `true` if it is, and the batch only
-    /// deletes.
-    fn takes_only_deletes(&self, batch: &[u8]) -> Result<bool> {
-        if !self.reserve.is_spent() {
-            return Ok(false);
+    /// Waits for space on the disk for a batch. `true` if it only deletes and the disk is full: nothing else holds it up.
+    ///
+    /// # Errors
+    ///
+    /// The error of the full disk, if no background work can free space.
+    fn await_space(&self, (bytes, _): Part<'_>) -> Result<bool> {
+        if self.disk_space.is_short() || self.disk_space.is_much(bytes.len()) {
+            self.wait_until_taken(bytes)?;
         }
-        if !has_put(batch) {
-            return Ok(true);
+        Ok(self.disk_space.is_short())
+    }
+
+    #[cold]
+    fn wait_until_taken(&self, bytes: &[u8]) -> Result<()> {
+        let (has_put, end) = (has_put(bytes), Instant::now() + SPACE_PATIENCE);
+        let mut has_sealed = false;
+        while !self.disk_space.takes(has_put, bytes.len()) {
+            let epoch = self.background.reservations.epoch();
+            self.look_for_space();
+            if self.disk_space.takes(has_put, bytes.len()) {
+                break;
+            }
+            let cause = self.disk_space.cause().unwrap_or_else(|| self.kept_space());
+            if Instant::now() < end && self.wait_for_space(epoch)? {
+                continue;
+            }
+            if has_sealed || !self.seal_for_space()? {
+                return Err(cause);
+            }
+            has_sealed = true;
         }
+        Ok(())
+    }
+
+    /// Does a background job, or waits for one. `false` if there is none that may free space.
+    fn wait_for_space(&self, epoch: u64) -> Result<bool> {
         if self.background.threads == 0 {
             self.resume_first()?;
             self.retry.at_once();
-            while self.reserve.cause().is_some() && self.step(Jobs::Urgent)? {}
-            self.make_reserve_if_cheap();
+            let before = self.disk_space.file_bytes();
+            return match self.step(Jobs::All) {
+                Err(error) if is_out_of_space(&error) => Ok(self.disk_space.file_bytes() < before),
+                stepped => stepped,
+            };
         }
-        self.reserve.cause().map_or(Ok(false), Err)
+        let reservations = &self.background.reservations;
+        let is_working =
+            || reservations.is_working() || self.has_work() || self.retry.is_newly_short_of_space();
+        let is_working = !self.lifecycle.is_suspended() && is_working();
+        if is_working {
+            reservations.wait_past(epoch, Some(DELAY_MAX));
+        }
+        Ok(is_working)
+    }
+
+    /// Makes the largest memtable immutable, so that compactions get at what was deleted in it. `false` if that is little.
+    fn seal_for_space(&self) -> Result<bool> {
+        let is_worth_it = |tree: &Arc<Tree>| tree.active_bytes() >= tree.memtable_bytes() / SEAL_PART;
+        let largest = self.keyspaces.largest_filled().filter(is_worth_it);
+        largest.map_or(Ok(false), |largest| self.seal(vec![largest]).map(|()| true))
     }
 }
 

@@ -332,7 +332,7 @@ impl Engine {
             residency_changes: get(&counters.residency_changes),
             open_files: self.context.files.len() as u64,
             background_failures: self.retry.failures(),
-            background_error: self.retry.error().map(|error| error.to_string()),
+            background_error: self.background_error().map(|error| error.to_string()),
             held_files,
             held_file_bytes,
             snapshots: snapshots.len() as u64,

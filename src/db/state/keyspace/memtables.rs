@@ -15,6 +15,36 @@ use crate::db::state::keyspace::marks::Marks;
 use crate::memory::Memory;
 use crate::sync::lock;
 
+/// A table takes one of so many parts of the disk at most, by default a memtable too, and that one of so many parts of what is
+/// free; but no less than the least.
+const PARTS_OF_DISK: u64 = 64;
+const PARTS_OF_FREE: u64 = 16;
+const DISK_PART_MIN: u64 = 64 << 10;
+
+/// The most that a memtable and a table may take because of the disk.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::db) struct DiskParts {
+    /// Size at which a memtable is flushed by default.
+    pub(in crate::db) memtable: u64,
+    /// Length of a table. The shape of a tree depends on it, not on what is free.
+    pub(in crate::db) table: u64,
+}
+
+impl Default for DiskParts {
+    fn default() -> Self {
+        Self { memtable: u64::MAX, table: u64::MAX }
+    }
+}
+
+impl DiskParts {
+    /// Those of a disk on which a store of `stored` bytes finds so much free.
+    pub(in crate::db) fn of(free: u64, stored: u64) -> Self {
+        let table = free.saturating_add(stored) / PARTS_OF_DISK;
+        let memtable = table.min(free / PARTS_OF_FREE);
+        Self { memtable: memtable.max(DISK_PART_MIN), table: table.max(DISK_PART_MIN) }
+    }
+}
+
 /// The memtables of a store.
 pub(in crate::db) struct Memtables {
     pub(in crate::db) memory: Arc<Memory>,
@@ -24,7 +54,10 @@ pub(in crate::db) struct Memtables {
     pub(in crate::db) marks: Arc<Marks>,
     /// Flushed ones that conditional calls may still need.
     pub(super) flushed: Arc<FlushedMemtables>,
+    pub(in crate::db) disk: DiskParts,
     orders: Mutex<Orders>,
+    /// Of each keyspace, what its largest necessary compaction reads, and the size at which its memtable is flushed.
+    steps: Mutex<BTreeMap<KeyspaceId, (u64, u64)>>,
 }
 
 #[derive(Default)]
@@ -43,9 +76,25 @@ fn rank(bytes: usize) -> Option<u64> {
 }
 
 impl Memtables {
-    pub(in crate::db) fn new(memory: Arc<Memory>, hash_seed: u64) -> Arc<Self> {
+    pub(in crate::db) fn new(memory: Arc<Memory>, hash_seed: u64, disk: DiskParts) -> Arc<Self> {
         let flushed = FlushedMemtables::new(Arc::clone(&memory));
-        Arc::new(Self { memory, hash_seed, marks: Arc::default(), flushed, orders: Mutex::default() })
+        let (marks, orders, steps) = (Arc::default(), Mutex::default(), Mutex::default());
+        Arc::new(Self { memory, hash_seed, marks, flushed, disk, orders, steps })
+    }
+
+    /// Stores what the largest necessary compaction of a keyspace reads, and the size at which its memtable is flushed;
+    /// `None`: it was dropped.
+    pub(super) fn set_step(&self, id: KeyspaceId, step: Option<(u64, u64)>) {
+        let steps = &mut lock(&self.steps);
+        match step {
+            Some(step) => drop(steps.insert(id, step)),
+            None => drop(steps.remove(&id)),
+        }
+    }
+
+    /// The largest of both among all keyspaces.
+    pub(in crate::db) fn largest_step(&self) -> (u64, u64) {
+        lock(&self.steps).values().fold((0, 0), |most, step| (most.0.max(step.0), most.1.max(step.1)))
     }
 
     /// Stores that the active memtable of a keyspace has grown or shrunk; 0 bytes: there is none.
@@ -112,7 +161,19 @@ mod tests {
     use super::*;
 
     fn memtables() -> Arc<Memtables> {
-        Memtables::new(Memory::new(1 << 20, 1 << 18), 0)
+        Memtables::new(Memory::new(1 << 20, 1 << 18), 0, DiskParts::default())
+    }
+
+    #[test]
+    fn tables_have_a_64th_of_a_disk_and_memtables_at_most_a_16th_of_what_is_free() {
+        let parts = |free, stored| {
+            let DiskParts { memtable, table } = DiskParts::of(free, stored);
+            (memtable >> 10, table >> 10)
+        };
+        assert_eq!(parts(64 << 20, 0), (1024, 1024));
+        assert_eq!(parts(8 << 20, 56 << 20), (512, 1024));
+        assert_eq!(parts(0, 64 << 20), (64, 1024));
+        assert_eq!(parts(100, 100), (64, 64));
     }
 
     #[test]

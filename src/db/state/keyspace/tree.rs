@@ -12,6 +12,7 @@ use arc_swap::ArcSwap;
 use super::flushed_memtables::Running;
 use super::memtables::Memtables;
 use crate::batch::KeyspaceId;
+use crate::compaction::debt;
 use crate::compaction::shape::Shape;
 use crate::counters::{FilterCounts, Stripe, Striped};
 use crate::db::state::keyspace::pace::{Pace, has_no_pressure};
@@ -171,7 +172,9 @@ impl Tree {
     ) -> Arc<Self> {
         memtables.marks.add(id);
         let is_behind = AtomicBool::new(!has_no_pressure(0, version.runs(0).len(), 0));
-        let memtable_bytes = AtomicUsize::new(memtable_bytes(&options, memtables));
+        let memtable_bytes = memtable_bytes(&options, memtables);
+        memtables.set_step(id, Some((debt::largest_step(&version), memtable_bytes as u64)));
+        let memtable_bytes = AtomicUsize::new(memtable_bytes);
         Arc::new(Self {
             id,
             name,
@@ -226,6 +229,10 @@ impl Tree {
         let has_no_pressure = has_no_pressure(new.immutables.len(), new.version.runs(0).len(), 0);
         self.is_behind.store(!has_no_pressure, Ordering::Relaxed);
         self.view.store(Arc::clone(&new));
+        if !Arc::ptr_eq(&old.version, &new.version) || !self.is_alive() {
+            let step = || (debt::largest_step(&new.version), self.memtable_bytes() as u64);
+            self.memtables.set_step(self.id, self.is_alive().then(step));
+        }
         if *logs != needed {
             self.memtables.set_logs(self.id, &logs, &needed);
             *logs = needed;
@@ -349,7 +356,7 @@ impl Tree {
 
     /// The shape that compaction keeps the tree in.
     pub(in crate::db) fn shape(&self) -> Shape {
-        self.options.load().shape(self.memtables.memory.memtables_max())
+        self.options.load().shape(self.memtables.memory.memtables_max(), self.memtables.disk.table)
     }
 
     /// Memory of the active memtable, in bytes.
@@ -512,7 +519,8 @@ impl Tree {
 }
 
 fn memtable_bytes(options: &KeyspaceOptions, memtables: &Memtables) -> usize {
-    options.memtable_bytes_in(memtables.memory.memtables_max()).min(Memtable::FLUSH_BYTES_MAX)
+    let (most, part) = (memtables.memory.memtables_max(), memtables.disk.memtable);
+    options.memtable_bytes_in(most, part).min(Memtable::FLUSH_BYTES_MAX)
 }
 
 impl std::fmt::Debug for Tree {

@@ -13,11 +13,11 @@ use crate::fs::Fs;
 /// How much of it is written at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What is found under the name of the reserve.
+/// What is found under the name of the file.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::db) enum Found {
     Nothing,
-    /// The reserve of this store. 0 bytes: a crash has interrupted its creation.
+    /// The file of this store. 0 bytes: a crash has interrupted its creation.
     Ours(u64),
     Others,
 }
@@ -43,13 +43,13 @@ pub(in crate::db) fn find(fs: &dyn Fs, dir: &Path, store_id: FileId) -> Result<F
     }
 }
 
-/// Removes the reserve, unless the file belongs to others.
-pub(in crate::db) fn remove_reserve(fs: &dyn Fs, dir: &Path, store_id: FileId) -> Result<()> {
-    let Found::Ours(_) = find(fs, dir, store_id)? else { return Ok(()) };
+/// Removes the file, unless it belongs to others. Returns its length.
+pub(in crate::db) fn remove_reserve(fs: &dyn Fs, dir: &Path, store_id: FileId) -> Result<u64> {
+    let Found::Ours(bytes) = find(fs, dir, store_id)? else { return Ok(0) };
     let path = FileName::Reserve.path(dir);
     match fs.remove(&path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("remove", &path, error)),
-        _ => Ok(()),
+        _ => Ok(bytes),
     }
 }
 

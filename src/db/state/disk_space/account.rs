@@ -1,0 +1,196 @@
+//! The space of an open store by the last look at its disk.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::need::{Held, Space, Verdict};
+use super::reserve_file::{Found, find};
+use crate::checksum::FileId;
+use crate::db::state::lifecycle::Flag;
+use crate::error::Error;
+use crate::fs::Fs;
+use crate::sync::lock;
+
+/// The disk space of an open store.
+#[derive(Default)]
+pub(in crate::db) struct DiskSpace {
+    set_by_caller: Option<u64>,
+    /// Length of `RESERVE`, 0 if there is none.
+    file_bytes: AtomicU64,
+    /// `RESERVE` belongs to others: the store has none.
+    is_barred: AtomicBool,
+    /// Length of the tables, and of the manifest.
+    table_bytes: AtomicU64,
+    manifest_bytes: AtomicU64,
+    /// Puts are refused.
+    is_short: Flag,
+    /// By the last look at the disk: deletes are taken, the file is to have another length, the longest batch of puts, what
+    /// a compaction may write, and how many bytes have been logged when the next look is due.
+    takes_deletes: AtomicBool,
+    wants_file: AtomicBool,
+    batch_max: AtomicU64,
+    room: AtomicU64,
+    next_look: AtomicU64,
+    found_full: Mutex<FoundFull>,
+    /// One thread makes the file or removes it.
+    pub(in crate::db) making: Mutex<()>,
+}
+
+/// The result of an operation that found no space.
+#[derive(Default)]
+struct FoundFull {
+    /// Why puts are refused.
+    cause: Option<Error>,
+    /// The most that all files of the store together may take, if the free space is unknown or the file system is wrong.
+    capacity: Option<u64>,
+}
+
+impl DiskSpace {
+    /// The space of the store in this directory. If the file cannot be read, there is none so far; making it or removing
+    /// it reports why.
+    pub(in crate::db) fn open(
+        fs: &dyn Fs,
+        dir: &Path,
+        store_id: FileId,
+        table_bytes: u64,
+        set_by_caller: Option<u64>,
+    ) -> Self {
+        let found = find(fs, dir, store_id);
+        let file_bytes = if let Ok(Found::Ours(bytes)) = found { bytes } else { 0 };
+        Self {
+            set_by_caller,
+            file_bytes: file_bytes.into(),
+            is_barred: found.is_ok_and(|found| found == Found::Others).into(),
+            table_bytes: table_bytes.into(),
+            takes_deletes: true.into(),
+            batch_max: u64::MAX.into(),
+            room: u64::MAX.into(),
+            ..Self::default()
+        }
+    }
+
+    /// The same, with its bit of the lifecycle.
+    pub(in crate::db) fn with_flag(self, is_short: Flag) -> Self {
+        Self { is_short, ..self }
+    }
+
+    pub(in crate::db) fn file_bytes(&self) -> u64 {
+        self.file_bytes.load(Ordering::Relaxed)
+    }
+
+    /// To be called when there is a file of this length.
+    pub(in crate::db) fn set_file(&self, bytes: u64) {
+        self.file_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// To be called when the file is found to belong to others.
+    pub(in crate::db) fn bar(&self) {
+        self.is_barred.store(true, Ordering::Relaxed);
+        self.set_file(0);
+    }
+
+    /// To be called when an edit was appended to the manifest.
+    pub(in crate::db) fn set_sizes(&self, table_bytes: u64, manifest_bytes: u64) {
+        self.table_bytes.store(table_bytes, Ordering::Relaxed);
+        self.manifest_bytes.store(manifest_bytes, Ordering::Relaxed);
+    }
+
+    pub(in crate::db) fn table_bytes(&self) -> u64 {
+        self.table_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::db) fn manifest_bytes(&self) -> u64 {
+        self.manifest_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What this much free space is for the store. `files` is the length of its own files, without `RESERVE`.
+    pub(in crate::db) fn space(&self, free: Option<u64>, files: u64) -> Space {
+        let file = self.file_bytes();
+        let available = match lock(&self.found_full).capacity {
+            Some(capacity) => Some(capacity.saturating_sub(files)),
+            None => free.map(|free| free.saturating_add(file)),
+        };
+        let set_by_caller = if self.is_barred.load(Ordering::Relaxed) { Some(0) } else { self.set_by_caller };
+        Space { available, file, set_by_caller, is_short: self.is_short() }
+    }
+
+    /// How long the file must be to show that there is space, where the file system does not tell what is free.
+    pub(in crate::db) fn proof(&self, held: &Held) -> Option<u64> {
+        Space { available: None, ..self.space(None, held.files) }.judge(held).wanted
+    }
+
+    pub(in crate::db) fn is_set_by_caller(&self) -> bool {
+        self.set_by_caller.is_some()
+    }
+
+    /// Notes what a look at the disk has shown, when so many bytes had been logged.
+    pub(in crate::db) fn note(&self, verdict: &Verdict, logged: u64) {
+        self.takes_deletes.store(verdict.takes_deletes, Ordering::Relaxed);
+        self.wants_file.store(verdict.wanted.is_some(), Ordering::Relaxed);
+        self.batch_max.store(verdict.batch_max, Ordering::Relaxed);
+        self.room.store(verdict.room, Ordering::Relaxed);
+        self.next_look.store(logged.saturating_add(verdict.look_after), Ordering::Relaxed);
+    }
+
+    /// Whether the next look is due when so many bytes have been logged.
+    #[inline]
+    pub(in crate::db) fn is_look_due(&self, logged: u64) -> bool {
+        logged >= self.next_look.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::db) fn wants_file(&self) -> bool {
+        self.wants_file.load(Ordering::Relaxed)
+    }
+
+    /// Whether so many bytes of puts may take more space than there was at the last look.
+    pub(in crate::db) fn is_much(&self, bytes: usize) -> bool {
+        bytes as u64 > self.batch_max.load(Ordering::Relaxed)
+    }
+
+    /// The longest output of a compaction.
+    pub(in crate::db) fn room(&self) -> u64 {
+        self.room.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(in crate::db) fn is_short(&self) -> bool {
+        self.is_short.is_set()
+    }
+
+    /// Whether a batch of so many bytes is taken.
+    pub(in crate::db) fn takes(&self, has_put: bool, bytes: usize) -> bool {
+        match has_put {
+            true => !self.is_short() && !self.is_much(bytes),
+            false => !self.is_short() || self.takes_deletes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The error of the full disk, if puts are refused.
+    pub(in crate::db) fn cause(&self) -> Option<Error> {
+        if self.is_short() { lock(&self.found_full).cause.clone() } else { None }
+    }
+
+    /// Refuses puts from now on. `false` if that was so before.
+    pub(in crate::db) fn set_short(&self, cause: &Error) -> bool {
+        lock(&self.found_full).cause = Some(cause.clone());
+        !self.is_short.set(true)
+    }
+
+    /// Takes puts again. `false` if that was so before.
+    pub(in crate::db) fn set_enough(&self) -> bool {
+        *lock(&self.found_full) = FoundFull::default();
+        self.takes_deletes.store(true, Ordering::Relaxed);
+        self.is_short.set(false)
+    }
+
+    /// Notes what all files of the store together may take; `None`: what is free is what the file system says.
+    pub(in crate::db) fn set_capacity(&self, capacity: Option<u64>) {
+        lock(&self.found_full).capacity = capacity;
+    }
+
+    /// Whether the file system has been found wrong about what is free, or has not told it when the disk was full.
+    pub(in crate::db) fn has_capacity(&self) -> bool {
+        lock(&self.found_full).capacity.is_some()
+    }
+}

@@ -1,0 +1,252 @@
+//! The space that a store needs to free itself, and the writes that it takes with the space that it has. Pure functions.
+//!
+//! | needed for | bytes |
+//! |---|---|
+//! | opening | two manifests; the end of the log that may not be durable, at most [`UNSYNCED_MAX`]; [`SLACK`] for a new log and the heads of files |
+//! | deletes | opening; the memtables twice, in level 0 and merged into level 1; the largest compaction ([`largest_step`](crate::compaction::debt::largest_step)) |
+//! | puts | deletes; [`COST`] memtables that are full of deletes |
+//!
+//! A compaction removes its inputs only when all its outputs are durable, so it needs as much as it reads. A write of `n`
+//! bytes takes `n` bytes in the log, and raises the need for deletes by as much for the undurable end of the log, and twice
+//! for the memtable: [`COST`] times its length together.
+
+use crate::db::state::log::LOG_SYNC_BYTES;
+
+/// A new log, the heads and ends of small tables, `CURRENT`.
+const SLACK: u64 = 32 << 10;
+
+/// The background syncs a log before more of it is not durable.
+const UNSYNCED_MAX: u64 = LOG_SYNC_BYTES;
+
+/// By how much a written byte brings a store nearer to a threshold.
+pub(in crate::db) const COST: u64 = 4;
+
+/// The longest file where the file system says what is free, and the longest that does not depend on the data.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+const FILE_BYTES_SMALL: u64 = 1 << 20;
+
+/// The shortest, if there is space.
+const FILE_BYTES_MIN: u64 = 256 << 10;
+
+/// Beyond [`FILE_BYTES_SMALL`] the file is this part of the data.
+const PART_OF_DATA: u64 = 8;
+
+/// With less than this free, a store that is short of space gives the file up before a write finds the disk full.
+const FREE_MIN: u64 = 64 << 10;
+
+/// The free space that the file leaves.
+const LEFT_FREE: u64 = SLACK / 2;
+
+/// Limits of the bytes of writes between two looks at the disk.
+const LOOK_BYTES_MIN: u64 = 4 << 10;
+const LOOK_BYTES_MAX: u64 = 64 << 20;
+
+/// The fewest bytes of writes after which a longer file may be due.
+const GROWS_AFTER_MIN: u64 = 32 << 10;
+
+/// The contents of a store, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::db) struct Held {
+    /// All memtables, in memory. Their tables are no longer.
+    pub(in crate::db) memtables: u64,
+    /// The largest size at which a memtable is flushed.
+    pub(in crate::db) flush: u64,
+    /// The input of the largest compaction that may be necessary.
+    pub(in crate::db) compaction: u64,
+    pub(in crate::db) manifest: u64,
+    /// Tables, logs and manifest.
+    pub(in crate::db) files: u64,
+}
+
+/// The space that a store needs, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::db) struct Need {
+    pub(in crate::db) opening: u64,
+    pub(in crate::db) deletes: u64,
+    pub(in crate::db) puts: u64,
+}
+
+impl Held {
+    pub(in crate::db) fn need(&self) -> Need {
+        let sum = |parts: &[u64]| parts.iter().fold(0, |sum: u64, &part| sum.saturating_add(part));
+        let undurable = self.memtables.min(UNSYNCED_MAX);
+        let opening = sum(&[SLACK, self.manifest, self.manifest, undurable]);
+        let deletes = sum(&[opening, self.memtables, self.memtables, self.compaction]);
+        let puts = sum(&[deletes, self.flush.min(self.files).saturating_mul(COST)]);
+        Need { opening, deletes, puts }
+    }
+}
+
+/// The space of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::db) struct Space {
+    /// Free space plus the length of the file; `None` if that is unknown.
+    pub(in crate::db) available: Option<u64>,
+    /// The length of the file.
+    pub(in crate::db) file: u64,
+    /// The length that the caller wants.
+    pub(in crate::db) set_by_caller: Option<u64>,
+    /// Puts are refused now.
+    pub(in crate::db) is_short: bool,
+}
+
+/// The result of a look at the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::db) struct Verdict {
+    pub(in crate::db) need: Need,
+    pub(in crate::db) takes_puts: bool,
+    pub(in crate::db) takes_deletes: bool,
+    /// How long the file is to be, if it is to have another length.
+    pub(in crate::db) wanted: Option<u64>,
+    /// The longest batch of puts.
+    pub(in crate::db) batch_max: u64,
+    /// The longest output of a compaction.
+    pub(in crate::db) room: u64,
+    /// Bytes of writes until the next look at the disk.
+    pub(in crate::db) look_after: u64,
+    /// Too little is free beside the file.
+    pub(in crate::db) gives_up_file: bool,
+}
+
+impl Space {
+    pub(in crate::db) fn judge(&self, held: &Held) -> Verdict {
+        let need = held.need();
+        let available = self.available.unwrap_or(u64::MAX);
+        // More than puts need, so that a store does not change between both at every look.
+        let least = if self.is_short { need.puts.saturating_add(need.puts / 8) } else { need.puts };
+        let above = |least: u64| available.saturating_sub(least) / COST;
+        let (next, free) = match self.is_short {
+            true => (need.deletes, available.saturating_sub(self.file)),
+            false => (need.puts, u64::MAX),
+        };
+        // A longer file may be due then.
+        let may_grow = self.set_by_caller.is_none() && self.file < FILE_BYTES_MAX;
+        let grows_after = if may_grow { (self.file / 8).max(GROWS_AFTER_MIN) } else { u64::MAX };
+        Verdict {
+            need,
+            takes_puts: available >= least,
+            takes_deletes: available >= need.deletes,
+            wanted: self.wanted(held, &need),
+            batch_max: above(need.puts),
+            room: available.saturating_sub(need.opening.saturating_add(held.memtables)),
+            look_after: (above(next) / 2)
+                .min(free / 2)
+                .min(grows_after)
+                .clamp(LOOK_BYTES_MIN, LOOK_BYTES_MAX),
+            gives_up_file: self.is_short && self.file > 0 && free < FREE_MIN,
+        }
+    }
+
+    /// How long the file is to be, if it is to have another length.
+    fn wanted(&self, held: &Held, need: &Need) -> Option<u64> {
+        let longest = match (self.set_by_caller, self.available) {
+            (Some(bytes), Some(available)) if available < bytes.saturating_add(need.deletes) => {
+                self.file.min(bytes)
+            }
+            (Some(bytes), _) => bytes,
+            (None, None) => need.puts.saturating_add(need.puts / 4),
+            (None, Some(available)) => {
+                let part = (held.files / PART_OF_DATA).clamp(FILE_BYTES_SMALL, FILE_BYTES_MAX);
+                let whole = need.puts.saturating_add(need.puts / 2).next_power_of_two().max(FILE_BYTES_MIN);
+                let affordable = power_of_two_below(available.saturating_sub(need.puts));
+                let opening = need.opening.next_power_of_two();
+                opening.max(whole.min(part).min(affordable)).min(available.saturating_sub(LEFT_FREE))
+            }
+        };
+        let is_long_enough = match (self.set_by_caller, self.available) {
+            (Some(_), _) => self.file == longest,
+            (None, None) => self.file >= need.puts,
+            (None, Some(available)) => {
+                // A file that was made when more was free may not leave enough for a compaction.
+                let leaves_room = available.saturating_sub(self.file) >= need.puts - need.opening;
+                let is_short = self.file < longest / 2 || self.file < need.opening.min(longest);
+                !is_short && (leaves_room || self.file <= longest)
+            }
+        };
+        (!is_long_enough).then_some(longest)
+    }
+}
+
+fn power_of_two_below(bytes: u64) -> u64 {
+    bytes.checked_ilog2().map_or(0, |log| 1 << log)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+
+    /// A store of 1 GiB with a memtable of 4 MiB that is half full.
+    const HELD: Held = Held {
+        memtables: 2 * MIB,
+        flush: 4 * MIB,
+        compaction: 32 * MIB,
+        manifest: 100 * KIB,
+        files: 1 << 30,
+    };
+
+    fn judge(available: Option<u64>, file: u64, is_short: bool) -> Verdict {
+        Space { available, file, set_by_caller: None, is_short }.judge(&HELD)
+    }
+
+    #[test]
+    fn the_needs_are_the_sums_of_their_parts() {
+        let need = HELD.need();
+        assert_eq!(need.opening, 32 * KIB + 2 * 100 * KIB + 2 * MIB);
+        assert_eq!(need.deletes, need.opening + 2 * 2 * MIB + 32 * MIB);
+        assert_eq!(need.puts, need.deletes + 4 * 4 * MIB);
+        let small = Held { files: 1000, ..HELD }.need();
+        assert_eq!(small.puts, small.deletes + 4000, "deletes take no more than what there is");
+        let long_log = Held { memtables: 100 * MIB, ..HELD }.need();
+        assert_eq!(long_log.opening, 32 * KIB + 2 * 100 * KIB + 8 * MIB);
+    }
+
+    #[test]
+    fn puts_end_before_deletes_and_begin_again_with_more_than_they_ended() {
+        let need = HELD.need();
+        let taken = |available, is_short| {
+            let verdict = judge(Some(available), MIB, is_short);
+            (verdict.takes_puts, verdict.takes_deletes)
+        };
+        assert_eq!(taken(need.puts, false), (true, true));
+        assert_eq!(taken(need.puts - 1, false), (false, true));
+        assert_eq!(taken(need.puts, true), (false, true));
+        assert_eq!(taken(need.puts + need.puts / 8, true), (true, true));
+        assert_eq!(taken(need.deletes, true), (false, true));
+        assert_eq!(taken(need.deletes - 1, true), (false, false));
+        let unknown = judge(None, 0, false);
+        assert!(unknown.takes_puts && unknown.takes_deletes);
+    }
+
+    #[test]
+    fn what_is_written_between_two_looks_brings_no_store_below_its_threshold() {
+        let need = HELD.need();
+        for above in [100 * KIB, MIB, 100 * MIB, 1 << 40] {
+            for (is_short, least) in [(false, need.puts), (true, need.deletes)] {
+                let verdict = judge(Some(least + above), 0, is_short);
+                assert!(verdict.look_after * COST < above && verdict.look_after <= 64 * MIB);
+                assert!(is_short || verdict.batch_max * COST <= above);
+            }
+        }
+    }
+
+    #[test]
+    fn the_file_is_what_an_opening_needs_and_more_where_space_allows_it_and_all_where_that_is_unknown() {
+        let need = HELD.need();
+        let wanted = |available, file| judge(available, file, false).wanted;
+        assert_eq!(wanted(Some(1 << 40), 0), Some(64 * MIB), "the most where much is free");
+        assert_eq!(wanted(Some(need.puts), 0), Some(4 * MIB), "an opening needs a little more than 2 MiB");
+        assert_eq!(wanted(Some(need.puts), 64 * MIB), Some(4 * MIB), "a compaction needs the rest");
+        assert_eq!(wanted(Some(1 << 40), 64 * MIB), None);
+        assert_eq!(wanted(None, need.puts - 1), Some(need.puts + need.puts / 4));
+        assert_eq!(wanted(None, need.puts), None);
+        let empty = Space { available: Some(1 << 40), file: 0, set_by_caller: None, is_short: false };
+        assert_eq!(empty.judge(&Held::default()).wanted, Some(256 * KIB));
+        let set = |available, file| {
+            Space { available, file, set_by_caller: Some(MIB), ..empty }.judge(&HELD).wanted
+        };
+        assert_eq!([set(None, 0), set(Some(1 << 40), MIB), set(Some(MIB), 0)], [Some(MIB), None, None]);
+    }
+}
