@@ -17,8 +17,8 @@ const CELL_MIN: f64 = 12.0;
 /// Runs of a keyspace that are drawn.
 const RUNS_MAX: usize = 60;
 
-/// Cells of a run between which there is room for a gap.
-const SEPARATE_CELLS_MAX: usize = 150;
+/// The mean width of cells from which there is room for a gap between them.
+const SEPARATE_MIN: f64 = 60.0;
 
 /// A run with its bar.
 pub(crate) struct Bar {
@@ -70,7 +70,7 @@ fn bar(run: &RunShape, cells: &[Cell<'_>], width: f64) -> Bar {
 }
 
 fn svg(name: &str, run: &RunShape, cells: &[Cell<'_>], width: f64) -> String {
-    let spread = if cells.len() > SEPARATE_CELLS_MAX { " close" } else { "" };
+    let spread = if width < SEPARATE_MIN * cells.len() as f64 { " close" } else { "" };
     let mut svg = Svg::new(&format!(
         "class=\"run{spread}\" viewBox=\"0 0 {WIDTH} 10\" preserveAspectRatio=\"none\" role=\"img\" tabindex=\"0\" \
          aria-label=\"The tables of {}\"",
@@ -144,6 +144,13 @@ mod tests {
         let drawing =
             draw(&keyspace("default", vec![(0, vec![table(2, 1)]), (1, vec![table(1, 1 << 40)])]), 1);
         assert_eq!(numbers(&drawing.bars[0].svg, "width"), [RUN_MIN]);
+    }
+
+    #[test]
+    fn cells_that_are_too_narrow_for_gaps_have_none() {
+        let many = (0..100).map(|n| table(n, 10)).collect();
+        let drawing = draw(&keyspace("default", vec![(0, many), (1, vec![table(200, 10_000)])]), 1);
+        assert!(drawing.bars[0].svg.contains("run close") && !drawing.bars[1].svg.contains("run close"));
     }
 
     #[test]

@@ -20,6 +20,9 @@ const SAVING_MIN: (f64, f64) = (0.1, 65_536.0);
 /// The best allocation of the same memory is worth a hint from this factor on, if it saves so many reads per lookup.
 const GAIN_MIN: (f64, f64) = (1.5, 0.001);
 
+/// Filters of fewer keys have overhead that the plan does not count.
+const TABLE_KEYS_MIN: u64 = 4000;
+
 /// This share of hidden entries or tombstones is worth a compaction.
 const HIDDEN_MIN: f64 = 0.2;
 
@@ -64,6 +67,9 @@ fn unusable(keyspace: &KeyspaceShape, command: Command<'_>) -> Option<Hint> {
 
 fn less_memory(keyspace: &KeyspaceShape, command: Command<'_>) -> Option<Hint> {
     let plan = Plan::of(keyspace);
+    if has_small_tables(keyspace, &plan) {
+        return None;
+    }
     let (now, bits) = (plan.bits_per_key(), plan.bits_for_the_same());
     let saved = plan.filter_bytes as f64 * (1.0 - bits / now.max(f64::MIN_POSITIVE));
     (now > 0.0 && bits <= (1.0 - SAVING_MIN.0) * now && saved >= SAVING_MIN.1).then(|| Hint {
@@ -71,6 +77,11 @@ fn less_memory(keyspace: &KeyspaceShape, command: Command<'_>) -> Option<Hint> {
         command: command("refilter", &format!(" --bits-per-key {bits:.1}")),
         after: format!("saves {} with the same reads", bytes(saved as u64)),
     })
+}
+
+fn has_small_tables(keyspace: &KeyspaceShape, plan: &Plan) -> bool {
+    let tables: usize = keyspace.runs.iter().map(|run| run.tables.len()).sum();
+    plan.keys < TABLE_KEYS_MIN.saturating_mul(tables as u64)
 }
 
 /// Why other filters need less memory.
@@ -96,6 +107,9 @@ fn why(keyspace: &KeyspaceShape) -> String {
 fn fewer_reads(keyspace: &KeyspaceShape, command: Command<'_>) -> Option<Hint> {
     let plan = Plan::of(keyspace);
     let bare = plan.filter_bytes == 0 && plan.keys > 0;
+    if !bare && has_small_tables(keyspace, &plan) {
+        return None;
+    }
     let bits = if bare { 10.0 } else { plan.bits_per_key() };
     let best = plan.best(bits);
     (plan.wasted >= GAIN_MIN.0 * best && plan.wasted - best >= GAIN_MIN.1).then(|| Hint {
@@ -167,7 +181,9 @@ mod tests {
         assert_eq!(hint(vec![]), None);
         let mut small = table(1, 1000);
         (small.filters[0].bytes, small.filters[0].found) = (4096, Some((Kind::Bloom, 0.0009)));
-        assert_eq!(hint(vec![(1, vec![small])]), None);
+        assert_eq!(hint(vec![(1, vec![small.clone()])]), None);
+        // A hundred headers and paddings, which other filters would have too.
+        assert_eq!(hint(vec![(1, vec![small; 100])]), None);
     }
 
     #[test]
