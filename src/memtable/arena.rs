@@ -64,15 +64,29 @@ pub(super) struct Arena {
     regions: [OnceLock<Region>; REGIONS],
 }
 
-impl Arena {
-    /// The words from this place, which was read from a link, to the end of its chunk.
+/// Leads from places to words: that of readers, or that of the writer.
+pub(super) trait Words {
+    /// The words from this place, which was read from a link or has been taken, to the end of its chunk.
+    fn words(&self, place: Place) -> &[AtomicU32];
+}
+
+impl Words for Arena {
     #[inline]
-    pub(super) fn words(&self, place: Place) -> &[AtomicU32] {
+    fn words(&self, place: Place) -> &[AtomicU32] {
         let (region, chunk) = locate(place >> CHUNK_BITS);
         let found = self.regions[region].get().and_then(|chunks| chunks[chunk].get());
         &found.expect("a place is in a chunk")[place as usize % CHUNK_WORDS..]
     }
+}
 
+impl Words for Room {
+    #[inline]
+    fn words(&self, place: Place) -> &[AtomicU32] {
+        &self.chunks[(place >> CHUNK_BITS) as usize][place as usize % CHUNK_WORDS..]
+    }
+}
+
+impl Arena {
     /// Adds a chunk, and returns how many bytes were allocated.
     fn add(&self, number: u32, chunk: Chunk) -> usize {
         let (region, at) = locate(number);
@@ -108,12 +122,6 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// [`Arena::words`] of the arena from which this has taken all places.
-    #[inline]
-    pub(super) fn words(&self, place: Place) -> &[AtomicU32] {
-        &self.chunks[(place >> CHUNK_BITS) as usize][place as usize % CHUNK_WORDS..]
-    }
-
     /// Words of all chunks.
     pub(super) fn words_taken(&self) -> usize {
         self.total

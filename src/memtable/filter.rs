@@ -1,4 +1,4 @@
-//! A filter over the keys of a memtable, so that most absent keys are not searched for in the skiplist.
+//! A filter over the keys of a memtable, so that most absent keys are not searched for in the trie.
 //!
 //! A cache-line blocked Bloom filter that is filled while it is probed: one writer sets bits, readers take no
 //! lock. A key's bits are set before its sequence number is published, so that a reader who has read that

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use super::digits::{Difference, Target};
 use super::node::SHORT_BYTES_MAX;
+use crate::key::{Tag, common_prefix};
 
 /// Entries of the first region.
 const FIRST: u32 = 4;
@@ -67,6 +69,17 @@ pub(super) fn overhead_max(entries: usize, bytes: usize, memtables: usize) -> us
     // As many slots ahead.
     let first = long.min(memtables) * FIRST as usize;
     long * FRAMING_BYTES + (2 * long + first) * SLOT_BYTES
+}
+
+/// The first difference between a long key with a tag and a target.
+pub(super) fn difference(key: &[u8], tag: Tag, target: &Target<'_>) -> Difference {
+    let other = target.key.user;
+    let same = common_prefix(key, other);
+    let byte = |key: &[u8], at| key.get(at).copied().unwrap_or_default();
+    match (same..key.len().max(other.len())).find(|&at| byte(key, at) != byte(other, at)) {
+        Some(at) => Difference::of_bytes(2 * at as u32, byte(key, at), byte(other, at)),
+        None => Difference::behind_keys((key.len(), tag.to_u64()), target),
+    }
 }
 
 fn locate(number: u32) -> (usize, usize) {

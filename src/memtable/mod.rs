@@ -7,8 +7,8 @@
 //!
 //! - `arena`: the memory, words in chunks that never move;
 //! - `node`: an entry and its links in words; `long`: the entries that are too long for that;
-//! - `skiplist`: the nodes linked in the order of their keys, and why readers need no lock;
-//! - `index`: where the writer finds the place of an entry;
+//! - `list`: the nodes linked in the order of their keys, and why readers need no lock;
+//! - `trie`: where places in the list are found; `digits`: the digits of keys by which it branches;
 //! - `iter`: the cursor that flush and scans use;
 //! - `filter`: a small Bloom filter, which saves most searches for absent keys.
 //!
@@ -17,21 +17,21 @@
 //! # Memory
 //!
 //! [`Memtable::size_bytes`] is what the memory budget counts: all that is allocated for nodes, for long entries and
-//! for the filter. An entry takes about 46 bytes beside its key and value: 20 for its node, the link on each of its
-//! levels, two bytes of filter, 18 of index if no other key has the same first eight bytes, and what fills up the last words of
-//! key and value.
+//! for the filter. An entry takes about 44 bytes in addition to its key and value: 24 for its node, at most 19 on average
+//! for the trie, 2 for the filter, and the padding of the last words of key and value.
 //!
 //! Keys and values are in atomic words, because readers look at nodes while the rest of their chunk is written and no
 //! code is unsafe. So what is read is copied; only the value of a long entry is shared. (With a slice for each entry, which
 //! a value that is read shares, an entry took 86 bytes more than its key and value, and 600 instructions more to insert.)
 
 mod arena;
+mod digits;
 mod filter;
-mod index;
 mod iter;
+mod list;
 mod long;
 mod node;
-mod skiplist;
+mod trie;
 
 use std::any::Any;
 use std::hint::black_box;
@@ -39,12 +39,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 pub(crate) use iter::MemtableIter;
-pub(crate) use skiplist::{Entry, GROUP_MAX};
+pub(crate) use list::{Entry, GROUP_MAX};
 
 use crate::hash::key_hash;
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
+use digits::Target;
 use filter::{KEYS_MIN, MemtableFilter};
-use skiplist::SkipList;
+use list::List;
 
 /// An entry that is inserted.
 #[derive(Clone, Copy)]
@@ -56,14 +57,15 @@ pub(crate) struct NewEntry<'a> {
 }
 
 impl<'a> NewEntry<'a> {
-    fn internal_key(&self) -> InternalKey<'a> {
-        InternalKey::new(self.key, self.tag)
+    #[inline]
+    fn target(&self) -> Target<'a> {
+        Target { key: InternalKey::new(self.key, self.tag) }
     }
 }
 
 /// An ordered map from internal keys to values, to which entries are only added.
 pub(crate) struct Memtable {
-    list: SkipList,
+    list: List,
     filter: MemtableFilter,
     hash_seed: u64,
     entries: AtomicU64,
@@ -84,7 +86,7 @@ impl Memtable {
     /// An empty memtable that will be flushed when it occupies about `flush_bytes`; `hash_seed` is the seed
     /// of the hashes passed to [`Memtable::get`].
     pub(crate) fn new(flush_bytes: usize, hash_seed: u64) -> Self {
-        let (list, allocated) = SkipList::new();
+        let (list, allocated) = List::new();
         Self {
             list,
             filter: MemtableFilter::new(flush_bytes),
@@ -133,7 +135,7 @@ impl Memtable {
         }
     }
 
-    /// Inserts entries; each O(log n), O(1) if it sorts after all others. No two entries have the same key and
+    /// Inserts entries; each O(length of its key), and O(log n) if keys are random. No two entries have the same key and
     /// sequence number. Returns whether the memtable takes more memory now. In a large one, [`GROUP_MAX`] entries
     /// together take less time than one by one.
     pub(crate) fn insert_group(&self, entries: &[NewEntry<'_>]) -> bool {
@@ -176,8 +178,7 @@ impl Memtable {
     /// [`Memtable::get`] without the filter.
     #[inline(never)]
     fn search(&self, user_key: &[u8], seqno: SeqNo) -> Option<Entry<'_>> {
-        let found = self.list.at_or_after(InternalKey::new(user_key, Tag::newest_at(seqno)));
-        self.list.entry_of(found, user_key)
+        self.list.newest(user_key, seqno)
     }
 
     /// A cursor that is not positioned yet.
@@ -219,7 +220,7 @@ impl Memtable {
         // The longer the entries in nodes, the more is allocated beside them; those that are long are in no node.
         let short = bytes.min(entries.saturating_mul(node::SHORT_BYTES_MAX));
         let nodes =
-            entries.saturating_mul(node::OVERHEAD_BYTES_MAX + index::SLOT_BYTES).saturating_add(short);
+            entries.saturating_mul(node::OVERHEAD_BYTES_MAX + trie::BRANCH_BYTES_MAX).saturating_add(short);
         let node_max = node::OVERHEAD_BYTES_MAX + node::SHORT_BYTES_MAX;
         let nodes = nodes.saturating_add(arena::left_over_max(nodes, node_max, memtables));
         let long = (bytes - short).saturating_add(long::overhead_max(entries, bytes, memtables));
@@ -233,8 +234,8 @@ impl Memtable {
 
     /// [`Memtable::growth_max`] of a memtable that is not there yet, itself included.
     pub(crate) fn first_growth_max(flush_bytes: usize) -> usize {
-        let empty = size_of::<Self>() + SkipList::EMPTY_BYTES;
-        let ahead = arena::FIRST_BYTES + arena::ahead_max(empty, 1) + index::AHEAD_BYTES;
+        let empty = size_of::<Self>() + List::EMPTY_BYTES;
+        let ahead = arena::FIRST_BYTES + arena::ahead_max(empty, 1);
         empty + ahead + MemtableFilter::new(flush_bytes).bytes()
     }
 

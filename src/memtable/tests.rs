@@ -276,6 +276,45 @@ fn read_while_groups_are_inserted(group: u64) {
 }
 
 #[test]
+fn seeks_while_entries_are_inserted_pass_no_entry_that_is_complete() {
+    let prefixes = ["https://example.org/page/", "https://example.org/p", "tenant-0007/", ""];
+    let key_of = |number: u64| {
+        let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        format!("{}{}", prefixes[(mixed >> 60) as usize % 4], mixed >> 44).into_bytes()
+    };
+    let (memtable, published) = (Arc::new(Memtable::new(1 << 20, 3)), AtomicU64::new(0));
+    let numbers: BTreeMap<_, _> = (1..=ENTRIES).map(|number| (key_of(number), number)).collect();
+    let sorted: Vec<(Vec<u8>, u64)> = numbers.into_iter().collect();
+    let sorted = &sorted[..];
+    thread::scope(|scope| {
+        for reader in 0..3 {
+            let (memtable, published) = (&memtable, &published);
+            scope.spawn(move || {
+                let (mut random, mut iter) = (Random(reader + 7), memtable.iter());
+                while published.load(Ordering::Acquire) < ENTRIES {
+                    let seqno = published.load(Ordering::Acquire);
+                    let at = random.below(sorted.len() as u64) as usize;
+                    let target = InternalKey::new(&sorted[at].0, Tag::newest_at(SEQNO_MAX));
+                    let is_complete = |entry: &&(Vec<u8>, u64)| entry.1 <= seqno;
+                    iter.seek(target).unwrap();
+                    let (found, most) = (iter.key(), sorted[at..].iter().find(is_complete));
+                    assert!(found.is_none_or(|found| found >= target));
+                    assert!(most.is_none_or(|most| found.is_some_and(|found| found.user <= &most.0[..])));
+                    iter.seek_before(target).unwrap();
+                    let (found, least) = (iter.key(), sorted[..at].iter().rev().find(is_complete));
+                    assert!(found.is_none_or(|found| found < target));
+                    assert!(least.is_none_or(|least| found.is_some_and(|found| found.user >= &least.0[..])));
+                }
+            });
+        }
+        for number in 1..=ENTRIES {
+            memtable.insert(&key_of(number), Tag::new(number, EntryKind::Put), &[]);
+            published.store(number, Ordering::Release);
+        }
+    });
+}
+
+#[test]
 fn writers_that_race_lose_no_entry() {
     let memtable = Arc::new(Memtable::new(1 << 20, 3));
     thread::scope(|scope| {
@@ -360,7 +399,8 @@ fn a_group_takes_no_more_of_any_memtables_than_was_foreseen() {
         let foreseen = growth + Memtable::bytes_max(group, group * (8 + value_len), memtables);
         let taken = size() - before;
         assert!(taken <= foreseen, "{taken}, not {foreseen}: {group} of {value_len} after {filled}");
-        let twice = 2 * growth + 3 * group * (node::OVERHEAD_BYTES_MAX + index::SLOT_BYTES + 8 + value_len);
+        let twice =
+            2 * growth + 3 * group * (node::OVERHEAD_BYTES_MAX + trie::BRANCH_BYTES_MAX + 8 + value_len);
         assert!(foreseen <= twice, "{foreseen} for {taken}: {group} of {value_len} after {filled}");
     }
 }

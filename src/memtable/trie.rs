@@ -1,0 +1,454 @@
+//! The trie of a memtable: finds the place of a key in the list of entries.
+//!
+//! It is a radix tree with compressed paths: a Patricia trie; compare Leis, Kemper and Neumann 2013, The Adaptive Radix
+//! Tree. A branch has the position of a digit ([`digits`](super::digits)). For each digit that keys have at this position, it has a
+//! link to the next branch, or to an entry if only one is left. All keys below a branch have the same digits before its
+//! position. The branch does not store these digits. A search follows the digits at the positions of the branches. It
+//! then compares its target with the one entry that it has reached. This comparison gives the position at which the
+//! target leaves the path. Bytes that keys have in common therefore cost no memory and no steps, wherever they are in the
+//! keys. A search passes at most two branches for each byte of a key, and two dozen behind the key.
+//!
+//! ```text
+//! words of a branch
+//! 0         1, 1 bit · size, 2 bits · digits or number of links, 8 bits · free, 2 bits · replaced, 1 bit · position, 18 bits
+//! 1         the digits of the links, 4 bits each (4 and 8 links)
+//! then      the links; 16 are in the order of their digits, and 0 stands for no link
+//! ```
+//!
+//! A branch has room for 2, 4, 8 or 16 links, which are its sizes 0 to 3. A branch of two links keeps their digits in its
+//! first word. The first bit of an entry is 0 ([`node`](super::node)), so a search recognizes it by its first word.
+//!
+//! # Memory
+//!
+//! An insertion takes the words of at most one branch: either one with two links, or one of the next size in place of a full
+//! one. The full one stays in memory, because a reader may use it. A branch with n links and the branches that it has
+//! replaced together take at most 4.75 words for each link after the first. The trie has as many such links as entries,
+//! less one. On average over all entries, the trie therefore takes at most 19 bytes an entry for any set of keys.
+//!
+//! # Readers
+//!
+//! One writer changes links while readers follow them. A new branch is filled before it is linked with release. A link that
+//! is added to a branch counts after it is stored. A branch that was replaced does not change any more. A reader
+//! therefore finds each link as it was at some time after the reader began.
+//!
+//! - All entries below a link have the digits of the path to it, at all times. [`find`] therefore gives the right order of its
+//!   target and the entry that it returns.
+//! - No entry that was complete before the search began is between the two. Suppose X is such an entry, and L is the entry
+//!   that was returned. Let d be the position at which the target leaves the path, and q the first position at which X
+//!   and L differ. X is between the target and L, so q is not before d. Since both are in the trie, the path to L has a branch at q, which
+//!   has a link to X. If q = d, the search has chosen the link next to the digit of the target, but the link to X is nearer. If q > d,
+//!   all links at q are on one side of the target, and the search has chosen the outermost one, which leads to X or
+//!   beyond it. Both contradict the assumption.
+//! - If an entry with the user key of the target was complete before the search began, the returned entry has this user key:
+//!   each branch at a position before the tag has a link for the digit of the target.
+
+use std::sync::atomic::{AtomicU32, Ordering as Memory};
+
+use super::arena::{Arena, Place, Room, Words};
+use super::digits::{DIGIT_BITS, DIGITS, Difference, END, Target};
+use super::node::{HEAD, NodeId, ROOT};
+
+/// The first bit of a branch, and of no entry.
+const BRANCH: u32 = 1 << 31;
+const SIZE_SHIFT: u32 = 29;
+const COUNT_SHIFT: u32 = 21;
+const COUNT_MASK: u32 = (1 << 8) - 1;
+/// The branch was replaced by a larger one. Only the writer reads this.
+const REPLACED: u32 = 1 << 18;
+const POSITION_MASK: u32 = (1 << 18) - 1;
+
+/// The largest size: 16 links.
+const SIZE_MAX: u32 = 3;
+
+/// Words of the branches of each size.
+const WORDS: [usize; SIZE_MAX as usize + 1] = [3, 6, 10, 17];
+
+const WORD_BYTES: usize = size_of::<AtomicU32>();
+
+/// The most that an insertion takes for a branch.
+pub(super) const BRANCH_BYTES_MAX: usize = WORDS[SIZE_MAX as usize] * WORD_BYTES;
+
+/// The most that entries take here, on average.
+#[cfg(test)]
+pub(super) const ENTRY_BYTES_MAX: usize = 19;
+
+/// One in each digit of a word.
+const ONES: u32 = u32::MAX / (DIGITS - 1);
+
+#[derive(Clone, Copy)]
+struct Branch<'a> {
+    /// From its first word to the end of the chunk.
+    words: &'a [AtomicU32],
+    head: u32,
+}
+
+impl<'a> Branch<'a> {
+    /// The branch at a place; `None` if an entry is there.
+    #[inline]
+    fn at(memory: &'a impl Words, place: Place) -> Option<Self> {
+        #[cfg(test)]
+        tests::BRANCHES.with(|branches| branches.set(branches.get() + 1));
+        let words = memory.words(place);
+        let head = words[0].load(Memory::Acquire);
+        (head & BRANCH != 0).then_some(Self { words, head })
+    }
+
+    #[inline]
+    fn position(&self) -> u32 {
+        self.head & POSITION_MASK
+    }
+
+    #[inline]
+    fn size(&self) -> u32 {
+        self.head >> SIZE_SHIFT & SIZE_MAX
+    }
+
+    /// The digits of the links, the number of links, and the word of the first link. `None` if each digit has its word.
+    #[inline]
+    fn listed(&self) -> Option<(u32, u32, usize)> {
+        let count = self.head >> COUNT_SHIFT & COUNT_MASK;
+        match self.size() {
+            SIZE_MAX => None,
+            0 => Some((count, 2, 1)),
+            _ => Some((self.words[1].load(Memory::Relaxed), count, 2)),
+        }
+    }
+
+    #[inline]
+    fn link(&self, word: usize) -> Place {
+        self.words[word].load(Memory::Acquire)
+    }
+
+    /// The word of the link of a digit.
+    #[inline]
+    fn find(&self, digit: u32) -> Option<usize> {
+        let Some((digits, count, first)) = self.listed() else {
+            let word = 1 + digit as usize;
+            return (self.link(word) != HEAD).then_some(word);
+        };
+        // Digits above the lowest zero may be wrong in `zeros`; the lowest one is exact.
+        let other = digits ^ (ONES * digit);
+        let zeros = other.wrapping_sub(ONES) & !other & (ONES << (DIGIT_BITS - 1));
+        let at = zeros.trailing_zeros() / DIGIT_BITS;
+        (at < count).then_some(first + at as usize)
+    }
+
+    /// The digits of the links with their words, in no order.
+    #[inline]
+    fn links(&self) -> impl Iterator<Item = (u32, usize)> {
+        let (listed, branch) = (self.listed(), *self);
+        let count = listed.map_or(DIGITS, |(_, count, _)| count);
+        (0..count).filter_map(move |at| match listed {
+            Some((digits, _, first)) => {
+                Some((digits >> (DIGIT_BITS * at) & (DIGITS - 1), first + at as usize))
+            }
+            None => (branch.link(1 + at as usize) != HEAD).then_some((at, 1 + at as usize)),
+        })
+    }
+
+    /// The largest digit before this one that has a link, and its word.
+    #[inline]
+    fn before(&self, digit: u32) -> Option<(u32, usize)> {
+        match self.listed() {
+            Some(_) => self.links().filter(|&(other, _)| other < digit).max(),
+            None => {
+                (0..digit).rev().map(|at| (at, 1 + at as usize)).find(|&(_, word)| self.link(word) != HEAD)
+            }
+        }
+    }
+
+    /// The smallest digit, not before this one, that has a link, and its word.
+    #[inline]
+    fn at_or_after(&self, digit: u32) -> Option<(u32, usize)> {
+        match self.listed() {
+            Some(_) => self.links().filter(|&(other, _)| other >= digit).min(),
+            None => {
+                (digit..DIGITS).map(|at| (at, 1 + at as usize)).find(|&(_, word)| self.link(word) != HEAD)
+            }
+        }
+    }
+
+    /// The entry next to the place of a digit without a link, and the digit of that entry.
+    #[inline]
+    fn beside(&self, memory: &impl Words, digit: u32) -> (u32, NodeId) {
+        match self.before(digit) {
+            Some((digit, word)) => (digit, outermost(memory, self.link(word), true)),
+            None => {
+                // The writer may have added a link for the digit itself.
+                let (digit, word) = self.at_or_after(digit + 1).expect("a branch has links of two digits");
+                (digit, outermost(memory, self.link(word), false))
+            }
+        }
+    }
+
+    /// Adds a link if there is room.
+    fn add(&self, digit: u32, id: NodeId) -> bool {
+        match self.listed() {
+            None => self.words[1 + digit as usize].store(id, Memory::Release),
+            Some((digits, count, first)) => {
+                if first + count as usize == WORDS[self.size() as usize] {
+                    return false;
+                }
+                self.words[first + count as usize].store(id, Memory::Relaxed);
+                self.words[1].store(digits | digit << (DIGIT_BITS * count), Memory::Relaxed);
+                self.words[0].store(self.head + (1 << COUNT_SHIFT), Memory::Release);
+            }
+        }
+        true
+    }
+}
+
+/// The last or the first entry below a link.
+#[inline]
+fn outermost(memory: &impl Words, mut place: Place, is_last: bool) -> NodeId {
+    while let Some(branch) = Branch::at(memory, place) {
+        let found = if is_last { branch.before(DIGITS) } else { branch.at_or_after(0) };
+        place = branch.link(found.expect("a branch has links").1);
+    }
+    place
+}
+
+/// A link at which a search may begin, and the branch that has it: the root, or a link to which the digits of the target
+/// lead.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Start {
+    link: Place,
+    branch: Place,
+}
+
+impl Start {
+    /// The root, which is in the sentinel.
+    pub(super) const ROOT: Self = Self { link: ROOT, branch: HEAD };
+
+    /// The position after that of the branch; `None` if the branch was replaced.
+    #[inline]
+    fn position(self, memory: &impl Words) -> Option<u32> {
+        if self.branch == HEAD {
+            return Some(0);
+        }
+        let head = memory.words(self.branch)[0].load(Memory::Relaxed);
+        (head & REPLACED == 0).then_some((head & POSITION_MASK) + 1)
+    }
+}
+
+/// A search that makes one step at a time, without the comparison at the end.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead {
+    /// The branch or the entry that the search has reached.
+    pub(super) place: Place,
+    /// The link to `place`.
+    link: Start,
+    /// The link to the last branch to which the digits of the target lead.
+    pub(super) start: Start,
+    /// A digit of the target had no link.
+    is_apart: bool,
+}
+
+impl Ahead {
+    pub(super) fn new(memory: &impl Words) -> Self {
+        Self { place: follow(memory, ROOT), link: Start::ROOT, start: Start::ROOT, is_apart: false }
+    }
+
+    /// Follows a link of the branch; `false` if an entry was reached.
+    #[inline]
+    pub(super) fn step(&mut self, memory: &impl Words, target: &Target<'_>) -> bool {
+        let Some(branch) = Branch::at(memory, self.place) else { return false };
+        let digit = target.digit(branch.position());
+        let found = branch.find(digit);
+        if !self.is_apart {
+            (self.start, self.is_apart) = (self.link, found.is_none());
+        }
+        let beside = || branch.before(digit).or_else(|| branch.at_or_after(digit)).map(|(_, word)| word);
+        let word = found.or_else(beside).expect("a branch has links");
+        self.link = Start { link: self.place + word as Place, branch: self.place };
+        self.place = branch.link(word);
+        true
+    }
+}
+
+/// The place of a target.
+pub(super) struct Found {
+    /// The entry before or after the place of the target; the sentinel if there are no entries.
+    pub(super) near: NodeId,
+    /// The difference between this entry and the target.
+    pub(super) difference: Difference,
+    /// The link to a branch at the position of the difference, or to which such a branch has to be added.
+    link: Place,
+}
+
+/// Finds the place of a target. Begins at the root if the branch of `start` was replaced. `compare` gives the difference
+/// between an entry and the target.
+#[inline]
+pub(super) fn find(
+    memory: &impl Words,
+    start: Start,
+    target: &Target<'_>,
+    compare: &impl Fn(NodeId) -> Difference,
+) -> Found {
+    // The branches before this position have a link for the target's digit.
+    let (mut link, mut from) = match start.position(memory) {
+        Some(from) => (start.link, from),
+        None => (ROOT, 0),
+    };
+    let mut place = follow(memory, link);
+    while let Some(branch) = Branch::at(memory, place) {
+        let position = branch.position();
+        let digit = target.digit(position);
+        if let Some(word) = branch.find(digit) {
+            (link, from) = (place + word as Place, position + 1);
+            place = branch.link(word);
+            continue;
+        }
+        let near = branch.beside(memory, digit).1;
+        let difference = compare(near);
+        if difference.at == position {
+            return Found { near, difference, link };
+        }
+        return find_above(memory, target, difference, compare);
+    }
+    if place == HEAD {
+        return Found { near: HEAD, difference: Difference { at: 0, entry: 0, target: 1 }, link };
+    }
+    let difference = compare(place);
+    if difference.at >= from {
+        return Found { near: place, difference, link };
+    }
+    find_above(memory, target, difference, compare)
+}
+
+/// [`find`] if the target leaves the path above the entry with this difference.
+#[inline(never)]
+fn find_above(
+    memory: &impl Words,
+    target: &Target<'_>,
+    difference: Difference,
+    compare: &impl Fn(NodeId) -> Difference,
+) -> Found {
+    let (mut link, mut place) = (ROOT, follow(memory, ROOT));
+    while let Some(branch) = Branch::at(memory, place)
+        && branch.position() <= difference.at
+    {
+        let digit = target.digit(branch.position());
+        let word = branch.find(digit);
+        if branch.position() == difference.at {
+            let Some(word) = word else {
+                let (entry, near) = branch.beside(memory, digit);
+                return Found { near, difference: Difference { entry, ..difference }, link };
+            };
+            // The digit has had a link since the search, or that of `start`, began.
+            return find(memory, Start { link: place + word as Place, branch: place }, target, compare);
+        }
+        let Some(word) = word else { break };
+        link = place + word as Place;
+        place = branch.link(word);
+    }
+    Found { near: outermost(memory, place, difference.is_after()), difference, link }
+}
+
+#[inline]
+fn follow(memory: &impl Words, link: Place) -> Place {
+    memory.words(link)[0].load(Memory::Acquire)
+}
+
+/// Adds an entry of the list at the place that was found for it. Returns the number of bytes that were allocated.
+#[inline]
+pub(super) fn add(room: &mut Room, arena: &Arena, found: &Found, id: NodeId) -> usize {
+    let Found { difference: Difference { at, entry, target }, link, .. } = *found;
+    let below = follow(room, link);
+    let (place, allocated) = if below == HEAD || at == END {
+        (id, 0)
+    } else if let Some(branch) = Branch::at(room, below)
+        && branch.position() == at
+    {
+        if branch.add(target, id) {
+            return 0;
+        }
+        let mut links = [(0, HEAD); DIGITS as usize];
+        let count = branch
+            .links()
+            .zip(&mut links)
+            .map(|((digit, word), to)| *to = (digit, branch.link(word)))
+            .count();
+        links[count] = (target, id);
+        branch.words[0].store(branch.head | REPLACED, Memory::Relaxed);
+        make(room, arena, branch.size() + 1, at, &links[..=count])
+    } else {
+        let (entry, target) = ((entry, below), (target, id));
+        make(room, arena, 0, at, &[entry.min(target), entry.max(target)])
+    };
+    room.words(link)[0].store(place, Memory::Release);
+    allocated
+}
+
+/// Makes a branch.
+fn make(room: &mut Room, arena: &Arena, size: u32, position: u32, links: &[(u32, Place)]) -> (Place, usize) {
+    let (place, allocated) = room.take(arena, WORDS[size as usize]);
+    let words = room.words(place);
+    let digits = links.iter().rev().fold(0, |digits, &(digit, _)| digits << DIGIT_BITS | digit);
+    let count = match size {
+        0 => digits,
+        SIZE_MAX => 0,
+        _ => links.len() as u32,
+    };
+    if size == SIZE_MAX {
+        links.iter().for_each(|&(digit, to)| words[1 + digit as usize].store(to, Memory::Relaxed));
+    } else {
+        let first = if size == 0 { 1 } else { 2 };
+        words[1].store(digits, Memory::Relaxed);
+        words[first..].iter().zip(links).for_each(|(word, &(_, to))| word.store(to, Memory::Relaxed));
+    }
+    words[0].store(BRANCH | size << SIZE_SHIFT | count << COUNT_SHIFT | position, Memory::Relaxed);
+    (place, allocated)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    thread_local! {
+        /// Branches and entries that searches of this thread have read.
+        pub(in super::super) static BRANCHES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    }
+
+    #[test]
+    fn a_branch_of_any_size_finds_its_digits_and_those_beside_others() {
+        // In several orders, so that the digits are listed in no order.
+        for step in [1, 3, 7, 15] {
+            let (arena, mut room) = (Arena::default(), Room::default());
+            let root = room.take(&arena, 1).0;
+            let mut has = Vec::new();
+            for digit in (0..DIGITS).map(|at| (5 + step * at) % DIGITS) {
+                // An entry begins with a word that is no branch's.
+                let id = room.take(&arena, 1).0;
+                let near = has.first().map_or(HEAD, |&(_, id)| id);
+                let entry = has.first().map_or(0, |&(digit, _)| digit);
+                let found =
+                    Found { near, difference: Difference { at: 9, entry, target: digit }, link: root };
+                add(&mut room, &arena, &found, id);
+                has.push((digit, id));
+                let Some(branch) = Branch::at(&arena, follow(&arena, root)) else { continue };
+                assert_eq!(branch.position(), 9);
+                for digit in 0..DIGITS {
+                    let link = |(digit, word)| (digit, branch.link(word));
+                    let of_digit = has.iter().find(|&&(other, _)| other == digit).map(|&(_, id)| id);
+                    assert_eq!(branch.find(digit).map(|word| branch.link(word)), of_digit);
+                    let before = has.iter().copied().filter(|&(other, _)| other < digit).max();
+                    assert_eq!(branch.before(digit).map(link), before);
+                    let after = has.iter().copied().filter(|&(other, _)| other >= digit).min();
+                    assert_eq!(branch.at_or_after(digit).map(link), after);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn branches_and_all_that_they_replaced_take_no_more_than_is_said() {
+        const { assert!(END <= POSITION_MASK, "every position has room") };
+        let mut replaced = 0;
+        for (size, words) in WORDS.into_iter().enumerate() {
+            let least = if size == 0 { 2 } else { (1 << size) + 1 };
+            replaced += words;
+            assert!(replaced * WORD_BYTES <= ENTRY_BYTES_MAX * (least - 1), "size {size}");
+        }
+    }
+}
