@@ -8,10 +8,30 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::process::Command;
 
+/// A counter of callgrind.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Counter {
+    Instructions,
+    /// Reads and writes that miss the first cache of a core, as callgrind simulates it.
+    Misses,
+}
+
+impl Counter {
+    fn option(self) -> &'static str {
+        if self == Self::Misses { "--cache-sim=yes" } else { "--cache-sim=no" }
+    }
+}
+
 /// The instructions of one unit of work: the difference of two runs of this program with `args` and one more
 /// argument, `few` and `many` units of work. `None` without valgrind, or if a run fails.
 pub(crate) fn each(args: &[&str], few: u64, many: u64) -> Option<f64> {
-    Some((collected(args, many)? - collected(args, few)?) / (many - few) as f64)
+    each_of(Counter::Instructions, args, few, many)
+}
+
+/// The same for another counter.
+pub(crate) fn each_of(counter: Counter, args: &[&str], few: u64, many: u64) -> Option<f64> {
+    let collected = |times| parse(counter, &run(counter, args, times, Path::new("/dev/null"))?);
+    Some((collected(many)? - collected(few)?) / (many - few) as f64)
 }
 
 /// The source files whose code runs in one unit of work, with its instructions: the difference of two runs, as in
@@ -20,7 +40,7 @@ pub(crate) fn files(args: &[&str], few: u64, many: u64) -> Option<BTreeMap<Strin
     let [few_by_file, mut by_file] = [few, many].map(|times| {
         let dir = tempfile::tempdir().ok()?;
         let out = dir.path().join("callgrind.out");
-        run(args, times, &out)?;
+        run(Counter::Instructions, args, times, &out)?;
         Some(by_file(&std::fs::read_to_string(out).ok()?))
     });
     let by_file = by_file.as_mut()?;
@@ -59,14 +79,10 @@ fn by_file(profile: &str) -> BTreeMap<String, f64> {
     by_file
 }
 
-fn collected(args: &[&str], times: u64) -> Option<f64> {
-    parse(&run(args, times, Path::new("/dev/null"))?)
-}
-
 /// Runs this program under callgrind. Returns what callgrind prints.
-fn run(args: &[&str], times: u64, out: &Path) -> Option<String> {
+fn run(counter: Counter, args: &[&str], times: u64, out: &Path) -> Option<String> {
     let output = Command::new("valgrind")
-        .arg("--tool=callgrind")
+        .args(["--tool=callgrind", counter.option()])
         .arg(format!("--callgrind-out-file={}", out.display()))
         .arg(std::env::current_exe().ok()?)
         .args(args)
@@ -81,8 +97,14 @@ fn run(args: &[&str], times: u64, out: &Path) -> Option<String> {
     Some(text)
 }
 
-fn parse(text: &str) -> Option<f64> {
-    text.lines().find_map(|line| line.split_once("Collected :"))?.1.trim().parse().ok()
+/// The first number counts instructions; the fifth and the sixth count reads and writes that miss the first cache.
+fn parse(counter: Counter, text: &str) -> Option<f64> {
+    let collected = text.lines().find_map(|line| line.split_once("Collected :"))?.1;
+    let number = |at| collected.split_whitespace().nth(at)?.parse::<f64>().ok();
+    match counter {
+        Counter::Instructions => number(0),
+        Counter::Misses => Some(number(4)? + number(5)?),
+    }
 }
 
 #[cfg(test)]
@@ -93,8 +115,11 @@ mod tests {
     fn the_count_is_found_among_what_valgrind_prints() {
         let text =
             "==7== Events    : Ir\n==7== Collected : 3318144\n==7== \n==7== I   refs:      3,318,144\n";
-        assert_eq!(parse(text), Some(3_318_144.0));
-        assert_eq!(parse("==7== Events    : Ir\n"), None);
+        assert_eq!(parse(Counter::Instructions, text), Some(3_318_144.0));
+        assert_eq!(parse(Counter::Instructions, "==7== Events    : Ir\n"), None);
+        assert_eq!(parse(Counter::Misses, text), None);
+        let text = "==7== Collected : 9123 2210 1180 5 70 8 3 40 2\n";
+        assert_eq!(parse(Counter::Misses, text), Some(78.0));
     }
 
     #[test]

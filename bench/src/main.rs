@@ -9,6 +9,7 @@
 //! cargo run --release -p sievedb-bench -- uniq --paths FILE  # `sievedb uniq` beside `sort -u` and `awk`
 //! cargo run --release -p sievedb-bench -- engine             # lookups per second
 //! cargo run --release -p sievedb-bench -- instructions       # instructions of gets, puts, scans, flush, compaction
+//! cargo run --release -p sievedb-bench -- shapes             # instructions on a memtable, for keys of many shapes
 //! cargo run --release -p sievedb-bench -- scale              # ten million keys, every answer checked
 //! cargo run --release -p sievedb-bench -- paths FILE         # real keys, every answer checked
 //! cargo run --release -p sievedb-bench -- sketches           # the sketches beside those of other crates
@@ -21,7 +22,7 @@
 //! |---|---|
 //! | `rounds` | rounds of competitors; medians |
 //! | `clock`, `callgrind`, `machine` | the cost of work by time and by instructions, and the machine |
-//! | `random`, `store` | keys, and stores full of them |
+//! | `random`, `keys`, `store` | numbers, keys of many shapes, and stores full of keys |
 //! | `report` | Markdown |
 
 mod callgrind;
@@ -32,12 +33,14 @@ mod deletions;
 mod engine;
 mod filters;
 mod instructions;
+mod keys;
 mod machine;
 mod paths;
 mod random;
 mod report;
 mod rounds;
 mod scale;
+mod shapes;
 mod sketches;
 mod soak;
 mod store;
@@ -65,6 +68,7 @@ enum Command {
     Uniq(uniq::Args),
     Engine(engine::Args),
     Instructions(instructions::Args),
+    Shapes(shapes::Args),
     Scale(scale::Args),
     Paths(paths::Args),
     Sketches(sketches::Args),
@@ -83,6 +87,7 @@ fn main() -> Result<()> {
         Command::Uniq(args) => uniq::run(&args),
         Command::Engine(args) => engine::run(&args),
         Command::Instructions(args) => instructions::run(&args),
+        Command::Shapes(args) => shapes::run(&args),
         Command::Scale(args) => scale::run(&args),
         Command::Paths(args) => paths::run(&args),
         Command::Sketches(args) => sketches::run(&args),

@@ -1,0 +1,158 @@
+//! Keys of several shapes, by their numbers. The keys of a shape are all different. In the order of their numbers they are in no
+//! order, unless the shape says otherwise.
+
+use crate::random::{below, number};
+use crate::store;
+
+/// The shape of the keys of a store.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum KeyShape {
+    /// 16 random bytes, the reference for the others.
+    Random,
+    /// 36 hex digits.
+    Hex,
+    /// File paths below eight roots, in directories of packages.
+    Paths,
+    /// Pages of one host, by number.
+    Urls,
+    /// Pages of thousands of hosts, most of them of a few hosts.
+    ManyHosts,
+    /// A tenant of a thousand, then the bytes of a UUID of version 7.
+    TenantUuids,
+    /// 12 equal bytes, then 16 random ones.
+    EqualStart,
+    /// Times in nanoseconds, big-endian.
+    TimesInOrder,
+    TimesInNoOrder,
+    /// 200 bytes, pages of one host.
+    LongUrls,
+    /// 1 KiB; only the last three bytes differ.
+    EqualKibibyte,
+}
+
+impl KeyShape {
+    pub(crate) const ALL: [Self; 11] = [
+        Self::Random,
+        Self::Hex,
+        Self::Paths,
+        Self::Urls,
+        Self::ManyHosts,
+        Self::TenantUuids,
+        Self::EqualStart,
+        Self::TimesInOrder,
+        Self::TimesInNoOrder,
+        Self::LongUrls,
+        Self::EqualKibibyte,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Random => "16 random bytes",
+            Self::Hex => "36 hex digits",
+            Self::Paths => "file paths",
+            Self::Urls => "URLs of one host",
+            Self::ManyHosts => "URLs of many hosts",
+            Self::TenantUuids => "tenant and UUIDv7",
+            Self::EqualStart => "12 equal bytes, then random ones",
+            Self::TimesInOrder => "big-endian times, in order",
+            Self::TimesInNoOrder => "big-endian times, in no order",
+            Self::LongUrls => "200-byte URLs of one host",
+            Self::EqualKibibyte => "1 KiB, the last three bytes differ",
+        }
+    }
+
+    /// The key with this number, below 2^24.
+    pub(crate) fn key(self, index: u64) -> Vec<u8> {
+        let random = number(40, index);
+        match self {
+            Self::Random => store::key(index).to_vec(),
+            Self::Hex => format!("{random:016x}{:016x}{:04x}", number(41, index), index % 0x1_0000).into(),
+            Self::Paths => path(index),
+            Self::Urls => format!("https://example.org/page/{}?x=7", mixed(index)).into(),
+            Self::ManyHosts => {
+                let host = below(random, 1 + below(number(41, index), 1 + below(number(42, index), 5000)));
+                let page = ["page", "articles/2026", "item", "users/profile"][index as usize % 4];
+                format!("https://www.{}{host}.example/{page}/{}", word(host), mixed(index)).into()
+            }
+            Self::TenantUuids => {
+                let (time, tail) = (0x0193_6f00_0000 + index / 4, number(41, index) >> 2 | 1 << 63);
+                let uuid = u128::from(time << 16 | 0x7000 | random >> 52) << 64 | u128::from(tail);
+                [format!("tenant-{:04}/", random % 1000).as_bytes(), &uuid.to_be_bytes()].concat()
+            }
+            Self::EqualStart => [&b"equal start:"[..], &store::key(index)].concat(),
+            Self::TimesInOrder => time(index),
+            Self::TimesInNoOrder => time(mixed(index)),
+            Self::LongUrls => {
+                format!("https://example.org/{:-<171}/{:08}", "a/long/path/", mixed(index)).into()
+            }
+            Self::EqualKibibyte => {
+                let mut key = vec![b'k'; 1 << 10];
+                key[(1 << 10) - 3..].copy_from_slice(&mixed(index).to_be_bytes()[5..]);
+                key
+            }
+        }
+    }
+}
+
+/// The numbers below 2^24 in another order.
+fn mixed(index: u64) -> u64 {
+    let mixed = |index: u64| (index ^ index >> 11).wrapping_mul(0x9e_3779_b1) & 0xff_ffff;
+    mixed(mixed(index))
+}
+
+/// A time, about a microsecond after the time of the number before.
+fn time(index: u64) -> Vec<u8> {
+    (1_767_225_600_000_000_000 + index * 1000 + number(43, index) % 1000).to_be_bytes().to_vec()
+}
+
+fn word(index: u64) -> &'static str {
+    const WORDS: [&str; 16] = [
+        "alpha", "base", "cloud", "core", "data", "doc", "fonts", "gtk", "kernel", "lib", "net", "perl",
+        "python", "qt", "ruby", "x",
+    ];
+    WORDS[below(number(44, index), WORDS.len() as u64) as usize]
+}
+
+fn path(index: u64) -> Vec<u8> {
+    const ROOTS: [&str; 8] = [
+        "usr/share/doc",
+        "usr/lib/x86_64-linux-gnu",
+        "usr/include",
+        "usr/share/locale",
+        "usr/src/linux-headers-6.12",
+        "usr/share/icons/hicolor",
+        "var/lib/dpkg/info",
+        "home/user/projects",
+    ];
+    let draw = |stream: u64, end| below(number(stream, index), end);
+    let package = draw(45, 1 + draw(46, 6000));
+    let mut path = format!(
+        "{}/{}-{}{package}",
+        ROOTS[draw(47, 1 + draw(48, 8)) as usize],
+        word(package),
+        word(package + 9000)
+    );
+    for level in 0..draw(49, 4) {
+        path.push('/');
+        path.push_str(word(draw(50 + level, 40)));
+    }
+    let end = ["html", "h", "so", "mo", "png"][draw(54, 5) as usize];
+    format!("{path}/{}{:x}.{end}", word(draw(55, 300)), mixed(index)).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn keys_of_a_shape_all_differ_and_only_times_in_order_are_sorted() {
+        for shape in KeyShape::ALL {
+            let keys: Vec<_> = (0..20_000).map(|index| shape.key(index)).collect();
+            assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len(), "{shape:?}");
+            assert_eq!(keys.is_sorted(), shape == KeyShape::TimesInOrder, "{shape:?}");
+        }
+        assert_eq!(KeyShape::LongUrls.key(77).len(), 200);
+    }
+}
