@@ -48,7 +48,7 @@ impl Target<'_> {
     fn digit_behind_key(&self, at: u32) -> u32 {
         let number = match at {
             ..LENGTH_AT => 0,
-            ..TAG_AT => self.key.user.len() as u64 >> (DIGIT_BITS * (TAG_AT - 1 - at)),
+            LENGTH_AT..TAG_AT => self.key.user.len() as u64 >> (DIGIT_BITS * (TAG_AT - 1 - at)),
             _ => !self.key.tag.to_u64() >> (DIGIT_BITS * (END - 1 - at)),
         };
         number as u32 & (DIGITS - 1)
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn digits_are_in_the_order_of_the_keys() {
-        assert!(KEY_BYTES_MAX < 1 << (LENGTH_DIGITS * DIGIT_BITS));
+        const { assert!(KEY_BYTES_MAX < 1 << (LENGTH_DIGITS * DIGIT_BITS)) };
         let users: [&[u8]; 9] = [b"", &[0], &[0, 0], &[0, 0, 7], &[0, 1], b"a", b"a\0", b"ab", &[0xff; 3]];
         let tags =
             [(0, EntryKind::Delete), (1, EntryKind::Delete), (1, EntryKind::Put), (77 << 40, EntryKind::Put)];

@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn every_length_of_key_and_value_has_room_in_the_shape() {
         assert!(KEY_BYTES_MAX < 1 << KEY_BITS && SHORT_BYTES_MAX < LONG as usize);
-        assert!(VALUE_BITS + KEY_BITS < u32::BITS, "the first bit is that of branches");
+        const { assert!(VALUE_BITS + KEY_BITS < u32::BITS, "the first bit is that of branches") };
     }
 
     #[test]

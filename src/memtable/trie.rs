@@ -443,7 +443,7 @@ pub(super) mod tests {
 
     #[test]
     fn branches_and_all_that_they_replaced_take_no_more_than_is_said() {
-        assert!(END <= POSITION_MASK, "every position has room");
+        const { assert!(END <= POSITION_MASK, "every position has room") };
         let mut replaced = 0;
         for (size, words) in WORDS.into_iter().enumerate() {
             let least = if size == 0 { 2 } else { (1 << size) + 1 };
