@@ -349,11 +349,10 @@ impl Options {
     }
 
     /// Whether the durations of calls and background jobs are collected in histograms, which
-    /// [`Stats::latencies`](crate::Stats::latencies) has. By default they are not: then a call costs two instructions
-    /// more. The histograms take 356 KiB of [`Options::memory_budget`], which must be at least 4 MiB.
+    /// [`Stats::latencies`](crate::Stats::latencies) has. By default they are not: then a call costs two or three
+    /// instructions more. The histograms take 356 KiB of [`Options::memory_budget`], which must be at least 4 MiB.
     ///
-    /// Calls that are often fast are all counted, but only one in 64 is timed: on average a call then takes less than
-    /// 10 ns more.
+    /// Calls that are often fast are all counted, but only one in 64 is timed. `docs/benchmarks/limits.md` has the cost.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

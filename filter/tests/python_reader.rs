@@ -23,7 +23,7 @@ fn block(kind: Kind, bits_per_key: f64, keys: u64) -> Vec<u8> {
     if kind == Kind::Ribbon {
         builder = builder.column_groups(keys as usize % 3 + 1);
     }
-    (0..keys).for_each(|number| _ = builder.add_key(key(number).as_bytes()));
+    (0..keys).for_each(|number| builder.add_key(key(number).as_bytes()));
     builder.finish().unwrap()
 }
 
