@@ -1,9 +1,8 @@
 //! The empty ranges of a keyspace: where scans have found hidden entries only, so that later scans jump over them.
 //!
 //! A queue that is drained at its front leaves a tombstone for each entry, in memtables and tables, until compactions
-//! remove them. Without more, each scan from the front steps over all of them. Here a scan records what it has found
-//! out at that cost: a range in which no key is visible. Later scans of this range seek to its end. A put into a range
-//! divides it. A delete changes nothing.
+//! remove them. A scan from the front steps over all of them once, and records the range in which it found no visible
+//! key. Later scans of this range seek to its end. A put into a range divides it. A delete changes nothing.
 //!
 //! # Why no visible key is skipped
 //!
@@ -13,9 +12,9 @@
 //! The commit leader reports puts after it has inserted them and before it publishes them ([`EmptyRanges::note_puts`]).
 //! So a reader that sees a put finds no range that contains it.
 //!
-//! A scan proves a range over some time, and puts may come in between. It takes the number of the last put that was
-//! reported before it loads what it reads from ([`EmptyRanges::known`]). If that is above its own number, it records
-//! nothing: it may not see the put. When it begins a [`Claim`], no other put may have been reported since. From then
+//! A scan takes time, and puts may come in between. It takes the number of the last reported put before it loads its view
+//! and its sequence number ([`EmptyRanges::known`]). If that is above its own number, it records nothing, because it
+//! does not see the put. When it begins a [`Claim`], no other put may have been reported since. From then
 //! on puts are compared with the claim, which ends before the nearest one.
 //!
 //! The leader takes no lock while there are neither ranges nor claims. It stores the number of the put, then looks
@@ -43,7 +42,7 @@ const BYTES_MAX: u64 = 1 << 20;
 /// Memory is leased in such steps.
 const LEASE_BYTES: u64 = 4 << 10;
 
-/// What a range takes beside its two keys: their headers, its place in a map that is half full, allocation units.
+/// Bytes of a range in addition to its two keys: their headers, its place in a map that is half full, allocation units.
 const OVERHEAD_BYTES: usize = 160;
 
 /// The empty ranges of a keyspace.
@@ -75,7 +74,7 @@ struct EmptyRange {
     since: SeqNo,
 }
 
-/// What a scan is about to prove empty.
+/// A range that a scan is about to prove empty.
 struct Claimed {
     id: u64,
     /// Its first key in the direction of the scan.
@@ -85,7 +84,7 @@ struct Claimed {
     put: Option<Vec<u8>>,
 }
 
-/// What a scan may use of the empty ranges.
+/// The empty ranges, as a scan may use them.
 #[derive(Clone)]
 pub(crate) struct Known {
     ranges: Arc<EmptyRanges>,
@@ -99,7 +98,7 @@ pub(super) struct Claim {
     seqno: SeqNo,
 }
 
-/// Where a scan goes on after an empty range.
+/// The place at which a scan goes on after an empty range.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Edge {
     /// Upwards: at this key. Downwards: before it.
@@ -118,7 +117,7 @@ impl EmptyRanges {
         })
     }
 
-    /// For a scan. To be called before it loads what it reads from and its sequence number.
+    /// For a scan, which calls this before it loads its view and its sequence number.
     pub(crate) fn known(self: &Arc<Self>) -> Known {
         Known { ranges: Arc::clone(self), last_put: self.last_put.load(Ordering::SeqCst) }
     }
@@ -265,8 +264,8 @@ impl State {
         Some(self.claims.swap_remove(at))
     }
 
-    /// Adds a range, together with those that it touches. What is added was proven by itself; a range that goes beyond
-    /// it only from its own number on.
+    /// Adds a range, together with those that it touches. The added range was proven by itself; a union
+    /// that is longer holds from the larger number on.
     fn add(&mut self, mut start: Vec<u8>, mut range: EmptyRange) {
         let added = range.clone();
         let bounds = |range: &EmptyRange| match &range.end {

@@ -1,13 +1,13 @@
-//! Hidden keys that a half passes one after the other: where it may jump over the next ones, and what it learns about them.
+//! Hidden keys that a half passes one after the other: the jump over the next ones, and the claim on them.
 
 use super::empty_ranges::{Claim, Edge, Known};
 use crate::key::SeqNo;
 
 /// After so many hidden keys in a row, a half looks for an empty range to jump over, and claims what it has passed.
-/// A step costs 50 to 100 ns, a jump and a claim one or two microseconds each.
+/// A scan that meets fewer takes no lock.
 pub(super) const HIDDEN_MAX: usize = 16;
 
-/// What a reader sees.
+/// The moment at which a reader sees the store.
 #[derive(Clone)]
 pub(crate) struct Moment {
     pub(super) seqno: SeqNo,
@@ -25,7 +25,7 @@ pub(super) struct HiddenRun {
 }
 
 impl Moment {
-    /// What is visible at this number. The empty ranges were taken before what is read from.
+    /// The entries visible at this number. The empty ranges were taken before the view was loaded.
     pub(crate) fn new(seqno: SeqNo, known: Known) -> Self {
         Self { seqno, known: Some(known) }
     }
