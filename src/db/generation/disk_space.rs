@@ -116,7 +116,7 @@ impl Engine {
     /// bytes was removed.
     pub(in crate::db) fn note_full_disk(&self, cause: &Error, free: Option<u64>, removed: u64) {
         let held = self.held();
-        if !free.is_some_and(|free| free < held.need().puts) && !self.disk_space.has_capacity() {
+        if free.is_none_or(|free| free >= held.need().puts) && !self.disk_space.has_capacity() {
             self.disk_space.set_capacity(Some(held.files.saturating_add(removed)));
         }
         self.refuse_puts(cause);
