@@ -96,7 +96,7 @@ impl KeyShape {
 
 /// The numbers below 2^24 in another order.
 fn mixed(index: u64) -> u64 {
-    let mixed = |index: u64| (index ^ index >> 11).wrapping_mul(0x9e_3779_b1) & 0xff_ffff;
+    let mixed = |index: u64| (index ^ index >> 11).wrapping_mul(0x9e37_79b1) & 0xff_ffff;
     mixed(mixed(index))
 }
 
