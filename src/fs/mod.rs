@@ -66,7 +66,7 @@ pub trait Fs: Debug + Send + Sync + 'static {
     /// Renames a file over another one, atomically.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file.
+    /// Removes a file. A file that is open stays readable: read-only handles next to a writer rely on that.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
     /// Gives a file a second name.
