@@ -84,7 +84,7 @@ impl FlushedMemtables {
         });
     }
 
-    /// The kept memtables of a keyspace. Those that are gone were marked before.
+    /// The kept memtables of a keyspace. Evicted ones were counted in `forgotten` before they left this list.
     pub(super) fn of(&self, keyspace: KeyspaceId) -> Vec<Arc<Memtable>> {
         let state = lock(&self.state);
         let kept = state.kept.iter().filter(|flushed| flushed.keyspace == keyspace);
@@ -98,8 +98,8 @@ impl FlushedMemtables {
         Running { flushed: self, call }
     }
 
-    /// Changes what is kept. The memtables that are forgotten are freed after the lock is released. What readers of older
-    /// views still have of them is not in the budget.
+    /// Changes what is kept. Forgotten memtables are freed after the lock is released. If readers of older
+    /// views still hold them, they count as held memory, outside of the budget.
     fn change(&self, change: impl FnOnce(&mut State) -> Vec<Flushed>) {
         let gone = change(&mut lock(&self.state));
         for Flushed { memtable, .. } in gone {
@@ -125,7 +125,7 @@ impl State {
         gone
     }
 
-    /// Removes a call, and forgets what no other one needs.
+    /// Removes a call, and forgets the memtables that no other call needs.
     fn end(&mut self, call: RunningCall) -> Vec<Flushed> {
         let at = self.running.iter().position(|running| *running == call);
         self.running.swap_remove(at.expect("a running call is registered"));
