@@ -1,6 +1,8 @@
 //! Keys of several shapes, by their numbers. The keys of a shape are all different. In the order of their numbers they are in no
 //! order, unless the shape says otherwise.
 
+use byteorder::{BigEndian, ByteOrder};
+
 use crate::random::{below, number};
 use crate::store;
 
@@ -77,7 +79,9 @@ impl KeyShape {
             Self::TenantUuids => {
                 let (time, tail) = (0x0193_6f00_0000 + index / 4, number(41, index) >> 2 | 1 << 63);
                 let uuid = u128::from(time << 16 | 0x7000 | random >> 52) << 64 | u128::from(tail);
-                [format!("tenant-{:04}/", random % 1000).as_bytes(), &uuid.to_be_bytes()].concat()
+                let mut bytes = [0; 16];
+                BigEndian::write_u128(&mut bytes, uuid);
+                [format!("tenant-{:04}/", random % 1000).as_bytes(), &bytes].concat()
             }
             Self::EqualStart => [&b"equal start:"[..], &store::key(index)].concat(),
             Self::TimesInOrder => time(index),
@@ -87,7 +91,7 @@ impl KeyShape {
             }
             Self::EqualKibibyte => {
                 let mut key = vec![b'k'; 1 << 10];
-                key[(1 << 10) - 3..].copy_from_slice(&mixed(index).to_be_bytes()[5..]);
+                BigEndian::write_u24(&mut key[(1 << 10) - 3..], mixed(index) as u32);
                 key
             }
         }
@@ -102,7 +106,9 @@ fn mixed(index: u64) -> u64 {
 
 /// A time, about a microsecond after the time of the number before.
 fn time(index: u64) -> Vec<u8> {
-    (1_767_225_600_000_000_000 + index * 1000 + number(43, index) % 1000).to_be_bytes().to_vec()
+    let mut key = vec![0; 8];
+    BigEndian::write_u64(&mut key, 1_767_225_600_000_000_000 + index * 1000 + number(43, index) % 1000);
+    key
 }
 
 fn word(index: u64) -> &'static str {
