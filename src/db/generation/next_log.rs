@@ -477,7 +477,7 @@ mod tests {
     #[test]
     fn a_next_log_that_cannot_be_created_is_told_and_created_when_it_is_needed() {
         let fs = MemFs::new();
-        let db = open(&fs);
+        let db = options(&fs).reserve_bytes(0).open(DIR).unwrap();
         let number = active(&db);
         fill(&db, || db.engine().has_log_work());
         fs.observe(|_, op| match op {
