@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::db::engine::Engine;
 use crate::db::handles::owner::Owner;
 use crate::db::latencies::Call;
 use crate::db::read::own_writes::Own;
@@ -70,11 +69,7 @@ impl Reads<'_> {
         read: impl FnOnce(EntryValue) -> Result<T>,
     ) -> Result<Option<T>> {
         if self.own.is_none() && !self.is_foreign {
-            let engine = self.owner.engine();
-            if engine.latencies.are_on() {
-                return get_timed(engine, self.tree, key, self.seqno, read);
-            }
-            return engine.get(self.tree, key, self.seqno, read);
+            return self.owner.engine().get(self.tree, key, self.seqno, read);
         }
         self.get_over_own(key, read)
     }
@@ -83,7 +78,7 @@ impl Reads<'_> {
     fn get_over_own<T>(&self, key: &[u8], read: impl FnOnce(EntryValue) -> Result<T>) -> Result<Option<T>> {
         self.check()?;
         match self.own(key)? {
-            None => get_timed(self.owner.engine(), self.tree, key, self.seqno, read),
+            None => self.owner.engine().get(self.tree, key, self.seqno, read),
             Some(own) => own.clone().map(|value| read(EntryValue::Inline(value))).transpose(),
         }
     }
@@ -121,18 +116,4 @@ impl Reads<'_> {
         let engine = self.owner.engine();
         engine.latencies.time(Call::Multi, || engine.multi_contains(self.tree, keys, self.seqno))
     }
-}
-
-/// A lookup that is counted among the latencies, if they are on. It takes the parts of [`Reads`]: a reference to it would
-/// make every lookup store them in memory.
-#[cold]
-#[inline(never)]
-fn get_timed<T>(
-    engine: &Engine,
-    tree: &Tree,
-    key: &[u8],
-    seqno: Option<SeqNo>,
-    read: impl FnOnce(EntryValue) -> Result<T>,
-) -> Result<Option<T>> {
-    engine.latencies.time(Call::Get, || engine.get(tree, key, seqno, read))
 }

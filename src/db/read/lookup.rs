@@ -8,6 +8,7 @@
 
 use crate::counters::Stripe;
 use crate::db::engine::Engine;
+use crate::db::latencies::Call;
 use crate::db::state::keyspace::tree::Tree;
 use crate::error::Result;
 use crate::hash::key_hash;
@@ -16,10 +17,38 @@ use crate::key::{EntryKind, SeqNo};
 use crate::version::Lookup;
 
 impl Engine {
-    /// The value of a key at `seqno`, or the newest, converted by `read`. `read` is called while the view is
-    /// held, so that the table of a long value is not removed before it is read.
+    /// [`Engine::look_up`] as a call of its own, which is counted among the latencies if they are on. The check is here, so
+    /// that calls of this function stay parts of their callers.
     #[inline(never)]
     pub(in crate::db) fn get<T>(
+        &self,
+        tree: &Tree,
+        user_key: &[u8],
+        seqno: Option<SeqNo>,
+        read: impl FnOnce(EntryValue) -> Result<T>,
+    ) -> Result<Option<T>> {
+        if self.latencies.are_on() {
+            return self.get_timed(tree, user_key, seqno, read);
+        }
+        self.look_up(tree, user_key, seqno, read)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn get_timed<T>(
+        &self,
+        tree: &Tree,
+        user_key: &[u8],
+        seqno: Option<SeqNo>,
+        read: impl FnOnce(EntryValue) -> Result<T>,
+    ) -> Result<Option<T>> {
+        self.latencies.time(Call::Get, || self.look_up(tree, user_key, seqno, read))
+    }
+
+    /// The value of a key at `seqno`, or the newest, converted by `read`. `read` is called while the view is
+    /// held, so that the table of a long value is not removed before it is read.
+    #[inline(always)]
+    pub(in crate::db) fn look_up<T>(
         &self,
         tree: &Tree,
         user_key: &[u8],

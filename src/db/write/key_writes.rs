@@ -58,7 +58,7 @@ impl Conditional for WriteOne<'_, '_> {
 
     fn look(&mut self, engine: &Engine, read_at: SeqNo) -> Result<Look<Single>> {
         let KeyWrite { key, value, rule, is_read } = &self.write;
-        let found = engine.get(self.tree, key, None, |value| {
+        let found = engine.look_up(self.tree, key, None, |value| {
             if *is_read { Value::read(value) } else { Ok(Value::new(Bytes::new())) }
         })?;
         let is_allowed = rule.allows(found.as_deref());
@@ -97,7 +97,7 @@ impl<C: FnMut(Option<&[u8]>) -> Option<Vec<u8>>> Conditional for Update<'_, '_, 
     type Answer = Option<Value>;
 
     fn look(&mut self, engine: &Engine, read_at: SeqNo) -> Result<Look<Self::Answer>> {
-        let before = engine.get(self.tree, self.key, None, Value::read)?;
+        let before = engine.look_up(self.tree, self.key, None, Value::read)?;
         let after = match self.last.take() {
             Some((same, after)) if same == before => after,
             _ if self.runs == CLOSURE_RUNS_MAX => {
