@@ -68,7 +68,7 @@ const STEPS: u64 = 16;
 
 /// Bytes leased, by [`LeaseKind`].
 #[derive(Debug, Clone, Copy, Default)]
-struct Leased([u64; 4]);
+struct Leased([u64; LeaseKind::FlushedMemtables as usize + 1]);
 
 impl Leased {
     fn of(&self, kind: LeaseKind) -> u64 {
