@@ -116,5 +116,6 @@ fn entries_that_own_deletes_hide_are_not_counted_as_skipped_in_the_store() {
     assert!(db.cursor(..).seek_last().unwrap());
     assert_eq!(skipped(), 198);
     assert!(db.cursor(.."00").seek_last().is_ok_and(|found| !found) && db.iter().rev().count() == 1);
-    assert_eq!(skipped(), 396);
+    // The second scan passes 16 keys, and jumps over those that the first has passed.
+    assert_eq!(skipped(), 198 + 32);
 }
