@@ -184,6 +184,7 @@ impl Engine {
         let mut has_sealed = false;
         while !self.disk_space.takes(has_put, bytes.len()) {
             let epoch = self.background.reservations.epoch();
+            self.resume_first()?;
             self.look_for_space();
             if self.disk_space.takes(has_put, bytes.len()) {
                 break;
@@ -191,6 +192,11 @@ impl Engine {
             let cause = self.disk_space.cause().unwrap_or_else(|| self.kept_space());
             if Instant::now() < end && self.wait_for_space(epoch)? {
                 continue;
+            }
+            // Another thread may just have freed space, or be about to prove that there is some.
+            self.look_for_space();
+            if self.disk_space.takes(has_put, bytes.len()) {
+                break;
             }
             if has_sealed || !self.seal_for_space()? {
                 return Err(cause);
@@ -203,7 +209,6 @@ impl Engine {
     /// Does a background job, or waits for one. `false` if there is none that may free space.
     fn wait_for_space(&self, epoch: u64) -> Result<bool> {
         if self.background.threads == 0 {
-            self.resume_first()?;
             self.retry.at_once();
             let before = self.disk_space.file_bytes();
             return match self.step(Jobs::All) {
