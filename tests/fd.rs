@@ -161,7 +161,7 @@ fn a_view_keeps_removed_files_open_until_the_last_handle_of_that_moment_is_gone(
     let options = Options::new().background_threads(0).default_keyspace(store::small());
     let db = options.open(dir.path()).unwrap();
     let write = |value: u8| {
-        (0..300_u32).for_each(|n| db.put(n.to_be_bytes(), [value; 100]).unwrap());
+        (0..600_u32).for_each(|n| db.put(n.to_be_bytes(), [value; 100]).unwrap());
         db.compact().unwrap();
     };
     write(1);

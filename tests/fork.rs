@@ -89,7 +89,8 @@ fn in_a_forked_process(run: impl FnOnce() -> i32) -> i32 {
 
 fn fork_with(threads: usize) {
     let dir = tempfile::tempdir().unwrap();
-    let db = Options::new().background_threads(threads).open(dir.path()).unwrap();
+    // Without `RESERVE`, which a thread of the parent may make meanwhile.
+    let db = Options::new().background_threads(threads).reserve_bytes(0).open(dir.path()).unwrap();
     db.keyspace("old", KeyspaceOptions::new()).unwrap().put("k", "v").unwrap();
     db.settle().unwrap();
     let handle = db.clone();

@@ -328,7 +328,7 @@ fn what_two_attempts_in_a_row_miss_is_damage_and_not_a_change() {
 fn a_file_that_the_limit_does_not_let_a_view_hold_is_a_change_and_no_damage_once_it_is_removed() {
     let mem = MemFs::new();
     let db = store::open(&mem).unwrap();
-    for n in 0..1500_u32 {
+    for n in 0..2000_u32 {
         db.put(n.to_be_bytes(), [n as u8; 100]).unwrap();
     }
     db.compact().unwrap();
@@ -337,8 +337,8 @@ fn a_file_that_the_limit_does_not_let_a_view_hold_is_a_change_and_no_damage_once
     let view = |limit| store::options(&mem).open_files_max(limit).read_only().open(DIR).unwrap();
     let (few, all) = (view(8), view(tables as usize));
     // All are there, held open or not.
-    assert_eq!(view(8).iter().filter(|item| item.is_ok()).count(), 1500);
-    for n in 0..1500_u32 {
+    assert_eq!(view(8).iter().filter(|item| item.is_ok()).count(), 2000);
+    for n in 0..2000_u32 {
         db.put(n.to_be_bytes(), "new").unwrap();
     }
     db.compact().unwrap();

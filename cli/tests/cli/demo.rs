@@ -65,7 +65,7 @@ fn the_demo_reports_what_filters_save_and_the_commands_it_suggests_work() {
 
     // The page has what the lookups of the demo have counted.
     let page = format!("{}.html", store.db);
-    assert!(report.contains(&format!(" KiB), a page about it in {page}.\n")), "{report}");
+    assert!(report.contains(&format!("iB), a page about it in {page}.\n")), "{report}");
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("data-value=\"20000\">20,000<") && page.contains("<small>of "), "{page}");
 

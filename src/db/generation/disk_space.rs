@@ -64,7 +64,7 @@ impl Engine {
 
     /// The error of a put for which the disk has space that is kept.
     pub(in crate::db) fn kept_space(&self) -> Error {
-        let why = "what is left of the disk is kept for deletes and compactions";
+        let why = "the disk is full; the remaining space is kept for flushes and compactions";
         Error::io(
             "use the space of",
             &self.files.dir,
