@@ -40,6 +40,8 @@ pub(crate) fn options(fs: &MemFs) -> Options {
         .background_threads(0)
         .memory_budget(1 << 20)
         .audit_absent(2)
+        // Short, as each image of a power loss has a copy of it.
+        .reserve_bytes(4 << 10)
         .default_keyspace(small())
 }
 
