@@ -141,7 +141,8 @@ fn a_store_whose_directory_was_moved_touches_neither_that_one_nor_the_new_one() 
             db.flush().unwrap();
         }
         fs::rename(&path, &moved).unwrap();
-        let other = Db::open(&path).unwrap();
+        // Without `RESERVE`, which a thread may make at any time.
+        let other = Options::new().reserve_bytes(0).open(&path).unwrap();
         put_synced(&other, "theirs").unwrap();
         let (theirs, tables) = (survey(&path), |dir: &Path| {
             survey(dir)

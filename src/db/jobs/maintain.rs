@@ -97,6 +97,7 @@ impl Engine {
                 && !self.idle_now()
         })?;
         self.remove_obsolete_files();
+        self.look_for_space();
         Ok(())
     }
 }
