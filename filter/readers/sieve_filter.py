@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A reader of SieveDB's filters, written from format.md: is a key absent, or may it be there?
+"""Reads SieveDB filters, written from format.md, and reports whether keys are absent.
 
 `sieve_filter.py FILE [KEY...]` prints "absent" or "maybe" for each key, or for each line of its input. FILE is a filter
 file of a store, or a filter block alone. A damaged file is an error. With the package `xxhash` it is faster.
@@ -15,7 +15,7 @@ HEADER = struct.Struct("<8s2HI16sQ4B2H5QB3B2H4Q120sQ")
 FIELDS = "magic version header_length checksum owner length kind domain hash_id section_count required optional seed " \
          "salt keys rate size probes g1 g2 g3 attempt reserved b1 b2 b3 b4 entries plain".split()
 
-class Corrupt(ValueError): """The bytes are not what was written."""
+class Corrupt(ValueError): """The bytes are damaged."""
 class Unsupported(ValueError): """The bytes are intact, but newer than this reader."""
 
 def check(is_right, problem, error=Corrupt):
@@ -33,7 +33,7 @@ def bits(data, at, count):
     return int.from_bytes(data[at // 8:up(at + count, 8) // 8], "little") >> at % 8 & (1 << count) - 1
 
 class Filter:
-    """A filter block, all of which is checked. `expected`: the owner, seed or keys that the table has."""
+    """A completely verified filter block. `expected`: the owner, seed or keys of the table."""
     def __init__(self, block, **expected):
         self.block = block
         self.__dict__.update(zip(FIELDS, HEADER.unpack_from(block.ljust(256, b"\0"))))
@@ -46,11 +46,11 @@ class Filter:
         check(self.header_length == 256 and self.reserved == 0, "header length or reserved bytes")
         self.check_sections(self.section_bits())
         for name, value in expected.items():
-            check(getattr(self, name) == value, f"the table has other {name}", ValueError)
+            check(getattr(self, name) == value, f"the table has another value of {name}", ValueError)
         self.is_known_empty = expected.get("keys") == 0
 
     def section_bits(self):
-        """The bits of each section, as they follow from the parameters."""
+        """The bits of each section, computed from the parameters."""
         groups, buckets = [self.g1, self.g2, self.g3], [self.b1, self.b2, self.b3, self.b4]
         of_ribbon, self.layers, self.last, bucket = [*groups, self.attempt, *buckets, self.plain], [], 0, 0
         check(self.kind == 3 or not any(of_ribbon), "parameters of a ribbon in another kind")
@@ -73,7 +73,7 @@ class Filter:
         return [up(2 * bucket, 8), *(self.start(group, self.blocks - 1) + n for group, n in zip(self.groups, in_tail))]
 
     def start(self, group, block):
-        """The bits before a block in a group, which has two numbers of columns: in plain blocks and in the others."""
+        """The bits before a block in a group, whose plain blocks have another number of columns than the others."""
         return 64 * (group[0] * min(block, self.plain) + group[1] * max(block - self.plain, 0))
 
     def check_sections(self, sizes):
@@ -134,7 +134,7 @@ class Filter:
         return True
 
 def read(data, **expected):
-    """The filter of a filter file or block; of a file, everything before the block is checked too."""
+    """The filter of a filter file or block; a file is also verified up to the block."""
     if data[:8] == b"\x89SIEVE\r\n":
         check(len(data) >= PAGE and crc(data[32:48], 0, data[:60]) == bits(data, 480, 32), "file header")
         kind, *newer, length, features = struct.unpack_from("<4H32xI", data, 8)

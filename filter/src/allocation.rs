@@ -1,9 +1,8 @@
-//! How many bits each filter of a tree gets, so that a lookup of an absent key wastes the fewest reads.
+//! Allocates bits to the filters of a tree so that a lookup of an absent key wastes the fewest reads.
 //!
-//! A lookup probes every filter whose table can hold the key. Each false positive wastes a read. Let a filter
-//! have `n` keys and the rate `ε`, and let a share `q` of the absent lookups probe it. Then a lookup wastes
-//! `Σ q·ε` reads on average, for `Σ n·bits(ε)` bits. If every bit halves the rate, the fewest reads are
-//! wasted with
+//! Such a lookup probes every filter whose table can hold the key, and each false positive wastes a read. For
+//! a filter of `n` keys and rate `ε`, probed by a share `q` of the absent lookups, a lookup wastes `Σ q·ε`
+//! reads on average, for `Σ n·bits(ε)` bits. If every bit halves the rate, the minimum is at
 //!
 //! ```text
 //! ε = c · n / q, at most 1                          c such that the bits add up to the total
@@ -11,16 +10,16 @@
 //!
 //! This is Monkey (Dayan, Athanassoulis, Idreos 2017), extended to tables that are not all probed equally
 //! often. A level with ten times fewer keys gets a rate ten times lower, for 3.3 more bits for each of its
-//! keys. Over levels of ratio `T`, a lookup then wastes `T/(T-1) · 2^-(b - log2(T)/(T-1))` reads at `b` bits
-//! per key, for any number of levels. With equal bits it wastes `2^-b` on every level.
+//! keys. Over levels of ratio `T`, a lookup wastes `T/(T-1) · 2^-(b - log2(T)/(T-1))` reads at `b` bits per
+//! key, for any number of levels. With equal bits it wastes `2^-b` on every level.
 //!
 //! # Algorithm
 //!
-//! No kind has such a smooth rate. A ribbon filter has whole columns, and fractions are mixtures; a Bloom
+//! Real rates are not smooth: a ribbon filter has whole columns, or a mixture for fractions, and a Bloom
 //! filter has a whole number of probes. So each kind is a convex chain of points (bits per key, rate), joined
 //! by *steps*. The steps of all filters are sorted by the reads they save per bit, and taken until the total
 //! is spent; the last step is taken in part. For convex chains this is the exact optimum. O(s log s) for s
-//! steps; some thirty steps a filter.
+//! steps, about thirty per filter.
 //!
 //! ```
 //! use sievedb_filter::Kind;
@@ -49,7 +48,7 @@ use crate::error::FilterError;
 #[cfg(not(any(test, feature = "std")))]
 use crate::float::Float;
 
-/// The planner's input for a filter, or for the filters of a whole run.
+/// A filter, or the filters of a whole run, as input of the planner.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share {
     /// The kind that will be built.
@@ -57,7 +56,7 @@ pub struct Share {
     /// Distinct user keys.
     pub keys: u64,
     /// Share of the absent lookups that probe it: 1 for a run over all keys, less for one of its tables. With
-    /// 0 it gets no bits.
+    /// 0 it gets only its minimum.
     pub probe_rate: f64,
     /// Least bits per key, at any total.
     pub bits_min: f64,
@@ -72,7 +71,7 @@ impl Share {
         Self { kind, keys, probe_rate, bits_min: 0.0, bits_max: BITS_PER_KEY_MAX }
     }
 
-    /// Sets the least and the most bits per key. Equal values stand for a filter that already exists.
+    /// Sets the least and the most bits per key. Equal values describe an existing filter.
     #[must_use]
     pub fn between(mut self, bits_min: f64, bits_max: f64) -> Self {
         self.bits_min = bits_min.clamp(0.0, BITS_PER_KEY_MAX);
@@ -80,7 +79,7 @@ impl Share {
         self
     }
 
-    /// The rate of a filter of these keys with this many bits per key; 1 with none.
+    /// The rate with this many bits per key; 1 with none.
     #[must_use]
     pub fn rate(&self, bits_per_key: f64) -> f64 {
         if bits_per_key <= 0.0 {
@@ -100,7 +99,7 @@ impl Share {
         before.rate + part * (after.rate - before.rate)
     }
 
-    /// The corners of its rate as a function of its bits: a convex chain from (0, 1).
+    /// The corners of the rate as a function of the bits: a convex chain from (0, 1).
     fn steps(&self) -> Vec<Step> {
         match self.kind {
             Kind::Ribbon => ribbon_steps(self.keys),
@@ -129,7 +128,7 @@ impl Total {
         if bits.is_finite() && bits >= 0.0 {
             return Ok(Self(Unit::BitsPerKey(bits)));
         }
-        Err(FilterError::invalid(format!("a total of {bits} bits per key is not a number from 0 on")))
+        Err(FilterError::invalid(format!("a total of {bits} bits per key must be finite and at least 0")))
     }
 
     /// This many bytes for all shares together.
@@ -154,10 +153,9 @@ pub struct Allocation {
     pub bits_per_key: Vec<f64>,
     /// The rate of each share.
     pub rates: Vec<f64>,
-    /// Bits of all filters together, without their headers and checksums.
+    /// Bits of all filters, without headers and checksums.
     pub bits: f64,
-    /// Reads that an absent lookup wastes on average: the sum of the rates, weighted by how often each filter
-    /// is probed.
+    /// Reads that an absent lookup wastes on average: the rates, weighted by how often each filter is probed.
     pub wasted_reads: f64,
 }
 
@@ -173,7 +171,7 @@ impl Allocation {
 
 /// The allocation of `total` that wastes the fewest reads.
 ///
-/// Bits that save no reads are not spent: a share that is never probed gets its least.
+/// Bits are spent only where they save reads: a share that is never probed gets its minimum.
 #[must_use]
 pub fn allocate(shares: &[Share], total: Total) -> Allocation {
     let mut left = total.bits(shares);
@@ -196,8 +194,7 @@ pub fn allocate(shares: &[Share], total: Total) -> Allocation {
             from = step;
         }
     }
-    // A stable sort: steps of equal gain stay in the order of the shares, and steps of one share stay in
-    // order.
+    // A stable sort keeps the steps of one share, and steps of equal gain, in order.
     purchases.sort_by(|a, b| b.gain.total_cmp(&a.gain));
     for Purchase { index, to, .. } in purchases {
         let keys = shares[index].keys.max(1) as f64;
@@ -220,12 +217,11 @@ pub fn uniform(shares: &[Share], total: Total) -> Allocation {
     Allocation::of(shares, vec![bits; shares.len()])
 }
 
-/// One step of a share's bits.
 struct Purchase {
-    /// Wasted reads that it saves per bit.
+    /// Wasted reads saved per bit.
     gain: f64,
     index: usize,
-    /// Bits per key after it.
+    /// Bits per key after the step.
     to: f64,
 }
 
@@ -236,7 +232,7 @@ struct Step {
     rate: f64,
 }
 
-/// One step per column. Small filters pay more for a column, see `ribbon`.
+/// One step per column. `ribbon` describes the overhead of small filters.
 fn ribbon_steps(keys: u64) -> Vec<Step> {
     let none = Step { bits: 0.0, rate: 1.0 };
     let columns = (1..=ribbon::COLUMNS_MAX).map(|columns| Step {
@@ -246,7 +242,7 @@ fn ribbon_steps(keys: u64) -> Vec<Step> {
     core::iter::once(none).chain(columns).take_while(|step| step.bits <= BITS_PER_KEY_MAX).collect()
 }
 
-/// The steps of [`hull`]. Computed once.
+/// The cached steps of [`hull`].
 #[cfg(feature = "std")]
 fn bloom_steps(kind: Kind) -> Vec<Step> {
     static STEPS: [OnceLock<Vec<Step>>; Kind::ALL.len()] = [const { OnceLock::new() }; Kind::ALL.len()];

@@ -1,19 +1,18 @@
-//! The test of the bits of one filter for one key: what each kind implements, and `probe` calls.
+//! The bit test that each filter kind implements and `probe` calls.
 
 use super::arch::Simd;
 
-/// What tests the bits of one kind. Both are `inline(always)`: they are compiled for each instruction set.
+/// Tests the bits of one kind. Implementations are `inline(always)`, to be compiled for each instruction set.
 pub(super) trait Test {
-    /// Whether a key with this table hash may be in the filter with this block, if one look at it tells: in all
-    /// but some per cent of queries for absent keys. Otherwise [`Test::test_rest`] tells.
+    /// Whether a key with this table hash may be in the filter with this block, if the first read decides. It
+    /// decides for all but a few per cent of absent keys; otherwise call [`Test::test_rest`].
     fn test_first(&self, simd: Simd, block: &[u8], hash: u64) -> Option<bool>;
 
-    /// The answer where [`Test::test_first`] has none. What is not in the block counts as fitting.
+    /// The answer if [`Test::test_first`] has none. Missing bytes count as a match.
     fn test_rest(&self, _: Simd, _: &[u8], _: u64) -> bool {
         true
     }
 
-    /// The answer.
     #[inline(always)]
     fn test(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
         match self.test_first(simd, block, hash) {
@@ -22,12 +21,12 @@ pub(super) trait Test {
         }
     }
 
-    /// The answer, in fewer instructions if the key is there and a loop asks for one after the other.
+    /// [`Test::test`], optimized for present keys in a loop.
     #[inline(always)]
     fn test_present(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
         self.test(simd, block, hash)
     }
 
-    /// Prefetches what [`Test::test`] reads most likely.
+    /// Prefetches the bytes that [`Test::test`] most likely reads.
     fn prefetch(&self, block: &[u8], hash: u64);
 }

@@ -1,4 +1,4 @@
-//! Bits per key, and the false-positive rate that each kind has with them.
+//! Bits per key, and the false-positive rate of each kind with them.
 
 use alloc::format;
 
@@ -16,7 +16,7 @@ pub(super) fn check_bits_per_key(bits: f64) -> Result<(), FilterError> {
     if bits > 0.0 && bits <= BITS_PER_KEY_MAX {
         return Ok(());
     }
-    Err(FilterError::invalid(format!("{bits} bits per key are not over 0 and up to {BITS_PER_KEY_MAX}")))
+    Err(FilterError::invalid(format!("{bits} bits per key must be over 0 and at most {BITS_PER_KEY_MAX}")))
 }
 
 /// Thousandths of a bit, rounded down: the unit in which the number of probes is chosen.
@@ -24,7 +24,6 @@ pub(super) fn millibits(bits_per_key: f64) -> u32 {
     (bits_per_key * 1000.0) as u32
 }
 
-/// The best rate of `kind` with this size.
 pub(super) fn rate(kind: Kind, millibits: u32) -> f64 {
     let bits = f64::from(millibits.max(1)) / 1000.0;
     match kind {
@@ -34,8 +33,8 @@ pub(super) fn rate(kind: Kind, millibits: u32) -> f64 {
     }
 }
 
-/// The fewest bits per key, in thousandths, for a rate of at most `wanted`. The last results are kept: a search takes up
-/// to two milliseconds, and a store resolves its few policies for each table.
+/// The fewest bits per key, in thousandths, for a rate of at most `wanted`. Recent results are cached: a
+/// search takes up to two milliseconds, and a store resolves its few policies for each table.
 #[cfg(feature = "std")]
 pub(super) fn bits_for_rate(kind: Kind, wanted: f64) -> Option<f64> {
     static FOUND: Mutex<Found> = Mutex::new(Found { searches: [None; SEARCHES_KEPT], next: 0 });
@@ -44,7 +43,7 @@ pub(super) fn bits_for_rate(kind: Kind, wanted: f64) -> Option<f64> {
     if let Some(bits) = found().get(search) {
         return bits;
     }
-    // Without the lock: others need not wait for this search.
+    // Search without holding the lock.
     let bits = search_bits_for_rate(kind, wanted);
     found().keep(search, bits);
     bits
@@ -55,19 +54,16 @@ pub(super) fn bits_for_rate(kind: Kind, wanted: f64) -> Option<f64> {
     search_bits_for_rate(kind, wanted)
 }
 
-/// How many results of searches are kept.
 #[cfg(feature = "std")]
 const SEARCHES_KEPT: usize = 64;
 
-/// A kind, and the bits of the wanted rate.
 #[cfg(feature = "std")]
 type Search = (Kind, u64);
 
-/// The results of the last searches.
 #[cfg(feature = "std")]
 struct Found {
     searches: [Option<(Search, Option<f64>)>; SEARCHES_KEPT],
-    /// The place of the next one; it replaces the oldest.
+    /// Slot of the next result, which replaces the oldest.
     next: usize,
 }
 
@@ -108,14 +104,13 @@ pub(super) mod tests {
     use crate::{FilterKind, FilterPolicy};
 
     std::thread_local! {
-        /// Searches of this thread.
         pub(super) static SEARCHES: Cell<u64> = const { Cell::new(0) };
     }
 
     #[test]
     fn a_policy_with_a_rate_searches_for_its_bits_once_however_many_tables_it_is_resolved_for() {
         for (number, kind) in FilterKind::ALL.into_iter().enumerate() {
-            // A rate that no other test has.
+            // A rate that no other test uses.
             let policy = FilterPolicy::new(kind).false_positive_rate(0.010_203 + number as f64 * 1e-6);
             let before = SEARCHES.get();
             let first = policy.resolve(100_000);

@@ -1,38 +1,36 @@
-//! Kind 2, the cache-line blocked Bloom filter: each key has all its bits in one line of 64 bytes.
+//! Kind 2, the cache-line blocked Bloom filter: all bits of a key lie in one line of 64 bytes.
 //!
-//! From the table hash `h` (Putze, Sanders and Singler 2007 for the idea):
+//! The bits follow from the table hash `h` (idea of Putze, Sanders and Singler 2007):
 //!
 //! ```text
 //! line:      reduce(h, lines), the high bits of h · lines
 //! bit of j:  the top nine bits of w · G^(j + 1) modulo 2^32, w the low 32 bits of h, G = 0x9e3779b9
 //! ```
 //!
-//! Multiplications that do not wait for each other: eight probes are one vector instruction. The bits of a
-//! key are those of one 32-bit word, which is enough: a line holds some fifty keys, not millions.
+//! The multiplications are independent of each other, so eight probes are one vector instruction. All bits of
+//! a key come from one 32-bit word. That is enough, because a line holds about fifty keys.
 //!
-//! A query touches one cache line whatever its answer. The price is the rate: lines differ in how many keys
-//! they drew, and the full ones dominate. With `b` bits per key and `k` probes it is the sum over i of
-//! `Poisson(512/b, i) · E((ones/512)^k)` after `ik` throws into 512 bits: 0.967 % at 10 bits per key where a
-//! standard Bloom filter has 0.819 %. (The mean of the power, not the power of the mean that is often
-//! printed: that is 1 % too low there and 3 % at 20 bits.) For the same reason fewer probes are best than `b
-//! · ln 2`.
+//! A query reads one cache line, whatever its answer. The price is the rate: lines receive different numbers
+//! of keys, and full lines dominate. With `b` bits per key and `k` probes, the rate is the sum over i of
+//! `Poisson(512/b, i) · E((ones/512)^k)` after `ik` throws into 512 bits: 0.967 % at 10 bits per key, where a
+//! standard Bloom filter has 0.819 %. (The mean of the power, not the often printed power of the mean, which
+//! is 1 % too low there and 3 % at 20 bits.) For the same reason the best number of probes is below `b · ln
+//! 2`.
 
 use super::bloom::{PROBES_MAX, fraction, ones, power};
 use crate::hash::reduce;
 
-/// Length of a line.
 pub(super) const LINE_BYTES: usize = 64;
 
-/// Bits in a line.
 pub(super) const LINE_BITS: u64 = 8 * LINE_BYTES as u64;
 
-/// Probes that are computed at one time.
+/// Probes computed at once.
 pub(super) const LANES: usize = 8;
 
-/// Steps of so many probes that the most probes take.
+/// Steps of [`LANES`] probes for the largest number of probes.
 const STEPS: usize = (PROBES_MAX as usize).div_ceil(LANES);
 
-/// The multipliers of the probes: the powers of 2^32 divided by the golden ratio, odd, from the first.
+/// The multipliers of the probes: powers of 2^32 divided by the golden ratio, made odd.
 const MULTIPLIERS: [u32; PROBES_MAX as usize] = {
     let mut powers = [0x9e37_79b9_u32; PROBES_MAX as usize];
     let mut probe = 1;
@@ -45,8 +43,8 @@ const MULTIPLIERS: [u32; PROBES_MAX as usize] = {
 #[cfg(not(any(test, feature = "std")))]
 use crate::float::Float;
 
-/// As in `bloom`: the largest number of thousandths of a bit per key for which `k` probes are best, from the
-/// formula above. Frozen: part of the format.
+/// As in `bloom`: the most thousandths of a bit per key for which `k` probes are best, by the formula above.
+/// Frozen: part of the format.
 const MILLIBITS: [u32; 19] = [
     2081, 3584, 5103, 6673, 8316, 10057, 11919, 13930, 16119, 18521, 21175, 24125, 27423, 31129, 35313,
     40057, 45460, 51635, 58720,
@@ -62,7 +60,7 @@ pub(super) fn rate(bits_per_key: f64, probes: u8) -> f64 {
     let mean = LINE_BITS as f64 / bits_per_key;
     let spread = 12.0 * mean.sqrt() + 40.0;
     let middle = mean.floor();
-    // Poisson weights outwards from the mean, so that none underflows before it has ceased to matter.
+    // Poisson weights outwards from the mean, so that no significant weight underflows.
     let (mut sum, mut total) = (0.0, 0.0);
     let mut add = |keys: f64, weight: f64| {
         sum += weight * line_rate(keys, f64::from(probes));
@@ -83,8 +81,8 @@ pub(super) fn rate(bits_per_key: f64, probes: u8) -> f64 {
     sum / total
 }
 
-/// The rate of a line that has `keys` keys: the mean of the `probes`-th power of the share of its bits that
-/// are set, from mean and variance of that share.
+/// The rate of a line of `keys` keys: the mean of the `probes`-th power of the share of set bits, from mean
+/// and variance of that share.
 fn line_rate(keys: f64, probes: f64) -> f64 {
     if keys == 0.0 {
         return 0.0;
@@ -98,8 +96,8 @@ fn line_rate(keys: f64, probes: f64) -> f64 {
     set.powf(probes) * (1.0 + probes * (probes - 1.0) / 2.0 * variance / (set * set))
 }
 
-/// [`MULTIPLIERS`] for each number of probes, eight at a time. Behind the last probe they are the first one's
-/// again: to test a bit twice is to test it once, and no lane of a vector has to be told to keep quiet.
+/// [`MULTIPLIERS`] for each number of probes, eight at a time, padded with the first multiplier. Testing a
+/// bit twice is harmless, so a vector needs no mask.
 static STEPS_OF: [[[u32; LANES]; STEPS]; PROBES_MAX as usize + 1] = {
     let mut steps = [[[MULTIPLIERS[0]; LANES]; STEPS]; PROBES_MAX as usize + 1];
     let mut probes = 0;
@@ -114,7 +112,6 @@ static STEPS_OF: [[[u32; LANES]; STEPS]; PROBES_MAX as usize + 1] = {
     steps
 };
 
-/// The shape of one blocked Bloom filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Blocked {
     pub(super) lines: u64,
@@ -122,20 +119,19 @@ pub(super) struct Blocked {
 }
 
 impl Blocked {
-    /// The multipliers of the first eight probes, and those of the others, eight at a time.
+    /// The multipliers of the first eight probes, then of the others, eight at a time.
     pub(super) fn steps(self) -> (&'static [u32; LANES], &'static [[u32; LANES]]) {
         let probes = usize::from(self.probes.clamp(1, PROBES_MAX));
         let [first, others @ ..] = &STEPS_OF[probes];
         (first, &others[..probes.div_ceil(LANES) - 1])
     }
 
-    /// The multipliers of the probes, eight at a time.
     pub(super) fn multipliers(self) -> impl Iterator<Item = &'static [u32; LANES]> {
         let (first, others) = self.steps();
         core::iter::once(first).chain(others)
     }
 
-    /// Number of the line, and the word that the bits in it come from.
+    /// The number of the line, and the word that selects the bits in it.
     #[inline(always)]
     pub(super) fn locate(self, hash: u64) -> (u64, u32) {
         (reduce(hash, self.lines), hash as u32)
@@ -148,8 +144,8 @@ impl Blocked {
         positions(word, self.probes).for_each(|bit| line[bit >> 3] |= 1 << (bit & 7));
     }
 
-    /// The false-positive rate of these very bits in units of 2^-64: the mean over the lines of
-    /// `(ones / 512)^probes`.
+    /// The false-positive rate of these bits in units of 2^-64: the mean over the lines of `(ones /
+    /// 512)^probes`.
     pub(super) fn stored_rate(self, body: &[u8]) -> u64 {
         let mut lines_with = [0u64; LINE_BITS as usize + 1];
         for line in body.chunks(LINE_BYTES) {
@@ -162,7 +158,6 @@ impl Blocked {
     }
 }
 
-/// The bits of one key in its line.
 #[inline(always)]
 pub(super) fn positions(word: u32, probes: u8) -> impl Iterator<Item = usize> {
     let multipliers = &MULTIPLIERS[..usize::from(probes).min(MULTIPLIERS.len())];

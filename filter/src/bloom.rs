@@ -1,21 +1,20 @@
-//! Kind 1, the standard Bloom filter: `bits` bits, of which each key sets `probes`.
+//! Kind 1, the standard Bloom filter: each key sets `probes` of `bits` bits.
 //!
-//! Positions come from the table hash `h` by enhanced double hashing (Dillinger and Manolios 2004), in
-//! 64-bit fixed point, that is with the whole array as the unit:
+//! Positions follow from the table hash `h` by enhanced double hashing (Dillinger and Manolios 2004) in
+//! 64-bit fixed point, with the whole array as the unit:
 //!
 //! ```text
 //! x = h, y = remix(h) | 1, z = STEP
 //! probe: bit reduce(x, bits), the high bits of x · bits         then x += y, y += z, z += STEP
 //! ```
 //!
-//! Reducing by multiply-shift leaves any number of bits usable and costs no division. It also means that
-//! only the high bits of `x` matter: the small integers that the textbook adds to `y` would be lost below
-//! them, so the cubic term is scaled by an odd constant near 2^64 divided by the golden ratio. Without it a
-//! `y` near a fraction of small denominator (0, 1/2, 1/3 ..) probes a few places over and over, which is
-//! what sets the floor of plain double hashing when the rate is low and the filter small.
+//! Multiply-shift reduction allows any number of bits and needs no division. Only the high bits of `x` then
+//! matter, and the small integers that the textbook adds to `y` would be lost. So the cubic term is scaled by
+//! an odd constant near 2^64 divided by the golden ratio. Without that term, a `y` near a fraction of small
+//! denominator (0, 1/2, 1/3 ..) would probe a few places repeatedly. This sets the floor of plain double
+//! hashing for low rates and small filters.
 //!
-//! Bit `i` is bit `i % 8` of byte `i / 8`: the bytes are the same whatever the machine's word. Bits of the
-//! last byte from `bits` on are 0.
+//! Bit `i` is bit `i % 8` of byte `i / 8`, on every machine. Bits of the last byte from `bits` on are 0.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -29,23 +28,23 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The multiplier of [`remix`]. Odd.
 const REMIX: u64 = 0xd6e8_feb8_6659_fd93;
 
-/// Bits that a query reads before it looks at the first of them.
+/// Bits read before the first of them is tested.
 const GROUP: u8 = 3;
 
-/// A filter that is sized by its keys has a multiple of so many bits.
+/// A filter sized by its keys has a multiple of this many bits.
 pub(super) const GRANULE_BITS: u64 = 64;
 
 /// Most probes of any kind: the bound on the time of a query.
 pub(super) const PROBES_MAX: u8 = 30;
 
-/// Entry `k - 1` is the largest number of thousandths of a bit per key for which `k` probes are best; beyond
-/// the last, one more is. From `(1 - e^(-k/b))^k = (1 - e^(-(k+1)/b))^(k+1)`. Frozen: part of the format.
+/// Entry `k - 1` is the most thousandths of a bit per key for which `k` probes are best; after the last
+/// entry, one more is. From `(1 - e^(-k/b))^k = (1 - e^(-(k+1)/b))^(k+1)`. Frozen: part of the format.
 const MILLIBITS: [u32; 29] = [
     2078, 3556, 5013, 6464, 7912, 9358, 10803, 12248, 13692, 15136, 16580, 18023, 19467, 20910, 22353, 23796,
     25240, 26683, 28126, 29569, 31012, 32455, 33898, 35340, 36783, 38226, 39669, 41112, 42555,
 ];
 
-/// A second hash out of the first, of which no part is a linear function of its high bits.
+/// Derives a second hash, no part of which is a linear function of the high bits of the first.
 #[inline]
 pub(super) fn remix(hash: u64) -> u64 {
     (hash ^ (hash >> 32)).wrapping_mul(REMIX)
@@ -62,7 +61,6 @@ pub(super) fn rate(bits_per_key: f64, probes: u8) -> f64 {
     (-(-probes / bits_per_key).exp_m1()).powf(probes)
 }
 
-/// The shape of one standard Bloom filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bloom {
     pub(super) bits: u64,
@@ -81,8 +79,8 @@ impl Bloom {
 
     /// Whether all bits of the probe are set in `body`. A bit outside of it counts as set.
     ///
-    /// A branch per bit would be foreseen wrongly every other time, the bits being set half and half; so they
-    /// are read in groups.
+    /// Half of the bits are set, so a branch per bit would be mispredicted half of the time. Bits are
+    /// therefore read in groups.
     #[inline]
     pub(super) fn test(self, body: &[u8], (mut x, mut y): (u64, u64)) -> bool {
         let mut z = STEP;
@@ -103,18 +101,17 @@ impl Bloom {
         true
     }
 
-    /// The byte of the first bit that is tested.
     #[inline]
     pub(super) fn first_byte(self, (x, _): (u64, u64)) -> usize {
         (reduce(x, self.bits) >> 3) as usize
     }
 
-    /// Whether the bits of the last byte that are none of the filter's are 0.
+    /// Whether the unused bits of the last byte are 0.
     pub(super) fn ends_with_zeros(self, body: &[u8]) -> bool {
         body.last().is_none_or(|&last| self.bits.is_multiple_of(8) || last >> (self.bits % 8) == 0)
     }
 
-    /// The bits of a key, in the order in which they are tested.
+    /// The bits of a key, in test order.
     #[inline]
     pub(super) fn positions(self, (mut x, mut y): (u64, u64)) -> impl Iterator<Item = u64> {
         let mut z = STEP;
@@ -127,18 +124,17 @@ impl Bloom {
         })
     }
 
-    /// The false-positive rate of these very bits in units of 2^-64: `(ones / bits)^probes`.
+    /// The false-positive rate of these bits in units of 2^-64: `(ones / bits)^probes`.
     pub(super) fn stored_rate(self, body: &[u8]) -> u64 {
         power(fraction(all_ones(body), self.bits), self.probes)
     }
 }
 
-/// How many bits are set.
 pub(super) fn all_ones(body: &[u8]) -> u64 {
     body.chunks(8).map(|word| u64::from(ones(word))).sum()
 }
 
-/// How many bits of at most eight bytes are set.
+/// The number of set bits in at most eight bytes.
 #[inline]
 pub(super) fn ones(word: &[u8]) -> u32 {
     let mut bytes = [0; 8];
@@ -146,7 +142,6 @@ pub(super) fn ones(word: &[u8]) -> u32 {
     LittleEndian::read_u64(&bytes).count_ones()
 }
 
-/// A rate in units of 2^-64.
 pub(crate) fn rate_of(units: u64) -> f64 {
     const UNITS: f64 = (1u128 << 64) as f64;
     units as f64 / UNITS

@@ -1,22 +1,20 @@
-//! From hashes to a filter block: `(add_hash)* finish`.
+//! Builds a filter block from hashes: `(add_hash)* finish`.
 //!
-//! 1. Hashes are collected, eight bytes each, in chunks of fixed length, so that growing copies none.
+//! 1. Hashes are collected, eight bytes each, in chunks of fixed length, so growth copies nothing.
 //! 2. `finish` computes the size from the number of keys: `round(keys · bits per key)` bits, rounded up to a
-//!    multiple of 64 for Bloom and of 512 (a line) for blocked Bloom.
-//! 3. The block is allocated once, and the bits of each key are set in it.
-//! 4. The predicted rate is computed from the bits, with integers. The checksums of pages, sections and
-//!    header are written.
-//! 5. The block is opened like any other, and probed for every key. So bits that were lost in memory are
-//!    found before the table is published.
-//! 6. If a key is reported absent, the filter is built a second time. If the second block differs or passes
+//!    multiple of 64 for Bloom and of 512 (a line) for blocked Bloom. It sets the bits, computes the
+//!    predicted rate from them with integers, and writes the checksums.
+//! 3. The block is opened like any other, and probed for every key. This detects bits lost in memory before
+//!    the table is published.
+//! 4. If a key is reported absent, the filter is built a second time. If the second block differs or passes
 //!    the check, the memory is faulty: an error. If it is the same, the builder has a bug: the result is a
 //!    block that answers "maybe" for every key, and the table can still be written.
 //!
-//! Bits are set and never cleared, so the order of the keys does not change the block.
+//! Bits are set and never cleared, so the block does not depend on the order of the keys.
 //!
-//! A ribbon filter is built differently, see `ribbon`: its sections are built first, because their lengths
-//! are not known before, and are then copied into the block. If no attempt succeeds, the block has no
-//! sections and answers "maybe" for every key ([`Header::answers_only_maybe`]).
+//! A ribbon filter (see `ribbon`) builds its sections first, because their lengths are not known before, and
+//! copies them into the block. If no attempt succeeds, the block has no sections and answers "maybe" for
+//! every key ([`Header::answers_only_maybe`]).
 
 use alloc::format;
 use alloc::string::ToString;
@@ -43,20 +41,20 @@ use crate::hash::{key_hash, table_hash};
 /// Hashes per chunk: 64 KiB.
 const CHUNK: usize = 8192;
 
-/// The name of a finished filter in errors.
+/// The name of an unfinished filter in errors.
 const CONSTRUCTION: &str = "filter under construction";
 
-/// Memory to build a ribbon filter, in bytes per key, with the hashes.
+/// Memory to build a ribbon filter, in bytes per key, including the hashes.
 const RIBBON_BYTES_PER_KEY: usize = 20;
 
-/// Memory that `finish` takes for a filter of this many keys and bits, with the hashes; approximate.
+/// Approximate memory that `finish` takes, including the hashes.
 fn finish_bytes(kind: Kind, keys: usize, body_bits: f64) -> usize {
     let per_key = if kind.has_columns() { RIBBON_BYTES_PER_KEY } else { size_of::<u64>() };
     keys * per_key + 2 * (HEADER_BYTES + (body_bits / 8.0) as usize)
 }
 
 impl FilterPlan {
-    /// Peak memory to build such a filter of this many keys, in bytes; approximate.
+    /// Approximate peak memory to build such a filter of this many keys, in bytes.
     #[doc(hidden)]
     pub fn build_bytes(&self, keys: u64) -> usize {
         finish_bytes(self.kind, keys as usize, keys as f64 * self.bits_per_key)
@@ -74,13 +72,11 @@ pub struct FilterBuilder {
     columns: Option<f64>,
     bits_and_probes: Option<(u64, u8)>,
     groups: Groups,
-    /// The hashes, in full chunks.
     chunks: Vec<Vec<u64>>,
-    /// The latest hashes.
     chunk: Vec<u64>,
 }
 
-/// Without seed, salt and hashes.
+/// Omits seed, salt and hashes.
 impl fmt::Debug for FilterBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FilterBuilder")
@@ -93,11 +89,11 @@ impl fmt::Debug for FilterBuilder {
 }
 
 impl FilterBuilder {
-    /// A builder of a filter of this kind and size for the table whose file id is `owner`.
+    /// A builder for the table whose file id is `owner`.
     ///
-    /// `seed` is the seed of [`key_hash`], the same as for lookups. It is stored in the block, where anyone
-    /// who can read the block can see it. `salt` should differ from table to table. A small ribbon filter may
-    /// get another salt, derived from this one.
+    /// `seed` must be the seed of [`key_hash`] that lookups use. It is stored in the block, visible to every
+    /// reader of the block. `salt` should differ from table to table. A small ribbon filter may get another
+    /// salt, derived from this one.
     ///
     /// # Errors
     ///
@@ -125,9 +121,9 @@ impl FilterBuilder {
         })
     }
 
-    /// Gives a Bloom filter exactly this many bits and probes, however many keys are added. Filters can be
-    /// united or intersected ([`Filter::union`]) only if both are equal. A blocked filter rounds the bits up
-    /// to lines of 512. A ribbon filter, whose size follows from its keys, ignores the call.
+    /// Sets the exact number of bits and probes of a Bloom filter, for any number of keys. Filters can be
+    /// united or intersected ([`Filter::union`]) only if both numbers are equal. A blocked filter rounds the
+    /// bits up to lines of 512. A ribbon filter ignores the call.
     ///
     /// # Errors
     ///
@@ -135,15 +131,15 @@ impl FilterBuilder {
     pub fn bits_and_probes(mut self, bits: u64, probes: u8) -> Result<Self, FilterError> {
         if bits == 0 || probes == 0 || probes > PROBES_MAX {
             return Err(FilterError::invalid(format!(
-                "{bits} bits and {probes} probes are not at least 1 and 1 to {PROBES_MAX}"
+                "{bits} bits must be at least 1, and {probes} probes 1 to {PROBES_MAX}"
             )));
         }
         self.bits_and_probes = Some((bits, probes));
         Ok(self)
     }
 
-    /// Gives a ribbon filter this many columns instead of bits per key. A whole number of columns has the
-    /// false-positive rate `2^-columns`. Other kinds ignore the call.
+    /// Sets the number of columns of a ribbon filter, instead of bits per key. A whole number of columns has
+    /// the false-positive rate `2^-columns`. Other kinds ignore the call.
     ///
     /// # Errors
     ///
@@ -151,7 +147,7 @@ impl FilterBuilder {
     pub fn columns(mut self, columns: f64) -> Result<Self, FilterError> {
         if !(columns > 0.0 && columns <= COLUMNS_MAX.into()) {
             return Err(FilterError::invalid(format!(
-                "{columns} columns are not over 0 and up to {COLUMNS_MAX}"
+                "{columns} columns must be over 0 and at most {COLUMNS_MAX}"
             )));
         }
         self.columns = Some(columns);
@@ -167,7 +163,7 @@ impl FilterBuilder {
     }
 
     /// Minimum number of columns in the first of several groups. One in `2^columns` absent keys passes that
-    /// group and is probed in the next.
+    /// group and needs the next.
     #[must_use]
     pub fn first_group(mut self, columns: u8) -> Self {
         self.groups.first = columns;
@@ -214,14 +210,14 @@ impl FilterBuilder {
         (self.chunks.len() * CHUNK + self.chunk.capacity()) * size_of::<u64>()
     }
 
-    /// Peak memory of `finish`, with the hashes, in bytes; approximate.
+    /// Approximate peak memory of `finish` in bytes, including the hashes.
     #[must_use]
     pub fn finish_bytes(&self) -> usize {
         finish_bytes(self.kind, self.len(), self.body_bits())
     }
 
-    /// Bits of the filter that `finish` would make now. Approximate, because it must be cheap: it is called
-    /// often while keys are added.
+    /// Approximate bits of the filter that `finish` would make now. Cheap, because it is called often while
+    /// keys are added.
     fn body_bits(&self) -> f64 {
         let keys = self.len() as f64;
         match (self.kind, self.bits_and_probes, self.columns) {
@@ -258,13 +254,13 @@ impl FilterBuilder {
         self.columns.map_or(Size::Bits(self.bits_per_key), Size::Columns)
     }
 
-    /// Makes the block. If the filter cannot be built, the block answers "maybe" for every key
-    /// ([`Header::answers_only_maybe`]) and is of kind [`Kind::Ribbon`].
+    /// Makes the block. If the filter cannot be built, the block is of kind [`Kind::Ribbon`] and answers
+    /// "maybe" for every key ([`Header::answers_only_maybe`]).
     ///
     /// # Errors
     ///
-    /// [`FilterError::TooLarge`] if the block does not fit in memory; [`FilterError::FaultyMemory`] if a key
-    /// that was added is reported absent, and a second attempt with the same keys gives another result.
+    /// [`FilterError::TooLarge`] if the block does not fit in memory; [`FilterError::FaultyMemory`] if an
+    /// added key is reported absent and a second attempt with the same keys gives another result.
     pub fn finish(self) -> Result<Vec<u8>, FilterError> {
         let keys = self.len() as u64;
         if self.kind.has_columns() && keys > 0 {
@@ -303,8 +299,8 @@ impl FilterBuilder {
         self.settle(keys, first, block, fault)
     }
 
-    /// The result after a second attempt. The first one failed the check, and its block had the fingerprint
-    /// `first`.
+    /// The result after a second attempt. The block of the first one failed the check; `first` is its
+    /// fingerprint.
     fn settle(
         mut self,
         keys: u64,
@@ -314,7 +310,7 @@ impl FilterBuilder {
     ) -> Result<Vec<u8>, FilterError> {
         let is_same = fingerprint(block) == first;
         if fault.is_none() || !is_same {
-            let detail = "building it twice from the same keys gave different bytes".into();
+            let detail = "two builds from the same keys gave different bytes".into();
             return Err(FilterError::FaultyMemory { detail });
         }
         let shape = Shape::Ribbon(Ribbon::MAYBE);
@@ -328,7 +324,6 @@ impl FilterBuilder {
         }
     }
 
-    /// The block of a Bloom or blocked Bloom filter.
     fn bloom_block(&self) -> Result<Vec<u8>, FilterError> {
         let shape = self.shape();
         let layout = layout(shape).ok_or_else(|| self.too_large())?;
@@ -345,17 +340,16 @@ impl FilterBuilder {
         Ok(block)
     }
 
-    /// The block of a [`Kind::Bloom`] filter of `keys` keys whose bits the caller has set.
-    /// [`FilterBuilder::bits_and_probes`] must have set their number.
+    /// The block of a [`Kind::Bloom`] filter of `keys` keys whose bits the caller has set. Requires
+    /// [`FilterBuilder::bits_and_probes`].
     #[doc(hidden)]
     pub fn finish_with_bits(self, bits: &[u8], keys: u64) -> Result<Vec<u8>, FilterError> {
         let Some((size, probes)) = self.bits_and_probes else {
-            return Err(FilterError::invalid("the number of bits and probes was not set"));
+            return Err(FilterError::invalid("the numbers of bits and probes were not set"));
         };
         self.finish_bloom(Bloom { bits: size, probes }, bits, keys)
     }
 
-    /// The block of a Bloom filter with these bits, set for `keys` keys.
     pub(super) fn finish_bloom(self, bloom: Bloom, bits: &[u8], keys: u64) -> Result<Vec<u8>, FilterError> {
         let shape = Shape::Bloom(bloom);
         let layout = layout(shape).ok_or_else(|| self.too_large())?;
@@ -370,7 +364,7 @@ impl FilterBuilder {
         }
     }
 
-    /// Whether the filter reports one of the keys absent.
+    /// Whether the filter reports a key absent.
     fn lost(&self, filter: &Filter<&[u8]>) -> bool {
         let mut answers = [false; CHUNK];
         self.all_chunks().any(|chunk| {
@@ -409,7 +403,6 @@ impl FilterBuilder {
         Ok(block)
     }
 
-    /// Writes the checksums and the header of a block whose body is complete.
     fn seal(&self, block: &mut [u8], shape: Shape, rate: u64, layout: &Layout, keys: u64) {
         let mut sections: Vec<Section> = layout
             .offsets
@@ -467,7 +460,7 @@ impl FilterBuilder {
         }
     }
 
-    /// Opens the finished block and probes it for every key. Returns what is wrong with it, if anything.
+    /// Opens the finished block and probes it for every key. Returns the first fault.
     fn fault(
         &self,
         block: &[u8],
@@ -476,7 +469,7 @@ impl FilterBuilder {
     ) -> Option<DecodeError> {
         match Filter::open(block, Expect::table(self.owner, self.seed, keys)) {
             Ok(filter) if lost(&filter) => {
-                Some(DecodeError::corrupt(0, CONSTRUCTION, "a key that was added is not found"))
+                Some(DecodeError::corrupt(0, CONSTRUCTION, "an added key is not found"))
             }
             Ok(_) => None,
             Err(error) => Some(error),
@@ -489,7 +482,7 @@ fn fingerprint(block: Vec<u8>) -> u64 {
     key_hash(0, &block)
 }
 
-/// Faults for tests: changes the bits of a filter as faulty memory or a bug in the builder would.
+/// Faults for tests: change the bits of a filter like faulty memory or a bug in the builder.
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod fault_injection {
@@ -502,7 +495,7 @@ pub mod fault_injection {
         static FAULT: Cell<Option<(Fault, u32)>> = const { Cell::new(None) };
     }
 
-    /// Applies `fault` to all filters that this thread builds, until another fault is set.
+    /// Applies `fault` to all filters that this thread builds, until the next call.
     pub fn set(fault: Option<Fault>) {
         FAULT.set(fault.map(|fault| (fault, 0)));
     }
@@ -515,7 +508,6 @@ pub mod fault_injection {
     }
 }
 
-/// The shape of a filter for this many keys.
 fn shape(kind: Kind, keys: u64, bits_per_key: f64) -> Shape {
     if keys == 0 {
         return Shape::Empty;
@@ -570,7 +562,6 @@ mod tests {
         Filter::open(bytes, Expect::table(OWNER, 1, keys)).unwrap()
     }
 
-    /// The result of building a filter of 1000 keys with this fault.
     fn with_fault(kind: Kind, fault: fn(&mut [u8], u32)) -> Result<Vec<u8>, FilterError> {
         let mut builder = FilterBuilder::new(kind, 10.0, 1, 3, OWNER).unwrap();
         (0..1000).map(hash).for_each(|hash| builder.add_hash(hash));
@@ -602,7 +593,7 @@ mod tests {
         for (groups, fault) in [1, 2].into_iter().flat_map(|groups| faults.map(|fault| (groups, fault))) {
             let builder = FilterBuilder::new(Kind::Ribbon, 10.0, 1, 3, OWNER).unwrap();
             let mut builder = builder.columns(12.0).unwrap().column_groups(groups);
-            // So many that the first layer is a bumped one.
+            // Enough keys for a bumped first layer.
             (0..20_000).map(hash).for_each(|hash| builder.add_hash(hash));
             fault_injection::set(Some(fault));
             let block = builder.finish();
@@ -612,7 +603,7 @@ mod tests {
         }
     }
 
-    /// Spoils a column of the first block, and leaves the thresholds as they are.
+    /// Spoils a column of the first block, without changing the thresholds.
     fn spoil_columns(bits: &mut [u8], column: usize) {
         if bits.len() > 1000 {
             bits[8 * column + 1] ^= 0xff;
@@ -656,7 +647,7 @@ mod tests {
         }
     }
 
-    /// How many of a million absent keys are false positives.
+    /// The number of false positives among a million absent keys.
     fn measure(filter: &Filter<Vec<u8>>) -> f64 {
         (0..1_000_000).filter(|index| filter.may_contain(hash((1 << 40) + index))).count() as f64
     }

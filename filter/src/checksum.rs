@@ -1,23 +1,23 @@
-//! The one checksum rule, bound to the place it protects.
+//! The checksum rule of all files. It binds bytes to their place.
 //!
-//! Every unit on disk carries a checksum over (owner, offset, bytes): the random id of the file it belongs
-//! to and its offset there. A good block in the wrong place, or of another file, fails like a damaged one.
+//! Every unit on disk has a checksum over (owner, offset, bytes): the random id of its file, and its offset
+//! there. An intact block in the wrong place or file fails like a damaged one.
 //!
-//! The function depends on the length only (checksum kind 1 of the file header): up to [`CRC_BYTES_MAX`]
-//! bytes it is CRC-32 (IEEE), zero-extended, because a CRC is certain to catch every burst of up to 32 bits;
-//! above it is XXH3-64 with seed 0, because it is an order of magnitude faster than a table-driven CRC.
+//! The function depends on the length only (checksum kind 1 of the file header). Up to [`CRC_BYTES_MAX`]
+//! bytes it is CRC-32 (IEEE), zero-extended, which is certain to detect every burst of up to 32 bits. Above
+//! that it is XXH3-64 with seed 0, which is an order of magnitude faster than a table-driven CRC.
 
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::codec::u64_bytes;
 
-/// The largest number of checked bytes for which the checksum is a CRC-32.
+/// The most bytes for which the checksum is a CRC-32.
 pub const CRC_BYTES_MAX: usize = 16 << 10;
 
 /// Random id of a file; everything in the file is bound to it.
 pub type FileId = [u8; 16];
 
-/// Checksum of `parts` (taken as one string of bytes) that lie at `offset` of the file `owner`.
+/// Checksum of the concatenated `parts` at `offset` of the file `owner`.
 pub fn checksum(owner: &FileId, offset: u64, parts: &[&[u8]]) -> u64 {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     if len <= CRC_BYTES_MAX {
@@ -31,9 +31,9 @@ pub fn checksum(owner: &FileId, offset: u64, parts: &[&[u8]]) -> u64 {
     }
 }
 
-/// The checksum of things that are never long (headers, log fragments): CRC-32 over owner, offset and parts.
+/// CRC-32 over owner, offset and parts, for units that are never long (headers, log fragments).
 pub fn checksum32(owner: &FileId, offset: u64, parts: &[&[u8]]) -> u32 {
-    // Each update has a price of its own.
+    // One update instead of two, because each has a fixed cost.
     let mut place = [0; 24];
     place[..16].copy_from_slice(owner);
     place[16..].copy_from_slice(&u64_bytes(offset));
@@ -43,19 +43,18 @@ pub fn checksum32(owner: &FileId, offset: u64, parts: &[&[u8]]) -> u32 {
     crc.finalize()
 }
 
-/// [`checksum32`] of what lies in one file, begun once.
+/// [`checksum32`] for one file, with the owner already hashed.
 #[derive(Debug, Clone)]
 pub struct FileChecksum(crc32fast::Hasher);
 
 impl FileChecksum {
-    /// For things in the file `owner`.
     pub fn new(owner: &FileId) -> Self {
         let mut begun = crc32fast::Hasher::new();
         begun.update(owner);
         Self(begun)
     }
 
-    /// The checksum of `bytes` that lie at `offset`.
+    /// The checksum of `bytes` at `offset`.
     pub fn of(&self, offset: u64, bytes: &[u8]) -> u32 {
         let mut crc = self.0.clone();
         crc.update(&u64_bytes(offset));
@@ -70,7 +69,7 @@ mod tests {
 
     #[test]
     fn the_functions_are_the_published_ones() {
-        // Check values of CRC-32/ISO-HDLC and of XXH3-64 of the empty string, from their specifications.
+        // Check values of CRC-32/ISO-HDLC, and of XXH3-64 of the empty string, from their specifications.
         assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
         assert_eq!(xxhash_rust::xxh3::xxh3_64(b""), 0x2d06_8005_38d3_94c2);
     }

@@ -1,9 +1,9 @@
-//! Little-endian integers and varints, and a reader whose every read names the field it reads.
+//! Little-endian integers, varints, and a reader whose reads name their fields.
 //!
-//! Decoding never allocates by what a file claims and never panics: each read checks the bytes that are
-//! left. The name given to a read becomes the `what` of the error, so that "truncated" always says of what.
-//! Varints are LEB128: seven bits a byte, least significant group first, at most ten bytes, and only the
-//! shortest encoding of a number is accepted (a decoder that took others would make two byte strings equal).
+//! Decoding never panics and never allocates by a claimed length: each read checks the remaining bytes. The
+//! name of the field becomes the `what` of the error. Varints are LEB128: seven bits per byte, least
+//! significant group first, at most ten bytes. Only the shortest encoding is accepted, so equal values have
+//! equal bytes.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,18 +12,17 @@ use core::fmt;
 
 use byteorder::{ByteOrder, LittleEndian};
 
-/// Why bytes could not be decoded. Knows nothing of files: who knows the path adds it.
+/// Why bytes could not be decoded. The caller adds the path of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeError {
-    /// Offset of the field, in bytes from the start of what was decoded.
+    /// Offset of the field, in bytes from the start of the decoded unit.
     pub offset: u64,
-    /// The field or structure that was being read.
+    /// The field or structure.
     pub what: &'static str,
-    /// What was wrong with it.
     pub kind: DecodeErrorKind,
 }
 
-/// What is wrong with bytes that are not the magic that should stand there: both in hex and as text.
+/// The text of an error about a wrong magic: both magics in hex and as text.
 pub fn another_magic(expected: &[u8], found: &[u8]) -> String {
     format!("expected {}, found {}", hex_and_text(expected), hex_and_text(found))
 }
@@ -34,17 +33,16 @@ pub fn hex_and_text(bytes: &[u8]) -> String {
     format!("{} ({})", hex.join(" "), bytes.escape_ascii())
 }
 
-/// The two ways in which bytes can be unusable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {
-    /// They are damaged; the text says what was expected and found.
+    /// The bytes are damaged; the text has the expected and the found value.
     Corrupt(String),
-    /// They are intact (their checksum matches) but newer than this code.
+    /// The bytes are intact (their checksum matches) but newer than this code.
     Unsupported {
-        /// The value in the bytes.
+        /// The stored value.
         found: u64,
-        /// The largest value (or the set of bits) that is known.
+        /// The largest supported value, or the set of supported bits.
         supported: u64,
     },
 }
@@ -58,7 +56,7 @@ impl DecodeError {
         Self { offset, what, kind: DecodeErrorKind::Unsupported { found, supported } }
     }
 
-    /// The same error for a reader that had started `base` bytes into the file.
+    /// The same error with `base` added to the offset.
     #[must_use]
     pub fn at(mut self, base: u64) -> Self {
         self.offset = self.offset.saturating_add(base);
@@ -81,12 +79,11 @@ impl fmt::Display for DecodeError {
 
 impl core::error::Error for DecodeError {}
 
-/// Reads fields from a byte slice, front to back.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
     position: usize,
-    /// Offset of the first of the bytes in what is decoded.
+    /// Offset of the first byte in the decoded unit.
     base: u64,
 }
 
@@ -100,7 +97,7 @@ impl<'a> Reader<'a> {
         self.position
     }
 
-    /// Where the reader stands, in bytes from the start of what is decoded: what errors count from.
+    /// Offset of the next byte from the start of the decoded unit, as in errors.
     #[inline]
     pub fn offset(&self) -> u64 {
         self.base.saturating_add(self.position as u64)
@@ -116,7 +113,7 @@ impl<'a> Reader<'a> {
         self.remaining() == 0
     }
 
-    /// An error about the field that starts where the reader stands.
+    /// An error about the field at the current offset.
     pub fn corrupt(&self, what: &'static str, detail: impl Into<String>) -> DecodeError {
         DecodeError::corrupt(self.offset(), what, detail)
     }
@@ -186,7 +183,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A varint that must not be over `limit`.
+    /// A varint of at most `limit`.
     pub fn varint_up_to(&mut self, limit: u64, what: &'static str) -> Result<u64, DecodeError> {
         let start = self.offset();
         match self.varint(what)? {
@@ -195,7 +192,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A varint that counts bytes or items and must fit the address space and `limit`.
+    /// A varint that counts bytes or items, at most `limit` and within the address space.
     #[inline]
     pub fn length(&mut self, limit: u64, what: &'static str) -> Result<usize, DecodeError> {
         let start = self.offset();
@@ -206,7 +203,7 @@ impl<'a> Reader<'a> {
         Ok(value as usize)
     }
 
-    /// All that is left, as a reader whose offsets go on.
+    /// The remaining bytes, as a reader that continues the offsets.
     pub fn rest(&mut self) -> Self {
         let base = self.offset();
         let bytes = &self.bytes[self.position..];
@@ -214,15 +211,14 @@ impl<'a> Reader<'a> {
         Self { bytes, position: 0, base }
     }
 
-    /// Bytes preceded by their length as a varint.
     #[inline]
     pub fn length_prefixed(&mut self, limit: u64, what: &'static str) -> Result<&'a [u8], DecodeError> {
         let len = self.length(limit, what)?;
         self.bytes(len, what)
     }
 
-    /// Skips bytes with their length before them, and returns how many, if the length is a single byte. Skips nothing
-    /// if it is longer, or if there are not so many bytes.
+    /// Skips bytes with a length prefix of one byte, and returns the length. Skips nothing if the prefix is
+    /// longer, or if bytes are missing.
     #[inline]
     pub fn skip_short(&mut self) -> Option<usize> {
         let (&len, after) = self.bytes.get(self.position..)?.split_first()?;
@@ -243,7 +239,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The lowest bit of a field tag: a reader that does not know the field must refuse the record.
+/// The lowest bit of a field tag: a reader must reject a record with an unknown critical field.
 pub const CRITICAL: u64 = 1;
 
 /// One field of an extensible record: `tag varint · length varint · payload`, see [`Reader::field`].
@@ -251,9 +247,9 @@ pub const CRITICAL: u64 = 1;
 pub struct Field<'a> {
     /// Number of the field shifted left by one, with [`CRITICAL`] in the lowest bit.
     pub tag: u64,
-    /// Where the field starts, in bytes from the start of what is decoded.
+    /// Offset of the field from the start of the decoded unit.
     pub offset: u64,
-    /// The payload, as a reader whose offsets count from there too.
+    /// The payload, as a reader that continues the offsets.
     pub reader: Reader<'a>,
 }
 
@@ -273,7 +269,7 @@ impl<'a> Reader<'a> {
 }
 
 impl Field<'_> {
-    /// What a reader does with a field it does not know: nothing, or an error if it is critical.
+    /// Ignores an unknown field, or returns an error if it is critical.
     pub fn skip_unknown(&self) -> Result<(), DecodeError> {
         if self.tag & CRITICAL == 0 {
             return Ok(());
@@ -281,17 +277,15 @@ impl Field<'_> {
         Err(DecodeError::unsupported(self.offset, "critical field", self.tag >> 1, 0))
     }
 
-    /// Checks that the whole payload was read.
     pub fn finish(&self, what: &'static str) -> Result<(), DecodeError> {
         if self.reader.is_empty() {
             return Ok(());
         }
-        Err(self.reader.corrupt(what, "bytes follow the last part of the field"))
+        Err(self.reader.corrupt(what, "trailing bytes in the field"))
     }
 }
 
-/// Which of the fields of a record that stand at most once have been met. Of those that are passed over
-/// nothing is kept, however many there are.
+/// The fields already found in a record, for fields that occur at most once. Unknown fields take no memory.
 pub struct Seen<const N: usize> {
     record: &'static str,
     tags: [u64; N],
@@ -299,12 +293,12 @@ pub struct Seen<const N: usize> {
 }
 
 impl<const N: usize> Seen<N> {
-    /// `record` is the name of the record in errors, `tags` are those of the fields.
+    /// `record` names the record in errors; `tags` are the tags of its fields.
     pub fn new(record: &'static str, tags: [u64; N]) -> Self {
         Self { record, tags, seen: [false; N] }
     }
 
-    /// Notes a field; an error if it is one of these and was met before.
+    /// Marks a field as found. A repeated field is an error.
     pub fn note(&mut self, field: &Field<'_>) -> Result<(), DecodeError> {
         let Some(index) = self.tags.iter().position(|&tag| tag == field.tag) else { return Ok(()) };
         if core::mem::replace(&mut self.seen[index], true) {
@@ -313,7 +307,7 @@ impl<const N: usize> Seen<N> {
         Ok(())
     }
 
-    /// Checks that these were met in the record that starts at `start`.
+    /// Checks that the record at offset `start` has these fields.
     pub fn expect(&self, tags: &[u64], start: u64) -> Result<(), DecodeError> {
         let missing = self.tags.iter().zip(&self.seen).find(|(tag, seen)| !**seen && tags.contains(tag));
         let Some((tag, _)) = missing else { return Ok(()) };
@@ -321,7 +315,6 @@ impl<const N: usize> Seen<N> {
     }
 }
 
-/// Appends a field; `payload` writes its contents.
 pub fn put_field(out: &mut Vec<u8>, tag: u64, payload: impl FnOnce(&mut Vec<u8>)) {
     put_varint(out, tag);
     let mut body = Vec::new();
@@ -364,7 +357,6 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends varints, one after the other.
 pub fn put_varints(out: &mut Vec<u8>, values: &[u64]) {
     values.iter().for_each(|&value| put_varint(out, value));
 }
@@ -399,7 +391,7 @@ pub fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&u64_bytes(value));
 }
 
-/// The eight bytes of a number as they stand in a file, for a checksum over them.
+/// The eight bytes of a number as stored in a file, as input of a checksum.
 #[inline]
 #[must_use]
 pub fn u64_bytes(value: u64) -> [u8; 8] {

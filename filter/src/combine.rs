@@ -1,13 +1,13 @@
-//! Union and intersection of standard Bloom filters, and an estimate of their number of keys.
+//! Union and intersection of standard Bloom filters, and an estimate of the number of keys.
 //!
-//! Two filters of the same number of bits, probes, seed and salt ([`FilterBuilder::bits_and_probes`]) set the
-//! same bits for the same key. So the bits set in either filter are exactly the filter of the union. The bits
-//! set in both include those of every common key and some more. So the intersection has no false negatives,
-//! and a rate between that of the smaller filter and that of a filter built from the common keys.
+//! Two filters with the same number of bits, probes, seed and salt ([`FilterBuilder::bits_and_probes`]) set
+//! the same bits for the same key. The bits set in either filter are exactly the filter of the union. The
+//! bits set in both include the bits of every common key, and some more. So the intersection has no false
+//! negatives, and a rate between the rate of the smaller filter and that of a filter built from the common
+//! keys.
 //!
-//! The number of keys can be estimated from the bits alone. Of `m` bits, `n` keys with `k` probes leave `m ·
-//! e^(-kn/m)` clear, hence `n = -m/k · ln(clear / m)` (Swamidass and Baldi 2007). The header of a union or
-//! intersection has that estimate as its key count.
+//! With `k` probes, `n` keys leave `m · e^(-kn/m)` of `m` bits clear, hence `n = -m/k · ln(clear / m)`
+//! (Swamidass and Baldi 2007). The header of a union or intersection has this estimate as its key count.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -27,7 +27,7 @@ use crate::float::Float;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum CombineError {
-    /// One of them is not a standard Bloom filter with keys, but this.
+    /// One of them is of this kind, or has no keys.
     #[non_exhaustive]
     Kind(Kind),
     /// They differ in this parameter: `"bits"`, `"probes"`, `"seed"` or `"salt"`.
@@ -55,13 +55,12 @@ impl core::error::Error for CombineError {
 }
 
 impl<B: AsRef<[u8]>> Filter<B> {
-    /// The block of the filter of the keys of two standard Bloom filters. It has the same bytes as a filter
-    /// built from these keys, except for its key count, which is [estimated](Filter::estimate_key_count).
-    /// Linear in their size.
+    /// The block of a filter of the keys of either filter. It equals a filter built from these keys, except
+    /// for the key count, which is [estimated](Filter::estimate_key_count). Linear in their size.
     ///
     /// # Errors
     ///
-    /// [`CombineError`] if one of them is of another kind or without keys, or they differ in number of bits,
+    /// [`CombineError`] if one filter is of another kind or has no keys, or if they differ in number of bits,
     /// probes, seed or salt.
     pub fn union<C: AsRef<[u8]>>(&self, other: &Filter<C>, owner: FileId) -> Result<Vec<u8>, CombineError> {
         let (bloom, one, two) = alike(self, other)?;
@@ -71,11 +70,11 @@ impl<B: AsRef<[u8]>> Filter<B> {
         build(self, owner, bloom, &bits, keys)
     }
 
-    /// The block of a filter of the keys that two standard Bloom filters have in common. It has no false
-    /// negatives, but a higher rate than a filter built from the common keys. Linear in their size.
+    /// The block of a filter of the keys that both filters have in common. It has no false negatives, but a
+    /// higher rate than a filter built from the common keys. Linear in their size.
     ///
-    /// Its key count is the sum of both estimates less that of their union (inclusion and exclusion), and at
-    /// least 1.
+    /// The key count is the sum of both estimates minus the estimate of their union (inclusion and
+    /// exclusion), at least 1.
     ///
     /// # Errors
     ///
@@ -94,8 +93,8 @@ impl<B: AsRef<[u8]>> Filter<B> {
         build(self, owner, bloom, &bits, keys)
     }
 
-    /// An estimate of the number of distinct keys of a standard Bloom filter, from its bits. `None` if all
-    /// bits are set, and for other kinds, whose key count is exact. Linear in its size.
+    /// Estimates the number of distinct keys of a standard Bloom filter from its bits. `None` if all bits are
+    /// set, and for other kinds, whose key count is exact. Linear in its size.
     #[must_use]
     pub fn estimate_key_count(&self) -> Option<f64> {
         let (Shape::Bloom(bloom), bits) = self.shape_and_section() else { return None };
@@ -191,7 +190,7 @@ mod tests {
         let others = (0..4000u64).chain(6000..10_000);
         let found = others.filter(|key| both.may_contain_key(&key.to_le_bytes())).count();
         assert!(found < 400, "{found}");
-        // Nothing in common: the key count is 1, so that the result is still a filter with bits.
+        // No common keys: the key count is 1, so that the result has bits.
         let none = open(one.intersection(&filter(99_991, 7, 3, 20_000..20_001), [9; 16]).unwrap());
         assert_eq!(none.key_count(), 1);
     }

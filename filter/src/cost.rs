@@ -1,33 +1,34 @@
-//! What a filter costs, and the kind that costs least: the rule of [`FilterKind::Auto`](crate::FilterKind).
+//! The cost of a filter, and the rule of [`FilterKind::Auto`](crate::FilterKind), which chooses the cheapest
+//! kind.
 //!
-//! A lookup of an absent key that reaches a table pays, in nanoseconds,
+//! An absent lookup that reaches a table costs, in nanoseconds,
 //!
 //! ```text
-//! PROBE + rate · READ + BUILD / probes a key                  summed up for each kind, at the same size
+//! PROBE + rate · READ + BUILD / probes per key                for each kind, at the same size
 //! ```
 //!
-//! that is, the probe of the filter, the read that a false positive wastes, and the filter's part of the time
-//! that it took to build it. A filter of `n` keys is built for `n · BUILD` and probed `n` times as often as
-//! the last term says, so `n` cancels.
+//! that is, the probe of the filter, the read that a false positive wastes, and a share of the time to build
+//! the filter. A filter of `n` keys is built for `n · BUILD` and probed `n` times as often as the last term
+//! states, so `n` cancels.
 //!
 //! # The figures
 //!
-//! `docs/benchmarks/costs.md` has them as measured by `cargo run --release -p sievedb-bench -- costs`, for
-//! 100,000 keys: times, and beside them the instructions that callgrind counted.
+//! `docs/benchmarks/costs.md` has the figures of `cargo run --release -p sievedb-bench -- costs` for 100,000
+//! keys: times, and instructions counted by callgrind.
 //!
-//! | | probe | build, a key | in the sum |
+//! | | probe | build, per key | in the sum |
 //! |---|---:|---:|---:|
 //! | blocked Bloom | 4.1 ns, 92 instructions | 12 ns, 197 instructions | 4 and 40 ns |
 //! | Bloom | 9.0 ns, 120 instructions | 24 ns, 438 instructions | 8 and 80 ns |
 //! | ribbon | 9.5 ns, 136 instructions | 98 ns, 880 instructions | 8 and 180 ns |
 //!
-//! The sum takes building to be slower than that, because a filter of a million keys does not fit into the
-//! processor's cache: `docs/benchmarks/filters.md` has 48, 124 and 129 ns on a slower machine.
+//! The sum uses higher build times, because a filter of a million keys does not fit into the processor's
+//! cache: `docs/benchmarks/filters.md` has 48, 124 and 129 ns on a slower machine.
 //!
-//! A wasted read counts as 60 µs, about what 4 KiB take that are not in the page cache of the system. That is no
-//! figure of `costs.md`, whose blocks are in the page cache: a wasted read takes 3.3 µs there. At that price,
-//! too, a blocked filter of 10 bits per key costs more than it saves (29 ns of reads to 11 ns of probing and
-//! building). The two prices disagree in between:
+//! A wasted read counts as 60 µs, about the time to read 4 KiB that are not in the page cache. In `costs.md`
+//! the blocks are in the page cache, and a wasted read takes 3.3 µs. At that price, too, a blocked filter of
+//! 10 bits per key costs more than it saves (29 ns of reads against 11 ns of probing and building). The two
+//! prices disagree in the middle:
 //!
 //! | bits per key | least at 60 µs | least at 3.3 µs |
 //! |---|---|---|
@@ -35,31 +36,30 @@
 //! | 12.4 to 20.2 | ribbon | blocked Bloom |
 //! | from 20.3 | blocked Bloom | blocked Bloom |
 //!
-//! At 6 µs the middle begins at 14.0. So the rule is made for tables that do not fit into memory: there a
-//! blocked filter would cost 95 ns more at 14 bits per key. The others lose at most 11 ns a probe.
+//! At 6 µs the middle begins at 14.0. The rule is made for tables larger than memory: there a blocked filter
+//! would cost 95 ns more at 14 bits per key. Other tables lose at most 11 ns per probe.
 //!
-//! A filter is expected to be probed 20 times a key or, if that is more, as often as the filters of the tables
-//! that its table replaces. Not less if these were probed less: a table that is written during a load, while
-//! nobody reads, may stay for years.
+//! A filter is expected to be probed 20 times per key, or as often as the filters of the tables that its
+//! table replaces, if that is more. It is not less, because a table written during a load, before any reads,
+//! may exist for years.
 //!
-//! # What follows
+//! # Consequences
 //!
-//! At 10 bits per key a ribbon filter costs 78 ns a probe, a Bloom filter 504 ns, and a blocked one 586 ns. So
-//! tables get ribbon filters. Blocked Bloom is chosen from 20.3 bits per key on, where its rate is below
-//! 0.02 %: with 10 bits on average, so many go to tables that hold less than a thousandth of the keys of their
-//! tree. A table of fewer than 96 keys gets a Bloom filter where others get a ribbon filter: a ribbon filter
-//! has at least 128 slots. For more keys a Bloom filter never costs less than nine tenths of the better one of
-//! the two, and is not considered.
+//! At 10 bits per key a ribbon filter costs 78 ns per probe, a Bloom filter 504 ns, and a blocked one 586 ns.
+//! So tables get ribbon filters. Blocked Bloom is chosen from 20.3 bits per key on, where its rate is below
+//! 0.02 %. With 10 bits on average, only tables with less than a thousandth of the keys of their tree get
+//! that many. A table of fewer than 96 keys gets a Bloom filter instead of a ribbon filter, which has at
+//! least 128 slots. For more keys a Bloom filter never costs less than nine tenths of the better of the other
+//! two, and is not considered.
 //!
-//! The level of a table does not matter. A table of a deep level lives longer, but has as many more keys: the
-//! number of probes for each key of a filter depends on how many lookups there are for each key written, and on
-//! how often compaction rewrites a key on a level, which is a few times on each.
+//! The level of a table does not matter. A table of a deep level lives longer, but has proportionally more
+//! keys. The number of probes per key depends on the lookups per written key, and on how often compaction
+//! rewrites a key on a level, which is a few times on each.
 //!
 //! # Hysteresis
 //!
-//! A table is immutable, and so is its filter's kind. But it is rewritten, and if two kinds cost nearly the
-//! same, the kind would change with every small change of its bits. So the kind that the replaced tables have
-//! stays unless another costs at most four fifths of it.
+//! If two kinds cost nearly the same, each rewrite of a table could change the kind. So the kind of the
+//! replaced tables is kept unless another costs at most four fifths of it.
 
 use crate::allocation::Share;
 use crate::header::Kind;
@@ -68,10 +68,10 @@ use crate::ribbon;
 /// A wasted read of a data block, in nanoseconds.
 pub const READ_NS: f64 = 60_000.0;
 
-/// The least number of probes that is expected for each key of a filter.
+/// The least expected number of probes per key of a filter.
 pub const PROBES_PER_KEY_MIN: f64 = 20.0;
 
-/// Another kind than the present one is built if it costs at most this share.
+/// Another kind replaces the present one if it costs at most this share.
 pub const SWITCH_AT: f64 = 0.8;
 
 /// A probe for an absent key, in nanoseconds.
@@ -93,25 +93,25 @@ pub const fn build_ns(kind: Kind) -> f64 {
     }
 }
 
-/// What is known about a table when the kind of its filter is chosen.
+/// A table whose filter kind is to be chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TableUse {
     /// Distinct user keys.
     pub keys: u64,
-    /// Probes for absent keys that the filters of the replaced tables had, for each of their keys.
+    /// Probes for absent keys of the filters of the replaced tables, per key.
     pub probes_per_key: f64,
-    /// The kind that most keys of the replaced tables have.
+    /// The kind of most keys of the replaced tables.
     pub present: Option<Kind>,
 }
 
 impl TableUse {
-    /// A new table, of which nothing else is known.
+    /// A new table without a history.
     #[must_use]
     pub fn new(keys: u64) -> Self {
         Self { keys, probes_per_key: 0.0, present: None }
     }
 
-    /// The cost of a filter of this kind and size, in nanoseconds for each lookup that reaches the table.
+    /// The cost of a filter of this kind and size, in nanoseconds per lookup that reaches the table.
     ///
     /// ```
     /// use sievedb_filter::Kind;
@@ -126,13 +126,12 @@ impl TableUse {
         self.cost_with(READ_NS, kind, bits_per_key)
     }
 
-    /// The same with another price of a wasted read.
     fn cost_with(&self, read_ns: f64, kind: Kind, bits_per_key: f64) -> f64 {
         let rate = Share::new(kind, self.keys, 1.0).rate(bits_per_key);
         probe_ns(kind) + rate * read_ns + build_ns(kind) / self.probes_per_key.max(PROBES_PER_KEY_MIN)
     }
 
-    /// The kind that costs least at this size, or the present one if it hardly costs more. O(1).
+    /// The cheapest kind at this size, or the present one if it hardly costs more. O(1).
     #[must_use]
     pub fn cheapest(&self, bits_per_key: f64) -> Kind {
         let kinds = self.kinds();
@@ -144,7 +143,7 @@ impl TableUse {
         }
     }
 
-    /// The kind with the lowest rate for any size, as far as building it is worth the time.
+    /// The kind for a given rate: ribbon, or Bloom for few keys.
     pub(crate) fn smallest(&self) -> Kind {
         self.kinds()[0]
     }
@@ -159,7 +158,7 @@ impl TableUse {
 mod tests {
     use super::*;
 
-    /// A wasted read of a block in the page cache of the system, as `costs.md` has it.
+    /// A wasted read of a block in the page cache, from `costs.md`.
     const PAGE_CACHE_READ_NS: f64 = 3_300.0;
 
     #[test]
@@ -188,7 +187,7 @@ mod tests {
     #[test]
     fn the_documented_differences_between_disk_and_page_cache_are_those_of_the_constants() {
         let table = TableUse::new(1_000_000);
-        // What a blocked filter costs more than a ribbon filter.
+        // The extra cost of a blocked filter over a ribbon filter.
         let more = |read_ns, bits| {
             let of = |kind| table.cost_with(read_ns, kind, bits);
             of(Kind::BlockedBloom) - of(Kind::Ribbon)
@@ -210,7 +209,7 @@ mod tests {
     fn a_kind_that_hardly_costs_more_is_kept_and_one_that_costs_much_more_is_not() {
         let of = |present| TableUse { present: Some(present), ..TableUse::new(100_000) };
         let (ribbon, blocked) = (of(Kind::Ribbon), of(Kind::BlockedBloom));
-        // Whatever the size does between these bounds, each keeps its kind.
+        // Between these bounds each kind is kept.
         for tenths in 195..=212 {
             let bits = f64::from(tenths) / 10.0;
             assert_eq!(ribbon.cheapest(bits), Kind::Ribbon, "{bits}");
@@ -218,7 +217,7 @@ mod tests {
         }
         assert_eq!((ribbon.cheapest(28.0), blocked.cheapest(28.0)), (Kind::BlockedBloom, Kind::BlockedBloom));
         assert_eq!((ribbon.cheapest(14.0), blocked.cheapest(14.0)), (Kind::Ribbon, Kind::Ribbon));
-        // A kind that the rule never builds for so many keys is not kept.
+        // A kind that the rule never builds for this many keys is not kept.
         assert_eq!(of(Kind::Bloom).cheapest(10.0), Kind::Ribbon);
     }
 

@@ -1,5 +1,5 @@
-//! What can go wrong when a filter is planned or built. Bytes that cannot be read are a
-//! [`DecodeError`](crate::DecodeError) instead.
+//! Errors of planning and building a filter. Unreadable bytes are a [`DecodeError`](crate::DecodeError)
+//! instead.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -9,23 +9,23 @@ use core::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterError {
-    /// A parameter has no meaning; nothing was built.
+    /// A parameter is invalid; nothing was built.
     #[non_exhaustive]
     InvalidArgument {
-        /// Which parameter, and why it cannot be used.
+        /// The parameter, and the reason.
         what: String,
     },
-    /// The filter block would be larger than the address space, or there is no memory for it.
+    /// The filter block would exceed the address space, or memory is insufficient.
     #[non_exhaustive]
     TooLarge {
         /// The size of the block, in bytes.
         asked: u64,
     },
-    /// A key that was added is not found in the finished bits, or a computation came out different the second
-    /// time: the memory or the processor of this machine cannot be trusted. No block was returned.
+    /// An added key is not found in the finished bits, or a repeated computation gave another result: memory
+    /// or processor of this machine is faulty. No block was returned.
     #[non_exhaustive]
     FaultyMemory {
-        /// How it was noticed.
+        /// The failed check.
         detail: Box<str>,
     },
 }

@@ -1,10 +1,8 @@
 //! The functions of `f64` that need a standard library, from `libm` where there is none.
 //!
-//! Only planning uses them: how many bits, probes and columns a filter gets. What is built, verified and
-//! probed is integer arithmetic. So the two libraries may differ in the last digit of a plan, never in how
-//! bytes are read.
+//! Only planning uses them: bits, probes and columns of a filter. Building, verifying and probing use
+//! integers. So the two libraries may differ in the last digit of a plan, but bytes are read the same.
 
-/// Methods of the same names as those of `f64` in the standard library.
 pub(crate) trait Float {
     fn exp(self) -> Self;
     fn exp2(self) -> Self;
@@ -75,7 +73,7 @@ mod tests {
             let x = x.abs();
             assert!(near(Float::ln_1p(x), x.ln_1p()) && near(Float::log2(x), x.log2()), "{x}");
             assert!(near(Float::powf(x, 1.7), x.powf(1.7)));
-            // `libm` takes it with an instruction that Miri does not know.
+            // `libm` uses an instruction that Miri does not support.
             assert!(cfg!(miri) || Float::sqrt(x) == x.sqrt());
         }
     }

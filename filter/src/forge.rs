@@ -1,6 +1,6 @@
-//! Blocks with any parameters and any bits, sealed: what nobody builds, and what a reader may yet be given.
+//! Sealed blocks with any parameters and any bits, which no builder makes but a reader may receive.
 //!
-//! For the fuzzer, whose own bytes would never agree with the lengths that follow from the parameters.
+//! For the fuzzer: random bytes would not agree with the lengths that follow from the parameters.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use super::pages;
 use super::section::Section;
 use crate::checksum::FileId;
 
-/// The header of a filter without bits: a ribbon that could not be built and says "maybe" of all its keys.
+/// The header of a filter without bits: a ribbon filter that could not be built.
 #[must_use]
 pub fn header(kind: Kind, owner: FileId) -> Header {
     Header {
@@ -35,8 +35,8 @@ pub fn header(kind: Kind, owner: FileId) -> Header {
     }
 }
 
-/// The block with this header, but for lengths, sections and checksums, which follow, and with `body` over
-/// and over as its bits. `None` if no filter has such parameters, or if it would be longer than `bytes_max`.
+/// A block with this header and with `body`, repeated, as its bits. Lengths, sections and checksums are
+/// computed. `None` if no filter has such parameters, or if the block would be longer than `bytes_max`.
 pub fn forge(mut header: Header, body: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
     let layout = Layout::of(&header.shape().ok()?.section_lens()?)?;
     let len = usize::try_from(layout.block_len).ok().filter(|&len| len <= bytes_max)?;

@@ -22,7 +22,6 @@ fn kind(vector: &Vector) -> Kind {
     kind.unwrap_or_else(|| panic!("{} has kind {number}", vector.name))
 }
 
-/// A filter, from the bytes of the whole block: opened, verified and probed.
 fn check(vector: &Vector, block: &[u8], present: &[Vec<u8>]) {
     let (seed, salt, owner) = (number(vector, "seed"), number(vector, "salt"), vector.id("owner"));
     let filter = Filter::open(block, Expect::table(owner, seed, present.len() as u64)).unwrap();
@@ -45,7 +44,7 @@ fn check(vector: &Vector, block: &[u8], present: &[Vec<u8>]) {
     }
 }
 
-/// A filter: built from its keys, opened, verified and probed.
+/// Checks a filter vector: builds it from its keys, opens, verifies and probes it.
 pub fn filter(vector: &Vector) {
     let numbered = vector.facts("numbered_keys").next().map(|_| vector.number("numbered_keys"));
     let present: Vec<_> = match numbered {
@@ -60,7 +59,7 @@ pub fn filter(vector: &Vector) {
     }
     present.iter().for_each(|key| builder.add_key(key));
     let block = builder.finish().unwrap();
-    // Of a block with numbered keys the vector has the header, whose checksums vouch for the rest.
+    // A vector with numbered keys has only the header; its checksums cover the rest.
     let stated = if numbered.is_some() { super::header::HEADER_BYTES } else { block.len() };
     assert_eq!(block[..stated], vector.bytes);
     check(vector, &block, &present);

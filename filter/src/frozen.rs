@@ -1,8 +1,8 @@
-//! The first 40 bytes of a filter block, whose places and meanings no version will ever change.
+//! The first 40 bytes of a filter block. Their places and meanings are the same in every version.
 //!
 //! They are magic, format version, header length, header checksum, owner and block length (offsets in
-//! `header`). With them a reader verifies the header of a version that it does not know, and steps over the
-//! block. It tells newer from damaged by verifying the checksum before it looks at the version.
+//! `header`). With them a reader verifies the header of an unknown version and skips the block. It checks the
+//! checksum before the version, so a newer block is not reported as damaged.
 
 use alloc::format;
 
@@ -11,31 +11,27 @@ use byteorder::{ByteOrder, LittleEndian};
 use crate::checksum::{FileId, checksum32};
 use crate::codec::{DecodeError, Reader, another_magic};
 
-/// First bytes of every filter block.
 pub const MAGIC: [u8; 8] = *b"\x89SVFLT\r\n";
 
-/// Length of a header of any version: what suffices for [`block_len`] and [`checksum`].
+/// Most bytes of a header in any version: enough for [`block_len`] and [`checksum`].
 pub const HEADER_BYTES_MAX: usize = 4096;
 
-/// Length of the frozen fields.
 pub(super) const FROZEN_BYTES: usize = 40;
 
 const CHECKSUM_OFFSET: usize = 12;
 
-/// Length of the whole block of which `first_bytes` are the first:
-/// [`HEADER_BYTES`](super::header::HEADER_BYTES) of them suffice for this version, [`HEADER_BYTES_MAX`] for
-/// all. It is known for blocks of newer versions and unknown kinds too, so that whoever walks a file can step
-/// over them.
+/// Length of the whole block that starts with `first_bytes`. [`HEADER_BYTES`](super::header::HEADER_BYTES)
+/// bytes suffice for this version, [`HEADER_BYTES_MAX`] for all. Works for newer versions and unknown kinds,
+/// so that tools can skip them.
 ///
 /// # Errors
 ///
-/// `Corrupt` if they are not the verified header of a filter block.
+/// `Corrupt` if the bytes are not a valid header of a filter block.
 pub fn block_len(first_bytes: &[u8]) -> Result<u64, DecodeError> {
     Frozen::verified(first_bytes).map(|frozen| frozen.block_len)
 }
 
-/// The file id of the table that the filter block belongs to of which `first_bytes` are the first, of any
-/// version.
+/// The file id of the table that this filter block belongs to, in any version.
 ///
 /// # Errors
 ///
@@ -44,8 +40,8 @@ pub fn owner(first_bytes: &[u8]) -> Result<FileId, DecodeError> {
     Frozen::verified(first_bytes).map(|frozen| frozen.owner)
 }
 
-/// The checksum of the header at the start of `first_bytes`, verified, of any version. A reference to a
-/// filter holds it, and so pins the filter's contents.
+/// The verified checksum of the header at the start of `first_bytes`, in any version. A reference to a filter
+/// contains it, which pins the filter's contents.
 ///
 /// # Errors
 ///
@@ -54,13 +50,12 @@ pub fn checksum(first_bytes: &[u8]) -> Result<u32, DecodeError> {
     Frozen::verified(first_bytes).map(|frozen| frozen.checksum)
 }
 
-/// The fields that every version has, of a header whose checksum is right.
+/// The fields of every version, from a header with a valid checksum.
 pub(super) struct Frozen<'a> {
     pub(super) version: u16,
     pub(super) checksum: u32,
     pub(super) owner: FileId,
     pub(super) block_len: u64,
-    /// The whole header.
     pub(super) header: &'a [u8],
 }
 
@@ -98,7 +93,7 @@ fn header_checksum(header: &[u8], owner: &FileId) -> u32 {
     checksum32(owner, 0, &[&header[..CHECKSUM_OFFSET], &header[CHECKSUM_OFFSET + 4..]])
 }
 
-/// Writes the checksum of a header that is otherwise complete.
+/// Writes the checksum of an otherwise complete header.
 pub(super) fn seal(header: &mut [u8], owner: &FileId) {
     let checksum = header_checksum(header, owner);
     LittleEndian::write_u32(&mut header[CHECKSUM_OFFSET..CHECKSUM_OFFSET + 4], checksum);
@@ -108,7 +103,7 @@ pub(super) fn seal(header: &mut [u8], owner: &FileId) {
 pub(super) mod tests {
     use super::*;
 
-    /// Makes the checksum of a header right again after a change in it.
+    /// Corrects the checksum of a header after a change.
     pub(crate) fn reseal(block: &mut [u8]) {
         let len = usize::from(u16::from_le_bytes([block[10], block[11]])).clamp(64, block.len());
         let owner: FileId = block[16..32].try_into().unwrap();

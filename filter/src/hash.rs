@@ -1,9 +1,8 @@
-//! The hash of a user key, on which every filter is built. Set in stone: it is part of the file format.
+//! The hash of a user key, the base of every filter. Frozen: part of the file format.
 //!
-//! One [`key_hash`] is computed per lookup and goes down through all tables: XXH3-64 with a random seed that
-//! belongs to the store and never leaves it, so that nobody outside can prepare keys that collide. Each
-//! filter then mixes it with the salt of its own table ([`table_hash`]), which makes the false positives of
-//! two tables independent of each other: a key that is unlucky in one is not therefore unlucky in the next.
+//! A lookup computes one [`key_hash`] for all tables: XXH3-64 with a random, secret seed of the store, so
+//! that outsiders cannot prepare colliding keys. Each filter mixes it with the salt of its table
+//! ([`table_hash`]), which makes the false positives of two tables independent.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -19,14 +18,13 @@ pub fn key_hash(seed: u64, key: &[u8]) -> u64 {
     xxh3_64_with_seed(key, seed)
 }
 
-/// The hash that one table's filter uses: the 128-bit product of (hash ^ salt) and a constant, folded.
+/// The hash of one table's filter: the 128-bit product of (hash ^ salt) and a constant, folded.
 ///
-/// Why a product and a fold, and not the salt added alone: a filter places a key by the high bits of its
-/// hash, and under anything affine (a sum, an exclusive or, a multiplication, a rotation) two hashes that are
-/// near each other under one salt are near under every salt; a key that shares its bits with another in one
-/// table would do so in the next. The low half of the product depends on the low bits, the high half on all;
-/// their exclusive or is linear neither in sums nor in single bits, so equal differences of two hashes do not
-/// stay equal under two salts.
+/// Adding only the salt would not suffice. A filter places a key by the high bits of its hash. Under any
+/// affine function (a sum, an exclusive or, a multiplication, a rotation), two hashes that are close under
+/// one salt are close under every salt, so keys that collide in one table would collide in the next. In the
+/// product, the low half depends on the low bits and the high half on all bits. Their exclusive or is linear
+/// neither in sums nor in single bits, so equal differences do not remain equal under another salt.
 #[inline]
 pub fn table_hash(hash: u64, salt: u64) -> u64 {
     let product = u128::from(hash ^ salt) * u128::from(MIX);

@@ -29,9 +29,8 @@
 //! ```
 //!
 //! Offsets count from the start of the block, so a block is valid at any position of a file. The frozen
-//! fields keep their place and meaning in every version, see `frozen`.
-//!
-//! The layout after the header follows from the lengths of its sections, see `layout`.
+//! fields keep their place and meaning in every version, see `frozen`. The layout after the header follows
+//! from the lengths of the sections, see `layout`.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -83,7 +82,7 @@ impl Kind {
         Self::ALL.into_iter().find(|known| *known as u8 == kind)
     }
 
-    /// Whether a filter is the solution of a linear system, in columns. Otherwise keys set bits in it.
+    /// Whether the filter is the solution of a linear system, in columns. Otherwise keys set bits in it.
     pub(crate) const fn has_columns(self) -> bool {
         match self {
             Self::Bloom | Self::BlockedBloom => false,
@@ -92,7 +91,6 @@ impl Kind {
     }
 }
 
-/// The readable name, such as "blocked Bloom".
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -107,9 +105,9 @@ impl fmt::Display for Kind {
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Header {
-    /// What it is.
+    /// The filter kind.
     pub kind: Kind,
-    /// What was inserted: [`DOMAIN_WHOLE_KEY`].
+    /// The contents: [`DOMAIN_WHOLE_KEY`].
     pub domain: u8,
     /// Flags that a reader may ignore.
     pub optional_flags: u16,
@@ -117,9 +115,9 @@ pub struct Header {
     pub owner: FileId,
     /// Length of the whole block in bytes.
     pub block_len: u64,
-    /// Seed of [`key_hash`](crate::hash::key_hash). It is a secret: anyone who knows it can choose many keys
-    /// that collide. The block stores it in plain form, so anyone who can read the file knows it. No error
-    /// and no `Debug` output contains the seed or the salt.
+    /// Seed of [`key_hash`](crate::hash::key_hash). It is a secret: anyone who knows it can choose many
+    /// colliding keys. The block stores it in plain form, visible to every reader of the file. No error and
+    /// no `Debug` output contains the seed or the salt.
     pub seed: u64,
     /// Salt of [`table_hash`](crate::hash::table_hash).
     pub salt: u64,
@@ -134,7 +132,7 @@ pub struct Header {
     pub probes: u8,
     /// Ribbon: columns of each group. Others: 0.
     pub column_groups: [u8; GROUPS_MAX],
-    /// Ribbon: which attempt at the last layer succeeded. Others: 0.
+    /// Ribbon: the successful attempt at the last layer. Others: 0.
     pub attempt: u16,
     /// Ribbon: buckets of each bumped layer. Others: 0.
     pub buckets: [u64; LAYERS_MAX],
@@ -146,7 +144,7 @@ pub struct Header {
     pub checksum: u32,
 }
 
-/// Without seed and salt.
+/// Omits seed and salt.
 impl fmt::Debug for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Header")
@@ -186,8 +184,8 @@ impl Header {
         self.kind.has_columns() && self.key_count > 0 && self.size == 0
     }
 
-    /// Length of the beginning of the block that holds its first `sections` sections completely: the part
-    /// needed in memory for a query without the others.
+    /// Length of the prefix of the block that holds its first `sections` sections: the bytes that a query
+    /// without the others needs in memory.
     #[must_use]
     pub fn prefix_len(&self, sections: usize) -> u64 {
         match self.sections.get(..sections).and_then(<[Section]>::last) {
@@ -197,14 +195,14 @@ impl Header {
     }
 
     /// Number of column groups that can be loaded separately, in order. A filter without columns is one
-    /// group. The first group of a ribbon filter comes with the thresholds.
+    /// group. The first group of a ribbon filter includes the thresholds.
     #[must_use]
     pub fn column_group_count(&self) -> usize {
         if self.kind.has_columns() { self.sections.len().saturating_sub(1).max(1) } else { 1 }
     }
 
-    /// Length of the beginning of the block that must be in memory for a filter probed by pages: header, page
-    /// checksums, and the thresholds of a ribbon filter.
+    /// Length of the prefix that a filter probed by pages needs in memory: header, page checksums, and the
+    /// thresholds of a ribbon filter.
     #[doc(hidden)]
     #[must_use]
     pub fn head_len(&self) -> u64 {
@@ -214,7 +212,7 @@ impl Header {
         }
     }
 
-    /// Length of the beginning of the block that holds its first `column groups`.
+    /// Length of the prefix of the block that holds its first `column_groups` column groups.
     #[must_use]
     pub fn column_groups_len(&self, column_groups: usize) -> u64 {
         match column_groups {
@@ -224,7 +222,7 @@ impl Header {
         }
     }
 
-    /// The false-positive rate of its first `column groups`; 1 with none.
+    /// The false-positive rate of the first `column_groups` column groups; 1 with none.
     #[must_use]
     pub fn column_groups_rate(&self, column_groups: usize) -> f64 {
         match column_groups {
@@ -273,13 +271,13 @@ impl Header {
 
     /// Decodes and verifies the header at the start of `bytes`, which need not hold the whole block.
     ///
-    /// Checked in this order: magic, length, checksum, version, required flags, kind, domain, hash id, the
+    /// Order of the checks: magic, length, checksum, version, required flags, kind, domain, hash id, the
     /// rest.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if it is intact but requires an unknown feature, `Corrupt` otherwise. Offsets count from
-    /// the start of the block.
+    /// `Unsupported` if the header is intact but requires an unknown feature, `Corrupt` otherwise. Offsets
+    /// count from the start of the block.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let frozen = Frozen::verified(bytes)?;
         known(8, "filter format version", frozen.version.into(), FORMAT_VERSION.into())?;
@@ -330,7 +328,7 @@ impl Header {
         Ok(header)
     }
 
-    /// The parameters of the kind, if a filter can have them.
+    /// The parameters of the kind, if they are valid.
     pub(super) fn shape(&self) -> Result<Shape, DecodeError> {
         let (size, probes) = (self.size, self.probes);
         let ribbon = self.ribbon();
@@ -373,7 +371,7 @@ impl Header {
         }
     }
 
-    /// Checks that the sections have the lengths of `shape` and the offsets of the layout.
+    /// Checks the lengths of the sections against `shape`, and their offsets against the layout.
     fn check_layout(&self, shape: Shape) -> Result<(), DecodeError> {
         let lens: Vec<u64> = self.sections.iter().map(|section| section.len).collect();
         let expected = shape.section_lens().unwrap_or_default();
@@ -391,7 +389,7 @@ impl Header {
             return Err(DecodeError::corrupt(
                 136,
                 "filter section length",
-                "the block would pass 2^64 bytes",
+                "the block would exceed 2^64 bytes",
             ));
         };
         if let Some(index) = (0..count).find(|&index| self.sections[index].offset != layout.offsets[index]) {

@@ -1,9 +1,8 @@
-//! Blocks as a hostile writer would have them: every checksum right, and something else wrong.
+//! Tests with blocks of a hostile writer: valid checksums, invalid contents.
 //!
-//! Each row of the tables is a change of a field and what is to be said of it. Whatever is accepted
-//! nevertheless, because nothing in the block speaks against it, ends every query in bounded time and panics
-//! nowhere; and what a table refers to, by owner, seed, key count and header checksum, is refused if it is
-//! anything but the filter that was built.
+//! Each row of the tables is a changed field and the expected error. Some changes cannot be detected from the
+//! block alone. A filter opened from such a block answers every query in bounded time without a panic. A
+//! table refers to its filter by owner, seed, key count and header checksum, and rejects every other filter.
 
 use super::frozen::tests::reseal;
 use super::header::{HEADER_BYTES, Header};
@@ -25,7 +24,7 @@ fn block(kind: Kind, keys: u64, salt: u64) -> Vec<u8> {
     builder.finish().unwrap()
 }
 
-/// One in two column groups, or of another kind.
+/// Filters of all kinds, in several sizes and numbers of column groups.
 fn blocks() -> impl Iterator<Item = (Kind, Vec<u8>)> {
     let grouped = |kind, keys: u64, groups| {
         let mut builder = FilterBuilder::new(kind, 10.0, SEED, 5, OWNER).unwrap().column_groups(groups);
@@ -42,7 +41,7 @@ fn open(bytes: &[u8]) -> Result<Filter<&[u8]>, DecodeError> {
     Filter::open(bytes, Expect::anything())
 }
 
-/// The block with `change` made to it and the checksum of its header right again.
+/// The block after `change`, with a valid header checksum.
 fn forged(kind: Kind, keys: u64, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = block(kind, keys, 5);
     change(&mut bytes);
@@ -54,7 +53,7 @@ fn patched(kind: Kind, (offset, patch): Patch) -> Vec<u8> {
     forged(kind, KEYS, |bytes| bytes[offset..offset + patch.len()].copy_from_slice(patch))
 }
 
-/// Probes in every way that there is: ends, and says the same each time.
+/// Probes in every way, and checks that the answers agree.
 fn probe_all<B: AsRef<[u8]> + Clone>(filter: &Filter<B>) -> Vec<bool> {
     let hashes: Vec<u64> = (0..300u64)
         .map(|key| key_hash(SEED, &key.to_le_bytes()))
@@ -74,8 +73,8 @@ fn probe_all<B: AsRef<[u8]> + Clone>(filter: &Filter<B>) -> Vec<bool> {
     many
 }
 
-/// Field changes in the header of an otherwise intact block of 100 keys, and the field that is said to be
-/// wrong.
+/// Changed bytes in the header of an otherwise intact block of 100 keys, and the field that the error must
+/// name.
 const CORRUPT: &[(Kind, Patch, &str)] = &[
     (Kind::Bloom, (0, b"X"), "filter magic"),
     (Kind::Bloom, (10, &[0, 0]), "filter header length"),
@@ -189,7 +188,7 @@ const CORRUPT: &[(Kind, Patch, &str)] = &[
     (Kind::Ribbon, (120, ONES), "ribbon parameters"),
 ];
 
-/// The same, of blocks that are intact and require something unknown.
+/// Intact blocks that require an unknown feature.
 const UNSUPPORTED: &[(Patch, &str)] = &[
     ((8, &[0, 0]), "filter format version"),
     ((8, &[2, 0]), "filter format version"),
@@ -206,8 +205,8 @@ const UNSUPPORTED: &[(Patch, &str)] = &[
     ((42, &[2]), "filter hash id"),
 ];
 
-/// Fields about which a block by itself can say anything; what a query then says is "maybe" or, if the hashes
-/// are others than those that were added, meaningless.
+/// Fields that a block alone cannot contradict. The answers are "maybe" or, with another seed or salt,
+/// meaningless.
 const BELIEVED: &[(Patch, &str)] = &[
     ((46, &[0xff, 0xff]), "optional flags"),
     ((48, ONES), "another seed"),
@@ -268,7 +267,7 @@ fn the_filter_of_another_table_is_refused_by_this_one() {
         let own = block(kind, KEYS, 5);
         let table = Expect::table(OWNER, SEED, KEYS);
         let pinned = table.header_checksum(super::header::checksum(&own).unwrap());
-        // Whole, with another salt and otherwise alike, and with this table's name written over its own.
+        // Another filter: unchanged, with this table's owner, and with another salt or kind.
         let mut other = FilterBuilder::new(kind, 10.0, SEED, 5, [7; 16]).unwrap();
         (0..KEYS).for_each(|key| other.add_key(&key.to_le_bytes()));
         let mut other = other.finish().unwrap();
@@ -321,7 +320,7 @@ fn fewer_column_groups_never_make_a_key_absent() {
     }
 }
 
-/// Makes all checksums of a block right again, if its header can be read.
+/// Corrects all checksums of a block, if its header can be decoded.
 fn reseal_all(bytes: &mut [u8]) {
     reseal(bytes);
     let Ok(mut header) = Header::decode(bytes) else { return };
@@ -346,7 +345,7 @@ fn any_bytes_under_right_checksums_are_an_error_or_answer_in_bounded_time() {
     for (kind, good) in blocks() {
         for round in 0..200 {
             let mut bytes = good.clone();
-            // A few bytes of the header's parameters, of the thresholds, or anywhere.
+            // Changes a few bytes of the header's parameters, of the thresholds, or anywhere.
             for _ in 0..1 + round % 3 {
                 let at = match round % 4 {
                     0 => 72 + random() as usize % (HEADER_BYTES - 72),
@@ -375,7 +374,7 @@ fn bits_that_are_all_set_or_thresholds_of_every_sort_say_maybe_or_answer() {
             for fill in [0xff, 0x55, 0xaa, 0] {
                 bytes[section.offset as usize..][..section.len as usize].fill(fill);
                 reseal_all(&mut bytes);
-                // A tail with bits behind its last slot is refused.
+                // A tail with bits after its last slot is rejected.
                 let Ok(filter) = open(&bytes) else { continue };
                 let answers = probe_all(&filter);
                 assert!(

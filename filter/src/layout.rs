@@ -1,17 +1,16 @@
-//! Where the parts of a block lie.
+//! Positions of the parts of a block.
 //!
-//! After the header come the page checksums of all sections, four bytes each; then each section in order, one
-//! of at least 1 MiB at the next multiple of 4096, another at the next multiple of 64; zeros fill what lies
-//! between, and up to a multiple of 64 at the end. All offsets count from the start of the block, so that it
-//! means the same wherever it stands. A block has no other shape: [`Layout`] computes it from the lengths of
-//! the sections, for the writer and for the reader, who compares.
+//! The header is followed by the page checksums of all sections, four bytes each, and then by the sections in
+//! order. A section of at least 1 MiB starts at a multiple of 4096, any other at a multiple of 64. Zeros fill
+//! the gaps, and the end up to a multiple of 64. All offsets count from the start of the block, so that a
+//! block can be moved. [`Layout`] computes the only valid positions from the lengths of the sections. The
+//! writer uses them; the reader compares.
 //!
-//! Pages count from the start of their section. So a query of a filter that is not in memory reads and
-//! verifies one page at an address that it computes, wherever the section starts. A section on a multiple of
-//! 4096 saves that query the second page of the file system that a page of ours would else lie on. That costs
-//! up to 4 KiB of padding: nothing for a section of 1 MiB, but 4 % of the filter of 100 000 keys, which is as
-//! much as the best kind of filter gains over the second best. A page of a short section lies on two of the
-//! file system.
+//! Pages count from the start of their section, so a query of a filter on disk reads and verifies one page at
+//! a computed address. A section at a multiple of 4096 avoids pages that straddle two pages of the file
+//! system. The alignment costs up to 4 KiB of padding. That is negligible for 1 MiB, but 4 % of a filter of
+//! 100 000 keys, as much as the best kind of filter gains over the second best. So the pages of a short
+//! section may straddle two pages of the file system.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -24,13 +23,13 @@ use super::section::PAGE_BYTES;
 /// Length of a header of this version.
 pub const HEADER_BYTES: usize = 256;
 
-/// What a section starts on a multiple of.
+/// Alignment of a section.
 const ALIGN: u64 = 64;
 
-/// Length from which a section starts on a page.
+/// Least length of a section that starts on a page.
 const PAGED_BYTES: u64 = 1 << 20;
 
-/// The parameters of a kind, checked.
+/// The validated parameters of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     Empty,
@@ -40,7 +39,7 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// Length of each section; `None` if one cannot be said in 64 bits.
+    /// Length of each section; `None` if one exceeds 64 bits.
     pub(super) fn section_lens(self) -> Option<Vec<u64>> {
         match self {
             Self::Empty => Some(Vec::new()),
@@ -50,7 +49,7 @@ impl Shape {
         }
     }
 
-    /// The false-positive rate of a filter whose first section is this, in units of 2^-64.
+    /// The false-positive rate of a filter with this first section, in units of 2^-64.
     pub(super) fn stored_rate(self, first_section: &[u8]) -> u64 {
         match self {
             Self::Empty => 0,
@@ -61,18 +60,16 @@ impl Shape {
     }
 }
 
-/// Where the parts of a block lie, computed from the length of its sections.
+/// Positions of the parts of a block, computed from the lengths of its sections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Length and offset of each section.
     pub(super) lens: Vec<u64>,
     pub(super) offsets: Vec<u64>,
-    /// Length of the block.
     pub(super) block_len: u64,
 }
 
 impl Layout {
-    /// `None` if the block would not fit 64 bits.
+    /// `None` if the block would exceed 64 bits.
     pub(super) fn of(lens: &[u64]) -> Option<Self> {
         let pages = lens.iter().try_fold(0u64, |sum, len| sum.checked_add(len.div_ceil(PAGE_BYTES)))?;
         let mut end = pages.checked_mul(4)?.checked_add(HEADER_BYTES as u64)?;

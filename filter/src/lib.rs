@@ -1,8 +1,8 @@
 //! Filters: a few bits per key, kept in memory, that prove most absent keys absent.
 //!
-//! A filter is built once from the 64-bit hashes of a table's user keys, written as one self-describing
-//! block, and probed from then on. It answers "absent" (then it is certain) or "maybe". The module stands on
-//! its own: it turns hashes into bytes and bytes into answers, and knows nothing of files and tables.
+//! A filter is built once from the 64-bit hashes of a table's user keys, stored as one self-describing block,
+//! and then probed. It answers "absent", which is certain, or "maybe". The crate maps hashes to bytes and
+//! bytes to answers; it has no notion of files and tables.
 //!
 //! ```
 //! use sievedb_filter::{Expect, Filter, FilterBuilder, Kind};
@@ -26,60 +26,60 @@
 //!
 //! # How to choose
 //!
-//! | kind | rate at 10 bits | bits for 1 % | over the least possible | a query reads | to build | what else |
+//! | kind | rate at 10 bits | bits for 1 % | over the least possible | a query reads | to build | also |
 //! |---|---|---|---|---|---|---|
 //! | [`Kind::Bloom`] | 0.82 % | 9.59 | 44 % | a line for each bit tested, two for most absent keys | a line for each bit | any number of bits; union, intersection, estimate |
 //! | [`Kind::BlockedBloom`] | 0.97 % | 9.90 | 49 % | one line | one line: the fastest | |
 //! | [`Kind::Ribbon`] | 0.10 % | 6.74 | under 1 % | two lines and a byte | a linear system: the slowest | columns can be left out of memory |
 //!
-//! A *line* is one of 64 bytes, as processors fetch them. Rates are formulas that `docs/filter-rates.md` has
-//! beside what was measured, for all sizes; times are in the benchmarks' tables, for they are those of a
-//! machine. In short:
+//! A *line* is a cache line of 64 bytes. Rates are formulas; `docs/filter-rates.md` compares them with
+//! measurements for all sizes. In short:
 //!
-//! - memory is dear, or absent keys are: ribbon;
-//! - the filter is built often and lives for minutes: blocked Bloom;
-//! - sets are to be united: Bloom;
-//! - in a store: [`FilterKind::Auto`], which decides by what each kind costs, and says why ([`cost`]).
+//! - Memory or reads for absent keys are expensive: ribbon.
+//! - The filter is built often and lives for minutes: blocked Bloom.
+//! - Sets are to be united: Bloom.
+//! - In a store: [`FilterKind::Auto`], which decides by the cost of each kind ([`cost`]).
 //!
 //! Probe a filter for one key with [`Filter::may_contain`], for many with [`Filter::may_contain_many`]. To
-//! probe many filters for one key, keep their [`Probe`]s side by side, and prefetch all before the first is
+//! probe many filters for one key, keep their [`Probe`]s in an array, and prefetch all before the first is
 //! tested. A filter that does not fit into memory is probed a page at a time: [`PagedFilter`].
 //!
-//! The filters are those of Bloom (1970), with the enhanced double hashing of Dillinger and Manolios (2004,
-//! section 5); of Putze, Sanders and Singler (2007, section 3); and of Dillinger, Hübschle-Schneider, Sanders
-//! and Walzer (2022). Keys are hashed by XXH3 with a secret seed, and once more by a salt of each filter:
-//! [`table_hash`] has the reason.
+//! The algorithms: Bloom (1970), with the enhanced double hashing of Dillinger and Manolios (2004, section
+//! 5); Putze, Sanders and Singler (2007, section 3); Dillinger, Hübschle-Schneider, Sanders and Walzer
+//! (2022). Keys are hashed by XXH3 with a secret seed, and mixed with a salt per filter ([`table_hash`]
+//! explains why).
 //!
-//! # Who does what
+//! # Modules
 //!
-//! | file | noun |
+//! | file | contents |
 //! |---|---|
 //! | `allocation` | how many bits each filter of a tree gets |
 //! | `cost` | which kind costs least |
 //! | `bits` | bits per key, and the rate of each kind with them |
-//! | `policy` | what the user asks for, and what that means for a table |
+//! | `policy` | the options of the user, and the filter that follows for a table |
 //! | `builder` | `(add_hash)* finish`: hashes to bytes |
 //! | `header` | the first 256 bytes of a block |
-//! | `frozen` | those 40 of them that mean the same in every version |
-//! | `section`, `layout` | a part of the body; where each part lies |
+//! | `frozen` | the 40 bytes of it that mean the same in every version |
+//! | `section`, `layout` | a part of the body; the positions of all parts |
 //! | `pages` | the checksums of the body, sealed and verified |
-//! | `bloom`, `blocked` | one kind each: where its bits are, what its rate is |
-//! | `ribbon` | the third kind: a folder of its own |
+//! | `bloom`, `blocked` | positions of the bits and the rate, for one kind each |
+//! | `ribbon` | the third kind, a folder |
 //! | `arch` | the inner loops of a probe, one file per instruction set; bytes that start on a cache line |
 //! | `reader` | verified bytes to a filter |
 //! | `bit_test` | the trait that tests the bits of one kind |
-//! | `probe` | what a probe needs, and the answers |
-//! | `paged` | the same of a filter that is not in memory, a page at a time |
+//! | `probe` | the data of a probe, and the answers |
+//! | `paged` | a filter on disk, probed a page at a time |
 //! | `combine` | union and intersection of standard Bloom filters |
-//! | `sizes` | what the parts of a block take, and the least that is possible |
+//! | `sizes` | sizes of the parts of a block, and the least possible size |
 //!
 //! # Invariants
 //!
-//! - Bytes are probed only after every one of them has been verified, padding included; of a filter that is
-//!   probed by pages ([`PagedFilter`]), every one of those pages.
-//! - "Absent" is never concluded from a length: emptiness is a key count of 0 that the caller confirms.
+//! - No byte is probed before it is verified: the whole block including padding, or each page of a
+//!   [`PagedFilter`].
+//! - "Absent" is never concluded from a length: an empty filter has a key count of 0 that the caller
+//!   confirms.
 //! - Equal hashes in any order give equal bytes, on every machine.
-//! - A probe cannot fail, panic, allocate or parse; it reads a bounded number of bits.
+//! - A probe cannot fail, panic, allocate or parse, and reads a bounded number of bits.
 
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(

@@ -4,15 +4,14 @@
 //!    checksums, and the thresholds of a ribbon filter) and the ends of the column groups. They are 0.1 % of
 //!    a Bloom filter, and 0.3 % of a ribbon filter of eight columns.
 //! 2. [`PagedFilter::open`] verifies them and keeps the head.
-//! 3. [`PagedFilter::may_contain`] computes which pages have the bits of a key. The caller reads these pages
-//!    one after the other until the answer is certain. It verifies each page ([`Page::verify`]) and may cache
-//!    it.
+//! 3. [`PagedFilter::may_contain`] computes the pages that hold the bits of a key. The caller reads them one
+//!    after the other until the answer is certain, verifies each ([`Page::verify`]), and may cache them.
 //!
 //! | kind | pages that a query for an absent key reads |
 //! |---|---|
 //! | blocked Bloom | one |
-//! | ribbon | one; two if the window straddles them, and one for each later column group that is probed: a group of `c` columns lets `2^-c` pass |
-//! | standard Bloom | one for each bit until the first that is 0: two on average at the best number of bits |
+//! | ribbon | one; two if the window straddles pages; one for each later column group that is probed: `2^-c` of the queries pass a group of `c` columns |
+//! | standard Bloom | one for each bit up to the first 0: two on average at the best number of bits |
 //!
 //! Ribbon filters of 500 000 keys read on average 1.016, 1.021 and 1.033 pages with 8, 10 and 16 columns in
 //! one group. In two groups, the first with at least five columns, they read 1.042, 1.043 and 1.020 (with
@@ -22,8 +21,8 @@
 //! # Invariants
 //!
 //! - The answers are those of a [`Filter`](super::Filter) over the same bytes.
-//! - The answer "absent" depends only on pages verified by the checksums of the verified head. Damage in
-//!   other pages is not detected, because no answer depends on it.
+//! - "Absent" depends only on pages verified by the checksums of the verified head. Damage in other pages is
+//!   not detected, and affects no answer.
 //! - A probe reads a bounded number of pages: three for each column group, or one for each probe.
 
 use alloc::format;
@@ -83,14 +82,13 @@ pub struct PagedFilter {
     /// The header, the page checksums and the thresholds of a ribbon filter, as stored in the block.
     head: Vec<u8>,
     simd: Simd,
-    /// The answer of a filter of no keys.
     if_empty: bool,
 }
 
 impl PagedFilter {
-    /// The parts of the block that must be read to open it. The first part starts with the header. `first` is
-    /// the beginning of the block, at least its 256 bytes of header. `block_len` is the length of the stored
-    /// block in bytes.
+    /// The parts of the block that [`PagedFilter::open`] needs. The first part starts with the header.
+    /// `first` is the beginning of the block, at least its 256 bytes of header. `block_len` is the length of
+    /// the stored block in bytes.
     ///
     /// # Errors
     ///
@@ -99,7 +97,7 @@ impl PagedFilter {
     pub fn needs(first: &[u8], block_len: u64) -> Result<Vec<Range<u64>>, DecodeError> {
         let header = Header::decode(first)?;
         if header.block_len != block_len {
-            let detail = format!("stored {}, there are {block_len}", header.block_len);
+            let detail = format!("stored {}, found {block_len}", header.block_len);
             return Err(DecodeError::corrupt(32, "filter block length", detail));
         }
         let mut needs = Vec::with_capacity(header.sections.len().max(1));
@@ -113,7 +111,7 @@ impl PagedFilter {
         Ok(needs)
     }
 
-    /// Verifies the parts that [`PagedFilter::needs`] returned, and the expectations of the caller. Keeps the
+    /// Verifies the parts that [`PagedFilter::needs`] returned, and the caller's expectations. Keeps the
     /// first part. Linear in their length.
     ///
     /// # Errors
@@ -125,7 +123,7 @@ impl PagedFilter {
         let header = Header::decode(head)?;
         expect.check(&header)?;
         if !parts.iter().map(|part| part.len() as u64).eq(needs.iter().map(|part| part.end - part.start)) {
-            return Err(DecodeError::corrupt(0, "filter parts", "are not those that are needed"));
+            return Err(DecodeError::corrupt(0, "filter parts", "have other lengths than the needed parts"));
         }
         pages::verify_checksums(&head[HEADER_BYTES..], &header)?;
         let shape = header.shape()?;
@@ -137,7 +135,6 @@ impl PagedFilter {
         Ok(Self { header, shape, ribbon, head, simd: Simd::detect(), if_empty: expect.if_empty() })
     }
 
-    /// The page checksums and the rest of the head.
     fn checksums(&self) -> &[u8] {
         self.head.get(HEADER_BYTES..).unwrap_or_default()
     }
@@ -145,7 +142,7 @@ impl PagedFilter {
     /// Whether a key with this [`key_hash`] may have been added. `false` is certain.
     ///
     /// `read` is called for each page that the query needs. It must return bytes that have passed
-    /// [`Page::verify`], now or earlier. Missing bytes count as set bits.
+    /// [`Page::verify`], now or earlier. Missing bytes count as a match.
     ///
     /// # Errors
     ///
@@ -158,13 +155,12 @@ impl PagedFilter {
         self.may_contain_after(0, hash, read)
     }
 
-    /// [`PagedFilter::may_contain`] for a key that may be there by the first column groups, which a
-    /// [`Filter`](super::Filter) has in memory ([`Filter::open_groups`](super::Filter::open_groups)). Probes only
-    /// the others.
+    /// [`PagedFilter::may_contain`] without the first column groups, for a key that has passed them in a
+    /// [`Filter`](super::Filter) in memory ([`Filter::open_groups`](super::Filter::open_groups)).
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`PagedFilter::may_contain`].
     pub fn may_contain_after<P: AsRef<[u8]>, E>(
         &self,
         column_groups: usize,
@@ -207,7 +203,7 @@ impl PagedFilter {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`PagedFilter::may_contain`].
     pub fn may_contain_key<P: AsRef<[u8]>, E>(
         &self,
         key: &[u8],
@@ -222,7 +218,7 @@ impl PagedFilter {
         rate_of(self.header.rate)
     }
 
-    /// Its size in memory, in bytes.
+    /// Size in memory, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         Self::memory_bytes_with(self.head.len())
@@ -235,13 +231,13 @@ impl PagedFilter {
         size_of::<Self>() + TAILS_BYTES + head
     }
 
-    /// What it is.
+    /// The filter kind.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.header.kind
     }
 
-    /// Its header.
+    /// The header.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
@@ -266,7 +262,7 @@ fn open_ribbon(
 ) -> Result<Paged, DecodeError> {
     let mut tails = Vec::with_capacity(parts.len());
     for (index, ((part, at), section)) in parts.iter().zip(needs).zip(&header.sections).enumerate() {
-        // The head begins before its section, the end of a group within it.
+        // The head begins before its section; the end of a group begins within it.
         let from = at.start.max(section.offset);
         let bytes = &part[(from - at.start) as usize..];
         let offsets = (from - section.offset..section.len).step_by(PAGE_BYTES as usize);
@@ -499,7 +495,7 @@ mod tests {
                 }
                 damaged[byte] = block[byte];
             }
-            // Damage that is not found lies in pages that no key needs, or between the parts.
+            // Undetected damage lies in pages that no key needs, or between the parts.
             assert!(found * 2 > block.len(), "{found} of {}", block.len());
         }
     }
@@ -541,7 +537,7 @@ mod tests {
         lying[32..40].copy_from_slice(&layout.block_len.to_le_bytes());
         reseal(&mut lying);
         assert_eq!(PagedFilter::needs(&lying, lying.len() as u64).unwrap_err().what, "filter block length");
-        // Nor does it open with the false length.
+        // The false length is rejected by `open`, too.
         assert!(PagedFilter::open(vec![lying], layout.block_len, Expect::anything()).is_err());
     }
 

@@ -1,11 +1,11 @@
 //! The checksums between the header and the body.
 //!
-//! Each page of 4096 bytes of a section (the last one may be shorter) has a CRC-32 over (owner, the page's
-//! offset in the block, its bytes). The page checksums follow the header, four bytes each, those of the first
-//! section first. The checksum of a section is the CRC-32 over (owner, offset of its first page checksum, its
-//! page checksums), and is stored in the header. So the header verifies the page checksums, and these verify
-//! the body. A single page can be verified alone. The bytes between the parts must be zero. So every bit of a
-//! block is verified.
+//! Each page of 4096 bytes of a section (the last may be shorter) has a CRC-32 over (owner, the page's offset
+//! in the block, its bytes). The page checksums follow the header in the order of the sections, four bytes
+//! each. The checksum of a section is the CRC-32 over (owner, offset of its first page checksum, its page
+//! checksums), and is stored in the header. So the header verifies the page checksums, and these verify the
+//! body; each page can be verified alone. The bytes between the parts must be zero. Together these checks
+//! cover every bit of a block.
 
 use alloc::format;
 
@@ -30,11 +30,11 @@ pub(super) fn seal(block: &mut [u8], owner: &FileId, sections: &mut [Section]) {
     }
 }
 
-/// Verifies everything after the header in a block that has the first `count` sections. `block` must have the
-/// length that the header states for these.
+/// Verifies everything after the header of a block with the first `count` sections. Checks the length that
+/// the header states for these.
 pub(super) fn verify(block: &[u8], header: &Header, count: usize) -> Result<(), DecodeError> {
     if block.len() as u64 != header.prefix_len(count) {
-        let detail = format!("expected {}, there are {}", header.prefix_len(count), block.len());
+        let detail = format!("expected {}, found {}", header.prefix_len(count), block.len());
         return Err(DecodeError::corrupt(32, "filter block length", detail));
     }
     let mut at = HEADER_BYTES;
@@ -62,7 +62,7 @@ pub(super) fn verify_checksums(mut checksums: &[u8], header: &Header) -> Result<
     for section in &header.sections {
         let len = 4 * section.len.div_ceil(PAGE_BYTES);
         let Some((own, rest)) = checksums.split_at_checked(len as usize) else {
-            return Err(DecodeError::corrupt(at, "filter page checksums", "end too early"));
+            return Err(DecodeError::corrupt(at, "filter page checksums", "are truncated"));
         };
         let found = checksum32(&header.owner, at, &[own]);
         expect_checksum(at, "filter page checksums", section.checksum, found)?;
@@ -75,7 +75,7 @@ pub(super) fn verify_checksums(mut checksums: &[u8], header: &Header) -> Result<
 /// A page of a section: the unit of reading and verification of a filter on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
-    /// Where it starts, in bytes from the start of the filter block.
+    /// Offset from the start of the filter block, in bytes.
     pub offset: u64,
     /// Its length, at most 4096 bytes.
     pub len: usize,
@@ -84,8 +84,8 @@ pub struct Page {
 }
 
 impl Page {
-    /// The page of section number `section` that holds byte `at` of it, with its checksum from the verified
-    /// page checksums of the block. `None` if there is no such page.
+    /// The page that holds byte `at` of section `section`, with its checksum from the verified page checksums
+    /// of the block. `None` if there is no such page.
     pub(super) fn holding(header: &Header, checksums: &[u8], section: usize, at: u64) -> Option<Self> {
         let before: u64 = header.sections.get(..section)?.iter().map(|s| s.len.div_ceil(PAGE_BYTES)).sum();
         let section = header.sections.get(section).filter(|section| at < section.len)?;
@@ -99,7 +99,7 @@ impl Page {
         })
     }
 
-    /// Verifies the bytes that were read for it.
+    /// Verifies the bytes of the page.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl Page {
     /// offset counts from the start of the block.
     pub fn verify(&self, bytes: &[u8]) -> Result<(), DecodeError> {
         if bytes.len() != self.len {
-            let detail = format!("expected {} bytes, there are {}", self.len, bytes.len());
+            let detail = format!("expected {} bytes, found {}", self.len, bytes.len());
             return Err(DecodeError::corrupt(self.offset, "filter page", detail));
         }
         let found = checksum32(&self.owner, self.offset, &[bytes]);
@@ -115,7 +115,7 @@ impl Page {
     }
 }
 
-/// Offset and length of each page of a section that lies in memory.
+/// Offset and length of each page of a section in memory.
 fn pages_of(section: &Section) -> impl Iterator<Item = (usize, usize)> + use<> {
     let end = (section.offset + section.len) as usize;
     let page = PAGE_BYTES as usize;

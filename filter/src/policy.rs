@@ -1,10 +1,10 @@
 //! Filter policies, and the filter that a policy gives a table.
 //!
-//! A [`FilterPolicy`] is kind, size and allocation. [`FilterPolicy::resolve`] turns it into a [`FilterPlan`],
-//! which is a kind that can be built and its bits per key, or into no filter. No floating point is used after
-//! that: only whole bits and whole probes are written to disk.
+//! A [`FilterPolicy`] is kind, size and allocation. [`FilterPolicy::resolve`] turns it into a [`FilterPlan`]
+//! (a concrete kind and its bits per key) or into no filter. No floating point is used after that: only whole
+//! bits and whole probes are written to disk.
 //!
-//! [`FilterKind::Auto`] chooses the kind for each table by what it costs: see [`cost`](crate::cost).
+//! [`FilterKind::Auto`] chooses the kind for each table by its cost: see [`cost`](crate::cost).
 
 use alloc::format;
 
@@ -14,7 +14,7 @@ use super::header::Kind;
 use super::{blocked, bloom};
 use crate::error::FilterError;
 
-/// Which filter to build.
+/// The filter kind of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -22,20 +22,20 @@ use crate::error::FilterError;
 pub enum FilterKind {
     /// No filter: every lookup within a table's key range reads the table.
     None,
-    /// The kind that costs the least time: the sum of the probe, of the read that a false positive wastes, and
-    /// of building the filter, spread over the probes that are expected. [`cost`](crate::cost) has the sum and
-    /// its figures. The result is a ribbon filter for nearly every table. Blocked Bloom is built where so many
-    /// bits are given that its rate hardly costs anything (20 bits per key and more: the tables that hold less
-    /// than a thousandth of a tree's keys), and standard Bloom for tables of fewer than 96 keys.
+    /// The cheapest kind by time: the sum of the probe, of the read that a false positive wastes, and of
+    /// building the filter, spread over the expected probes ([`cost`](crate::cost)). This is a ribbon filter
+    /// for nearly every table. Tables with 20 bits per key and more (tables of less than a thousandth of a
+    /// tree's keys) get blocked Bloom filters, whose rate hardly costs anything at that size. Tables of fewer
+    /// than 96 keys get standard Bloom filters.
     ///
-    /// A size that is given as a rate is that of a ribbon filter, or of a Bloom filter for few keys.
+    /// A size given as a rate is the size of a ribbon filter, or of a Bloom filter for few keys.
     ///
-    /// A ribbon filter takes 680 instructions (some 90 to 140 ns) more per key to build than a blocked one. A
-    /// keyspace that is written much and hardly read does better with [`FilterKind::BlockedBloom`], or with
-    /// [`FilterKind::None`].
+    /// A ribbon filter takes 680 instructions (90 to 140 ns) more per key to build than a blocked one. Use
+    /// [`FilterKind::BlockedBloom`] or [`FilterKind::None`] for a keyspace with many writes and few reads.
     #[default]
     Auto,
-    /// Standard Bloom: a lower rate than a blocked one of the same size, but one cache line per bit tested.
+    /// Standard Bloom: a lower rate than a blocked filter of the same size, but one cache line per bit
+    /// tested.
     Bloom,
     /// Bloom in lines of 64 bytes: one cache line per query, for about 17 % more false positives at 10 bits.
     BlockedBloom,
@@ -48,7 +48,7 @@ impl FilterKind {
     /// All kinds.
     pub const ALL: [Self; 5] = [Self::None, Self::Auto, Self::Bloom, Self::BlockedBloom, Self::Ribbon];
 
-    /// Its number in stored options: that of the [`Kind`], 0 for none, 255 for `Auto`. Append only, see
+    /// The number in stored options: the number of the [`Kind`], 0 for none, 255 for `Auto`. Append only, see
     /// format.md.
     #[must_use]
     pub const fn code(self) -> u8 {
@@ -74,14 +74,14 @@ impl FilterKind {
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum FilterSize {
-    /// This many bits per key. Fractions count.
+    /// Bits per key, possibly fractional.
     BitsPerKey(f64),
     /// The bits per key that this false-positive rate takes (0.01 is 1 %).
     FalsePositiveRate(f64),
 }
 
 impl FilterSize {
-    /// Its number in stored options, and the value beside it. Append only, see format.md.
+    /// The number in stored options, and the value stored with it. Append only, see format.md.
     #[must_use]
     pub const fn code(self) -> (u8, f64) {
         match self {
@@ -110,18 +110,18 @@ pub enum FilterAllocation {
     /// The same on every level.
     Uniform,
     /// More bits for small levels and for tables that are probed often, so that the memory saves the most
-    /// reads: see [`allocation`](super::allocation). The size is a total over the tree, as a mean per key. A
-    /// false-positive rate stands for the memory that it would take on every level alike. The allocation is
-    /// computed again for every table that is written, for the tree as compaction will leave it: tables that
-    /// wait to be merged count in their target level, so the deep levels have their full share once the tree
-    /// is settled. The other tables follow as compaction rewrites them. Until then, if the filters exceed the
-    /// total, later column groups of ribbon filters stay on disk, the least useful first.
+    /// reads: see [`allocation`](super::allocation). The size is a mean per key over the tree. A
+    /// false-positive rate stands for the memory that it would take uniformly. The allocation is computed
+    /// again for every table written, for the tree as compaction will leave it: tables waiting to be merged
+    /// count in their target level, so the deep levels have their full share once the tree is settled. Other
+    /// tables follow as compaction rewrites them. Until then, if the filters exceed the total, later column
+    /// groups of ribbon filters stay on disk, the least useful first.
     #[default]
     Optimal,
 }
 
 impl FilterAllocation {
-    /// Its number in stored options. Append only, see format.md.
+    /// The number in stored options. Append only, see format.md.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -137,8 +137,8 @@ impl FilterAllocation {
     }
 }
 
-/// The filters of the tables of a keyspace. The default is `Auto` with 10 bits per key, allocated to the
-/// levels so that the fewest reads are wasted.
+/// The filters of the tables of a keyspace. The default is `Auto` with 10 bits per key and optimal
+/// allocation.
 ///
 /// ```
 /// use sievedb_filter::{FilterKind, FilterPolicy};
@@ -151,13 +151,13 @@ impl FilterAllocation {
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct FilterPolicy {
-    /// Which filter.
+    /// The filter kind.
     pub kind: FilterKind,
-    /// How large.
+    /// The size.
     pub size: FilterSize,
     /// How the bits are allocated to the levels.
     pub allocation: FilterAllocation,
-    /// Whether lookups are for present keys: see [`FilterPolicy::expect_hits`].
+    /// Whether most lookups are for present keys: see [`FilterPolicy::expect_hits`].
     pub expect_hits: bool,
 }
 
@@ -177,8 +177,7 @@ impl Default for FilterPolicy {
 }
 
 impl FilterPolicy {
-    /// This kind with 10 bits per key on average, allocated to the levels so that the fewest reads are
-    /// wasted.
+    /// This kind with 10 bits per key on average and [`FilterAllocation::Optimal`].
     #[must_use]
     pub fn new(kind: FilterKind) -> Self {
         Self {
@@ -189,7 +188,7 @@ impl FilterPolicy {
         }
     }
 
-    /// Sets the size in bits per key. Fractions count.
+    /// Sets the size in bits per key, possibly fractional.
     #[must_use]
     pub fn bits_per_key(mut self, bits: f64) -> Self {
         self.size = FilterSize::BitsPerKey(bits);
@@ -210,9 +209,9 @@ impl FilterPolicy {
         self
     }
 
-    /// Declares that nearly all lookups are for present keys, or that there are only scans. Tables with
-    /// nothing older below them, which hold some nine keys in ten, then get no filter: a lookup that reaches
-    /// them finds its key. Tables above keep their filters, which save reads of a lookup on its way down.
+    /// Declares that nearly all lookups are for present keys, or that there are only scans. Tables with no
+    /// older table below them, about nine keys in ten, then get no filter: a lookup that reaches them finds
+    /// its key. Other tables keep their filters, which save reads on the way down.
     #[must_use]
     pub fn expect_hits(mut self, expect: bool) -> Self {
         self.expect_hits = expect;
@@ -223,14 +222,14 @@ impl FilterPolicy {
     ///
     /// # Errors
     ///
-    /// [`FilterError::InvalidArgument`] for bits per key that are not over 0 and up to [`BITS_PER_KEY_MAX`],
-    /// a rate that is not over 0 and below 1, and a rate that takes more than [`BITS_PER_KEY_MAX`].
+    /// [`FilterError::InvalidArgument`] unless bits per key are over 0 and up to [`BITS_PER_KEY_MAX`], or the
+    /// rate is over 0, below 1, and takes at most [`BITS_PER_KEY_MAX`].
     pub fn validate(&self) -> Result<(), FilterError> {
         match self.size {
             FilterSize::BitsPerKey(bits) => check_bits_per_key(bits)?,
             FilterSize::FalsePositiveRate(rate) if !(rate > 0.0 && rate < 1.0) => {
                 return Err(FilterError::invalid(format!(
-                    "false-positive rate {rate} is not between 0 and 1"
+                    "false-positive rate {rate} must be between 0 and 1"
                 )));
             }
             FilterSize::FalsePositiveRate(rate) => {
@@ -238,7 +237,7 @@ impl FilterPolicy {
                     self.kinds_for_rate().iter().find(|kind| bits_for_rate(**kind, rate).is_none())
                 {
                     return Err(FilterError::invalid(format!(
-                        "false-positive rate {rate} takes {kind:?} more than {BITS_PER_KEY_MAX} bits per key"
+                        "a {kind:?} filter with false-positive rate {rate} takes more than {BITS_PER_KEY_MAX} bits per key"
                     )));
                 }
             }
@@ -247,13 +246,13 @@ impl FilterPolicy {
     }
 
     /// The filter for a new table of about `keys` keys. `None` if the table gets no filter, or if
-    /// [`FilterPolicy::validate`] refuses the policy. O(1).
+    /// [`FilterPolicy::validate`] fails. O(1).
     #[must_use]
     pub fn resolve(&self, keys: u64) -> Option<FilterPlan> {
         self.resolve_for(&TableUse::new(keys))
     }
 
-    /// The same for a table of which more is known.
+    /// The filter for a table with a known history. `None` as in [`FilterPolicy::resolve`].
     #[must_use]
     pub fn resolve_for(&self, table: &TableUse) -> Option<FilterPlan> {
         self.validate().ok()?;
@@ -263,7 +262,7 @@ impl FilterPolicy {
                 Some(FilterPlan { kind, bits_per_key })
             }
             FilterSize::FalsePositiveRate(rate) => {
-                // All kinds would cost the same reads, so the smallest one is built.
+                // At a given rate all kinds cost the same reads, so the smallest is built.
                 let kind = self.fixed_kind().or((self.kind == FilterKind::Auto).then(|| table.smallest()))?;
                 Some(FilterPlan { kind, bits_per_key: bits_for_rate(kind, rate)? })
             }
@@ -276,7 +275,6 @@ impl FilterPolicy {
         self.fixed_kind().or_else(|| (self.kind == FilterKind::Auto).then(|| table.cheapest(bits_per_key)))
     }
 
-    /// The kind of every table, if it is the same for all.
     fn fixed_kind(&self) -> Option<Kind> {
         match self.kind {
             FilterKind::None | FilterKind::Auto => None,
@@ -299,7 +297,7 @@ impl FilterPolicy {
 }
 
 impl FilterPlan {
-    /// The false-positive rate that theory expects of a large filter like this.
+    /// The theoretical false-positive rate of a large filter.
     ///
     /// Bloom: `(1 - e^(-k/b))^k` (Bloom 1970; Fan, Cao, Almeida and Broder 2000). Blocked Bloom: a sum of
     /// that over the Poisson distribution of keys to lines (Putze, Sanders and Singler 2007, section 3).
@@ -311,8 +309,8 @@ impl FilterPlan {
         rate(self.kind, millibits(self.bits_per_key))
     }
 
-    /// The same with this many probes, at least 1, instead of the best number. A ribbon filter ignores the
-    /// number.
+    /// [`FilterPlan::expected_rate`] with this many probes (at least 1) instead of the best number. A ribbon
+    /// filter ignores the number.
     ///
     /// ```
     /// # use sievedb_filter::{FilterPlan, Kind};
@@ -391,7 +389,7 @@ mod tests {
                 assert_eq!(format!("{:.2e}", plan.expected_rate()), row[2], "{kind:?} {row:?}");
                 let [formula, predicted, measured] = [2, 3, 4].map(|cell| row[cell].parse::<f64>().unwrap());
                 assert!((predicted / formula - 1.0).abs() < 0.03, "{kind:?} {row:?}");
-                // Some 4000 counts, of which one standard deviation is 1.6 %; fewer if the rate is very low.
+                // About 4000 counts, with a standard deviation of 1.6 %; fewer if the rate is very low.
                 let counts = (predicted * 1e8).min(4000.0);
                 assert!((measured / predicted - 1.0).abs() < 0.01 + 4.0 / counts.sqrt(), "{kind:?} {row:?}");
             }

@@ -1,9 +1,9 @@
-//! Probing a filter: the one way for each kind, for one hash and for many.
+//! Probes a filter: one implementation per kind, for one hash and for many.
 //!
-//! A [`Probe`] has all that an answer takes, side by side, in two cache lines, and shares the bits: whoever
-//! keeps those of many filters in an array reads no filter's header. Where many filters are probed for one
-//! key, or one for many keys, the memory is prefetched first; a probe finds its place again from the hash,
-//! which costs two multiplications and no memory.
+//! A [`Probe`] has all data for an answer in two cache lines, and shares the bits. An array of probes of many
+//! filters therefore avoids reading their headers. To probe many filters for one key, or one filter for many
+//! keys, prefetch first. Test and prefetch both compute the position from the hash, which costs two
+//! multiplications.
 
 use core::fmt;
 
@@ -17,13 +17,13 @@ use super::ribbon::RibbonProbe;
 use crate::codec::DecodeError;
 use crate::hash::table_hash;
 
-/// Hashes whose memory is prefetched before the first is tested: more than a processor waits for at one time.
+/// Hashes prefetched before the first is tested: more than a processor's outstanding loads.
 const BATCH: usize = 32;
 
-/// What a core has in caches of its own on most machines: probes of smaller filters do not wait for memory.
+/// Private cache of a core on most machines: probes of smaller filters do not wait for memory.
 const NEAR_BYTES: usize = 1 << 20;
 
-/// What it takes to probe one filter: its geometry, and the bits.
+/// The geometry and the bits of a filter, as needed by a probe.
 ///
 /// Made by [`Filter::probe`](super::Filter::probe). Over [`AlignedBytes`] a clone shares the bits with the
 /// filter, which may be dropped.
@@ -53,29 +53,28 @@ pub struct Probe<B = AlignedBytes> {
     salt: u64,
     simd: Simd,
     kernel: Kernel,
-    /// [`Probe::may_contain`] for this kind and this processor.
     asked: Asked<Self>,
 }
 
-/// Without the salt.
+/// Omits the salt.
 impl<B> fmt::Debug for Probe<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Probe").field("kernel", &self.kernel).finish_non_exhaustive()
     }
 }
 
-/// The kinds. The tag is not hidden in a field, which would take instructions to find.
+/// The kinds. The explicit tag saves the instructions to decode a niche.
 #[derive(Debug, Clone)]
 #[repr(u8)]
 enum Kernel {
     Blocked(BlockedProbe),
     Ribbon(RibbonProbe),
     Bloom(BloomProbe),
-    /// Of no keys: the answer.
+    /// No keys: the answer.
     Empty(bool),
 }
 
-/// [`Test::test_first`] of the filter of one kind; `None` of another kind.
+/// [`Test::test_first`] for one kind; `None` for another kind.
 trait Look {
     fn look(simd: Simd, kernel: &Kernel, block: &[u8], hash: u64) -> Option<bool>;
 }
@@ -100,7 +99,7 @@ impl Look for LookBlocked {
     }
 }
 
-/// With what is known of the columns, see [`RibbonProbe::look`].
+/// The parameters are described at [`RibbonProbe::look`].
 struct LookRibbon<const EQUAL: bool, const FULL: bool>;
 
 impl<const EQUAL: bool, const FULL: bool> Look for LookRibbon<EQUAL, FULL> {
@@ -121,7 +120,7 @@ impl Look for LookBloom {
     }
 }
 
-/// Of no keys.
+/// For a filter of no keys.
 struct LookEmpty;
 
 impl Look for LookEmpty {
@@ -131,8 +130,8 @@ impl Look for LookEmpty {
     }
 }
 
-/// [`Test::test`] of many key hashes: the answer for each in its place. If the filter is larger than a core's
-/// own caches, the memory of 32 is prefetched before the first is tested.
+/// [`Test::test`] for many key hashes, each answer in its place. If the filter exceeds a core's own caches,
+/// the memory of 32 hashes is prefetched before the first is tested.
 struct Many;
 
 impl<T: Test> Work<(&T, &[u8]), u64, (&[u64], &mut [bool])> for Many {
@@ -152,7 +151,7 @@ impl<T: Test> Work<(&T, &[u8]), u64, (&[u64], &mut [bool])> for Many {
     }
 }
 
-/// Whether all of many table hashes are there.
+/// Whether the filter has all of these table hashes.
 struct All;
 
 impl<T: Test> Work<(&T, &[u8]), (), &[u64]> for All {
@@ -160,7 +159,7 @@ impl<T: Test> Work<(&T, &[u8]), (), &[u64]> for All {
 
     #[inline(always)]
     fn work(simd: Simd, (test, block): (&T, &[u8]), (): (), hashes: &[u64]) -> bool {
-        // A loop: a closure may be left outside, where it has not the instructions of `simd`.
+        // A loop, because a closure might not be inlined and would then lack the instructions of `simd`.
         for &hash in hashes {
             if !test.test_present(simd, block, hash) {
                 return false;
@@ -171,7 +170,7 @@ impl<T: Test> Work<(&T, &[u8]), (), &[u64]> for All {
 }
 
 impl<B: AsRef<[u8]>> Probe<B> {
-    /// Of a verified block that begins with this header and has the first `sections` of its sections;
+    /// A probe of a verified block that begins with this header and has its first `sections` sections.
     /// `if_empty` is the answer of a filter of no keys.
     pub(super) fn new(
         header: &Header,
@@ -180,7 +179,7 @@ impl<B: AsRef<[u8]>> Probe<B> {
         if_empty: bool,
     ) -> Result<Self, DecodeError> {
         let block = bytes.as_ref();
-        // Both fit: they lie within bytes that are in memory.
+        // The casts cannot truncate: the section lies within bytes in memory.
         let (start, end) =
             header.sections.first().map_or((0, 0), |first| (first.offset, first.offset + first.len));
         let (start, end) = (start as usize, end as usize);
@@ -220,14 +219,14 @@ impl<B: AsRef<[u8]>> Probe<B> {
 
     /// Whether a key with this [`key_hash`](crate::key_hash) may have been added. `false` is certain.
     ///
-    /// At most 30 bits are read, most often one or two; nothing is allocated or parsed, nothing can fail.
+    /// Reads at most 30 bits, usually one or two. Cannot fail, allocates nothing and parses nothing.
     #[inline]
     #[must_use]
     pub fn may_contain(&self, hash: u64) -> bool {
         self.asked.ask(self, hash)
     }
 
-    /// [`Test::test_rest`]. Gets what [`Question::ask`] gets, so that this keeps nothing for it in registers.
+    /// [`Test::test_rest`]. Has the arguments of [`Question::ask`], which then need not preserve registers.
     #[cold]
     #[inline(never)]
     fn ask_rest(&self, hash: u64) -> bool {
@@ -240,8 +239,8 @@ impl<B: AsRef<[u8]>> Probe<B> {
         }
     }
 
-    /// Asks the processor to fetch the memory that [`Probe::may_contain`] will most likely read for this
-    /// hash, and does not wait for it.
+    /// Prefetches the memory that [`Probe::may_contain`] most likely reads for this hash, without waiting for
+    /// it.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         let (block, hash) = (self.bytes.as_ref(), table_hash(hash, self.salt));
@@ -253,8 +252,8 @@ impl<B: AsRef<[u8]>> Probe<B> {
         }
     }
 
-    /// [`Probe::may_contain`] for many hashes: the answer for each in the same place of `answers`, as far as
-    /// both go. The fastest way for many keys and one filter: its memory is prefetched for 32 hashes at a
+    /// [`Probe::may_contain`] for many hashes, with the answers in the same order; stops at the end of the
+    /// shorter slice. The fastest way for many keys and one filter: memory is prefetched for 32 hashes at a
     /// time.
     pub fn may_contain_many(&self, hashes: &[u64], answers: &mut [bool]) {
         let (simd, block, salt) = (self.simd, self.bytes.as_ref(), self.salt);
@@ -266,18 +265,17 @@ impl<B: AsRef<[u8]>> Probe<B> {
         }
     }
 
-    /// Whether a ribbon filter has all of these, mixed with the salt already.
+    /// Whether a ribbon filter has all of these hashes, already mixed with the salt.
     pub(super) fn has_all_table_hashes(&self, hashes: &[u64]) -> bool {
         let Kernel::Ribbon(ribbon) = &self.kernel else { return hashes.is_empty() };
         self.simd.run_probe(All, (ribbon, self.bytes.as_ref()), (), hashes)
     }
 
-    /// The bytes of the block.
     pub(super) fn bytes(&self) -> &[u8] {
         self.bytes.as_ref()
     }
 
-    /// The same filter with the first `groups` column groups only, which are these bytes.
+    /// The same filter with the first `groups` column groups, whose block is `bytes`.
     pub(super) fn keep_groups(&self, bytes: AlignedBytes, groups: usize) -> Probe {
         let kernel = match &self.kernel {
             Kernel::Ribbon(ribbon) => Kernel::Ribbon(ribbon.keep_groups(groups)),
@@ -286,24 +284,22 @@ impl<B: AsRef<[u8]>> Probe<B> {
         Probe::of(bytes, self.salt, self.simd, kernel)
     }
 
-    /// The same without vector instructions.
+    /// The same filter without vector instructions.
     pub(super) fn portable(self) -> Self {
         Self::of(self.bytes, self.salt, Simd::PORTABLE, self.kernel)
     }
 }
 
 impl<B> Probe<B> {
-    /// Gives the bytes back.
     pub(super) fn into_inner(self) -> B {
         self.bytes
     }
 }
 
-/// A blocked Bloom filter.
 #[derive(Debug, Clone)]
 struct BlockedProbe {
     lines: Lines,
-    /// Of the first eight probes, and of the others, eight at a time.
+    /// The multipliers of the first eight probes, then of the others, eight at a time.
     multipliers: (&'static [u32; LANES], &'static [[u32; LANES]]),
 }
 
@@ -315,7 +311,7 @@ impl Test for BlockedProbe {
         if !simd.line_has(line, hash as u32, first) {
             return Some(false);
         }
-        // A loop: a closure may be left outside, where it has not the instructions of `simd`.
+        // A loop, because a closure might not be inlined and would then lack the instructions of `simd`.
         for multipliers in others {
             if !simd.line_has(line, hash as u32, multipliers) {
                 return Some(false);
@@ -332,11 +328,10 @@ impl Test for BlockedProbe {
     }
 }
 
-/// A standard Bloom filter.
 #[derive(Debug, Clone)]
 struct BloomProbe {
     bloom: Bloom,
-    /// Where the section stands in the filter's block.
+    /// Offset of the section in the filter's block.
     start: usize,
     end: usize,
 }

@@ -1,13 +1,13 @@
-//! From verified bytes to answers.
+//! Opens a filter from its bytes.
 //!
-//! [`Filter::open`] verifies all of a block once and keeps the data that a probe needs ([`Probe`]). After
-//! that, a probe is arithmetic and a few reads.
+//! [`Filter::open`] verifies the whole block once and keeps the data of a [`Probe`]. After that, a probe is
+//! arithmetic and a few reads.
 //!
 //! # Invariants
 //!
 //! - The bytes of every `Filter` were verified against their checksums and the caller's expectations.
-//! - A probe that cannot be answered returns "maybe". A read outside of the body counts as a set bit;
-//!   verified geometry rules it out, unless the caller's `AsRef` returns other bytes later.
+//! - A probe that cannot be answered returns "maybe". A read outside of the body counts as a match; verified
+//!   geometry rules it out, unless the caller's `AsRef` returns other bytes later.
 
 use alloc::format;
 use core::fmt;
@@ -22,10 +22,10 @@ use crate::checksum::FileId;
 use crate::codec::DecodeError;
 use crate::hash::key_hash;
 
-/// What the caller knows about the filter. Every known value is compared with the filter.
+/// The values that the caller expects in a filter. Every given value is compared with the filter.
 ///
-/// The answer "absent" holds for a table only if the filter belongs to that table and its keys were hashed
-/// with the caller's seed. Use [`Expect::table`] wherever a lookup depends on the answer.
+/// "Absent" holds for a table only if the filter belongs to that table and its keys were hashed with the
+/// caller's seed. Use [`Expect::table`] wherever a lookup depends on the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Expect {
     owner: Option<FileId>,
@@ -35,7 +35,7 @@ pub struct Expect {
 }
 
 impl Expect {
-    /// Nothing is known: for tools that inspect a filter alone. A filter of no keys then answers "maybe".
+    /// No expectations: for tools that inspect a filter alone. A filter of no keys then answers "maybe".
     #[must_use]
     pub fn anything() -> Self {
         Self::default()
@@ -54,7 +54,7 @@ impl Expect {
         self
     }
 
-    /// The answer of a filter of no keys: "maybe", unless the caller knows that the table has no keys.
+    /// The answer of a filter of no keys: "maybe", unless the caller expects no keys.
     pub(super) fn if_empty(&self) -> bool {
         self.key_count != Some(0)
     }
@@ -65,11 +65,11 @@ impl Expect {
             return differs(16, "filter owner", "is another table");
         }
         if self.header_checksum.is_some_and(|checksum| checksum != header.checksum) {
-            return differs(12, "filter header checksum", "is that of another filter of the table");
+            return differs(12, "filter header checksum", "belongs to another filter of the table");
         }
-        // The seed is a secret of the store, so no message contains it.
+        // No message contains the seed, because it is a secret of the store.
         if self.seed.is_some_and(|seed| seed != header.seed) {
-            return differs(48, "filter seed", "is not the one that keys are hashed with here");
+            return differs(48, "filter seed", "is not the expected seed of the key hash");
         }
         if let Some(keys) = self.key_count.filter(|&keys| keys != header.key_count) {
             let detail = format!("expected {keys}, found {}", header.key_count);
@@ -89,11 +89,10 @@ pub struct Filter<B> {
 }
 
 impl<B: AsRef<[u8]>> Filter<B> {
-    /// Verifies a filter block (all of it, padding included) and the caller's expectations. Linear in its
-    /// length.
+    /// Verifies a filter block, including its padding, and the caller's expectations. Linear in its length.
     ///
-    /// `bytes` must be exactly the block. A query is fastest if they start at a multiple of 64, as
-    /// [`AlignedBytes`](super::AlignedBytes) do.
+    /// `bytes` must be exactly the block. A query is fastest if they start at a multiple of 64, as in
+    /// [`AlignedBytes`](super::AlignedBytes).
     ///
     /// # Errors
     ///
@@ -105,10 +104,10 @@ impl<B: AsRef<[u8]>> Filter<B> {
         Self::open_sections(bytes, header, expect, sections)
     }
 
-    /// [`Filter::open`] for the beginning of a ribbon filter's block that holds only the first `groups` of
-    /// its column groups, at least 1: the first [`Header::prefix_len`]`(1 + groups)` bytes.
+    /// [`Filter::open`] for the prefix of a ribbon filter's block that holds only the first `groups` column
+    /// groups (at least 1): the first [`Header::prefix_len`]`(1 + groups)` bytes.
     ///
-    /// It is a filter with fewer columns, and its rate is exactly `2^-columns`.
+    /// The result is a filter with fewer columns and a rate of exactly `2^-columns`.
     ///
     /// # Errors
     ///
@@ -127,9 +126,9 @@ impl<B: AsRef<[u8]>> Filter<B> {
         Ok(Self { probe, header, section_count: count })
     }
 
-    /// A copy with only the first `groups` column groups (at least 1, at most those in memory), which takes
-    /// less memory. Its rate is exactly `2^-columns`; nothing is built or read again. For another kind of
-    /// filter, a full copy.
+    /// A smaller copy with only the first `groups` column groups (at least 1, at most the number in memory).
+    /// Its rate is exactly `2^-columns`; nothing is built or read again. For another kind of filter, a full
+    /// copy.
     #[must_use]
     pub fn keep_groups(&self, groups: usize) -> Filter<AlignedBytes> {
         let sections = groups.max(1).saturating_add(1).min(self.section_count);
@@ -142,7 +141,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
         }
     }
 
-    /// Verifies the bytes again as they are in memory now, and that the predicted rate is that of the bits.
+    /// Verifies the bytes in memory again, and the predicted rate against the bits.
     ///
     /// # Errors
     ///
@@ -150,7 +149,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
     pub fn verify(&self) -> Result<(), DecodeError> {
         let block = self.probe.bytes();
         if Header::decode(block)? != self.header {
-            return Err(DecodeError::corrupt(0, "filter header", "has changed since it was opened"));
+            return Err(DecodeError::corrupt(0, "filter header", "has changed since the filter was opened"));
         }
         pages::verify(block, &self.header, self.section_count)?;
         let (shape, section) = self.shape_and_section();
@@ -162,8 +161,8 @@ impl<B: AsRef<[u8]>> Filter<B> {
         Ok(())
     }
 
-    /// The data needed to probe it, without its header. Keep clones side by side if several filters are
-    /// probed for one key.
+    /// The data needed to probe it, without its header. Keep clones in an array if several filters are probed
+    /// for one key.
     #[inline]
     #[must_use]
     pub fn probe(&self) -> &Probe<B> {
@@ -195,9 +194,9 @@ impl<B: AsRef<[u8]>> Filter<B> {
         self.probe.may_contain_many(hashes, answers);
     }
 
-    /// Its shape and the bytes of its first section.
+    /// The shape, and the bytes of the first section.
     pub(super) fn shape_and_section(&self) -> (Shape, &[u8]) {
-        // Opening the filter has verified that the header has a shape.
+        // `open` has verified that the header has a shape.
         let shape = self.header.shape().unwrap_or(Shape::Empty);
         let section = self.header.sections.first().and_then(|section| {
             let end = section.offset.checked_add(section.len)?;
@@ -212,7 +211,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
         self.probe.bytes()
     }
 
-    /// The same filter, probed without vector instructions, for measurements and comparisons.
+    /// The same filter without vector instructions, for measurements and comparisons.
     #[must_use]
     pub fn portable(mut self) -> Self {
         self.probe = self.probe.portable();
@@ -227,14 +226,14 @@ impl<B> Filter<B> {
         self.header.column_groups_rate(self.column_groups())
     }
 
-    /// Number of its block's column groups ([`Header::column_group_count`]) that it has in memory. A filter
-    /// without columns counts as one group.
+    /// Number of column groups in memory, of [`Header::column_group_count`] in the block. A filter without
+    /// columns counts as one group.
     #[must_use]
     pub fn column_groups(&self) -> usize {
         if self.kind().has_columns() { self.section_count.saturating_sub(1).max(1) } else { 1 }
     }
 
-    /// Number of distinct user keys in it.
+    /// Number of distinct user keys.
     #[must_use]
     pub fn key_count(&self) -> u64 {
         self.header.key_count
@@ -253,7 +252,7 @@ impl<B> Filter<B> {
         self.header.bits()
     }
 
-    /// What it is.
+    /// The filter kind.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.header.kind
@@ -310,7 +309,7 @@ mod tests {
         Filter::open(bytes, Expect::anything())
     }
 
-    /// The block after `change`, with all checksums corrected, as a hostile writer would produce it.
+    /// A hostile block: `change` is applied, and all checksums are corrected.
     fn forged(kind: Kind, keys: u64, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut bytes = block(kind, keys);
         change(&mut bytes);
@@ -443,7 +442,7 @@ mod tests {
         builder.finish().unwrap()
     }
 
-    /// How many of these absent keys a filter finds.
+    /// The number of these absent keys that pass the filter.
     fn unrecognised<B: AsRef<[u8]>>(filter: &Filter<B>, count: u64) -> f64 {
         let absent =
             (1 << 40..(1 << 40) + count).filter(|key: &u64| filter.may_contain_key(&key.to_le_bytes()));
@@ -457,8 +456,8 @@ mod tests {
                 let bytes = ribbon(keys, columns, groups);
                 let whole = Filter::open(&bytes, Expect::table(OWNER, SEED, keys)).unwrap();
                 assert_eq!(whole.column_groups(), groups);
-                // The additional column is of no use to the windows in which it begins: a part of a small
-                // filter.
+                // The additional column does not help the windows in which it begins, which matters in a
+                // small filter.
                 let exact = if keys == 300 { 0.41 } else { 0.15 };
                 assert!((whole.predicted_rate().log2() + columns).abs() < exact, "{keys} {columns}");
                 for (kept, &columns) in (1..).zip(left) {
@@ -470,7 +469,7 @@ mod tests {
                     assert!((found - expected).abs() < 5.0 * expected.sqrt(), "{keys} {columns}: {found}");
                     fewer.verify().unwrap();
 
-                    // The same from only the beginning of the block.
+                    // The same filter, opened from only the prefix of the block.
                     let len = whole.header().prefix_len(1 + kept) as usize;
                     assert_eq!(fewer.as_bytes().len(), len);
                     assert!(len < bytes.len() || keys == 300);

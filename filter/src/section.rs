@@ -1,14 +1,14 @@
 //! A section: a part of the body of a filter block, divided into pages.
 
-/// Length of a page, the unit that is checked.
+/// Length of a page, the unit of verification.
 pub(super) const PAGE_BYTES: u64 = 4096;
 
-/// A part of the body that can be loaded, checked and dropped by itself.
+/// A part of the body that can be loaded, verified and dropped by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Section {
-    /// Where it starts, in bytes from the start of the block.
+    /// Offset from the start of the block, in bytes.
     pub offset: u64,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: u64,
     /// CRC-32 of the checksums of its pages.
     pub checksum: u32,

@@ -1,4 +1,4 @@
-//! The sizes of the parts of a filter block, and their distance from the least possible size.
+//! The sizes of the parts of a filter block, and the excess over the least possible size.
 
 use alloc::vec::Vec;
 
@@ -7,7 +7,7 @@ use super::section::PAGE_BYTES;
 #[cfg(not(any(test, feature = "std")))]
 use crate::float::Float;
 
-/// The sizes of the parts of a filter block in bytes: they add up to the block. See
+/// The sizes of the parts of a filter block in bytes, which add up to the block. See
 /// [`Filter::sizes`](super::Filter::sizes).
 ///
 /// ```
@@ -66,7 +66,7 @@ impl Sizes {
         self.overhead(self.sections.iter().sum())
     }
 
-    /// The same for the whole block, with header, checksums and padding.
+    /// The overhead of the whole block, with header, checksums and padding.
     #[must_use]
     pub fn overhead_of_block(&self) -> Option<f64> {
         self.overhead(self.block)

@@ -1,15 +1,15 @@
-//! What tests of the format share: the vectors of `format.md`, read from the document itself.
+//! Helpers of format tests: the vectors of `format.md`, read from the document itself.
 //!
 //! ```text
 //! vector   a code block that opens with "vector" and its name
 //!          key = value            facts, in order; keys may repeat
 //!          bytes:
-//!          89 53 ..               hex, sixteen a line
-//!          00 * 4032              a byte, and how often it stands in a row
+//!          89 53 ..               hex, sixteen per line
+//!          00 * 4032              a byte, and the number of repetitions
 //! ```
 //!
-//! [`Vector::assert_is`] compares a vector with what the code makes and reads; where they differ it shows the
-//! vector as the code would have it.
+//! [`Vector::assert_is`] compares a vector with the code. On a difference it prints the vector that the code
+//! would write.
 
 use alloc::format;
 use alloc::string::String;
@@ -18,15 +18,14 @@ use std::fmt::Write;
 
 use crate::checksum::FileId;
 
-/// The law.
+/// The specification.
 pub const DOCUMENT: &str = include_str!("../format.md");
 
 const OPENING: &str = "```vector ";
 
-/// More lines of one byte than this are rendered as one.
+/// A longer run of equal lines of one byte is rendered as one line.
 const ROW_LINES_MAX: usize = 8;
 
-/// A vector of the document.
 #[derive(Debug)]
 pub struct Vector {
     pub name: &'static str,
@@ -35,12 +34,11 @@ pub struct Vector {
 }
 
 impl Vector {
-    /// All vectors, in the order of the document.
     pub fn all() -> Vec<Self> {
         Self::all_of(DOCUMENT)
     }
 
-    /// The same of another document.
+    /// All vectors of another document.
     pub fn all_of(document: &'static str) -> Vec<Self> {
         document.split(OPENING).skip(1).map(Self::parse).collect()
     }
@@ -62,7 +60,7 @@ impl Vector {
         self.facts.iter().filter(move |fact| fact.0 == key).map(|fact| fact.1)
     }
 
-    /// The value of a fact that stands once.
+    /// The value of a fact that occurs once.
     pub fn fact(&self, key: &str) -> &'static str {
         let mut values = self.facts(key);
         let value = values.next().unwrap_or_else(|| panic!("{} has no {key}", self.name));
@@ -106,7 +104,6 @@ fn render(name: &str, facts: &[(&str, String)], bytes: &[u8]) -> String {
     out
 }
 
-/// A line of a vector's bytes.
 fn unhex_line(line: &str) -> Vec<u8> {
     match line.split_once(" * ") {
         Some((byte, times)) => unhex(byte).repeat(times.parse().expect("a decimal number")),
@@ -119,7 +116,7 @@ pub fn hex(bytes: &[u8]) -> String {
     if bytes.is_empty() { "-".into() } else { bytes.iter().map(|byte| format!("{byte:02x}")).collect() }
 }
 
-/// The bytes that [`hex`] would write so; space between them is ignored.
+/// The inverse of [`hex`]; ignores spaces.
 pub fn unhex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
     assert!(digits.len().is_multiple_of(2), "half a byte in {text:?}");

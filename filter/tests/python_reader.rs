@@ -1,7 +1,7 @@
-//! The reader in Python (`readers/`) gives the answers of this crate, for filters that the golden files are too small for:
-//! with bumped layers, with an additional column, with many pages.
+//! Compares the Python reader (`readers/`) with this crate, for filters too large for golden files: bumped
+//! layers, an additional column, many pages.
 //!
-//! Without `python3` the test passes with a message, except where every case must run (`SIEVEDB_THOROUGH`).
+//! Without `python3` the test passes with a message, unless `SIEVEDB_THOROUGH` is set.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -17,7 +17,6 @@ fn key(number: u64) -> String {
     format!("{number}{}", "x".repeat((number % 7) as usize * (number % 61) as usize))
 }
 
-/// A filter of the first keys.
 fn block(kind: Kind, bits_per_key: f64, keys: u64) -> Vec<u8> {
     let mut builder = FilterBuilder::new(kind, bits_per_key, SEED, keys, [7; 16]).unwrap();
     if kind == Kind::Ribbon {
@@ -27,7 +26,7 @@ fn block(kind: Kind, bits_per_key: f64, keys: u64) -> Vec<u8> {
     builder.finish().unwrap()
 }
 
-/// What the reader prints for these keys, one a line. `None`: there is no Python.
+/// Output of the reader for these keys, one per line. `None` without Python.
 fn read_in_python(block: &[u8], keys: &str) -> Option<String> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("block");
@@ -39,7 +38,7 @@ fn read_in_python(block: &[u8], keys: &str) -> Option<String> {
         Ok(child) => child,
         Err(error) => {
             assert!(std::env::var_os("SIEVEDB_THOROUGH").is_none(), "python3: {error}");
-            eprintln!("there is no python3: not tested");
+            eprintln!("python3 is not installed: skipped");
             return None;
         }
     };
@@ -62,7 +61,7 @@ fn the_reader_in_python_gives_the_same_answer_for_every_key() {
     for (kind, bits, keys) in small.chain(ribbons).chain([(Kind::BlockedBloom, 16.0, 70_000)]) {
         let block = block(kind, bits, keys);
         let filter = Filter::open(&block, Expect::table([7; 16], SEED, keys)).unwrap();
-        // Some keys that are there, and as many that are not.
+        // Present keys, and as many absent ones.
         let probed = (0..200).flat_map(|number| [number * keys / 200, keys + number]);
         let (mut input, mut expected, mut absent) = (String::new(), String::new(), 0);
         for key in probed.map(key) {

@@ -1,4 +1,4 @@
-//! The README: its code is a test of the documentation, its dependency is checked here.
+//! Checks the dependency in the README. Its code is a documentation test.
 
 const README: &str = include_str!("../README.md");
 
@@ -6,7 +6,7 @@ const README: &str = include_str!("../README.md");
 fn the_dependency_can_be_resolved() {
     // The crate is not in a registry, so a version alone is not found.
     let source = concat!("sievedb-filter = { git = \"", env!("CARGO_PKG_REPOSITORY"), "\" }");
-    assert!(README.contains(source), "the README has not: {source}");
+    assert!(README.contains(source), "the README lacks: {source}");
 }
 
 #[test]

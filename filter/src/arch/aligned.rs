@@ -1,4 +1,4 @@
-//! Shared bytes that start on a cache line, so that a line of a blocked filter is one line of the cache.
+//! Shared bytes that start on a cache line, so that each line of a blocked filter is one cache line.
 
 #![allow(unsafe_code)]
 
@@ -15,13 +15,12 @@ struct Line([u8; LINE_BYTES]);
 
 /// A fixed number of bytes at an address divisible by 64.
 ///
-/// A clone shares the bytes and costs no copy. Fill them in place ([`AlignedBytes::zeroed`] and `&mut
-/// bytes[..]`, as by a read from a file) or copy ([`AlignedBytes::copy_of`]). Writing to bytes that are
-/// shared copies them first.
+/// A clone shares the bytes without copying them. Fill them in place ([`AlignedBytes::zeroed`] and `&mut
+/// bytes[..]`) or copy them ([`AlignedBytes::copy_of`]). Writing to shared bytes copies them first.
 #[derive(Clone)]
 pub struct AlignedBytes {
     lines: Arc<[Line]>,
-    /// At most the bytes of all lines: what the unsafe code relies on.
+    /// At most the bytes of all lines; the unsafe code relies on this.
     len: usize,
 }
 
@@ -41,10 +40,10 @@ impl AlignedBytes {
         out
     }
 
-    /// Its size in memory, in bytes. Clones share this memory.
+    /// Size in memory, in bytes. Clones share this memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        // The counts of the `Arc` take a line of their own.
+        // The counts of the `Arc` take another line.
         size_of_val(&*self.lines) + LINE_BYTES
     }
 }
@@ -54,7 +53,7 @@ impl Deref for AlignedBytes {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the lines are bytes without padding, `len` of them at least.
+        // SAFETY: the lines are bytes without padding, at least `len` of them.
         unsafe { core::slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
     }
 }
@@ -62,7 +61,7 @@ impl Deref for AlignedBytes {
 impl DerefMut for AlignedBytes {
     fn deref_mut(&mut self) -> &mut [u8] {
         let lines = Arc::make_mut(&mut self.lines);
-        // SAFETY: likewise; any bytes are lines.
+        // SAFETY: as above, and any bytes are valid lines.
         unsafe { core::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), self.len) }
     }
 }

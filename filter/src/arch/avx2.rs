@@ -1,4 +1,4 @@
-//! Vectors of 256 bits, for processors of the last ten years.
+//! AVX2: vectors of 256 bits.
 
 #![allow(unsafe_code)]
 
@@ -10,23 +10,22 @@ use crate::blocked::{LANES, LINE_BYTES};
 /// Bytes of a vector: four columns.
 const VECTOR: usize = 32;
 
-/// See `Simd::matches`.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn matches<const N: usize>(rows: [&[u8]; N], coefficients: [u64; N], mark: u32) -> bool {
     let len = rows.iter().map(|row| row.len()).min().unwrap_or(0);
-    // SAFETY: every row has at least as many bytes.
+    // SAFETY: every row has at least `len` bytes.
     unsafe { rows_match(rows.map(<[u8]>::as_ptr), len, coefficients, mark) }
 }
 
-/// Four columns settle 15 of 16 queries for absent keys: ending these here saves more time than the
-/// mispredicted branch of the other one costs. (Eight columns in one vector of 512 bits were slower by a
-/// tenth to a quarter, because fewer execution units handle them.) No function is called, so a query saves no
-/// registers.
+/// Compares four columns at a time. Four columns reject 15 of 16 absent keys; returning early saves more time
+/// than the mispredicted branch of the sixteenth costs. (Eight columns in one vector of 512 bits were slower
+/// by a tenth to a quarter, because fewer execution units handle them.) The function makes no call, so a
+/// query saves no registers.
 ///
 /// # Safety
 ///
-/// `len` bytes can be read from each pointer on.
+/// `len` bytes must be readable from each pointer.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn rows_match<const N: usize>(
@@ -37,12 +36,12 @@ unsafe fn rows_match<const N: usize>(
 ) -> bool {
     let coefficients = coefficients.map(|word| _mm256_set1_epi64x(word.cast_signed()));
     while len >= VECTOR {
-        // SAFETY: there is a vector at least.
+        // SAFETY: at least one vector remains in each row.
         let found = unsafe { four_parities(rows, coefficients) };
         if (found ^ mark) & 0xf != 0 {
             return false;
         }
-        // SAFETY: this vector is there.
+        // SAFETY: the vector just read lies within the row.
         rows = rows.map(|row| unsafe { row.add(VECTOR) });
         mark >>= VECTOR / 8;
         len -= VECTOR;
@@ -55,7 +54,7 @@ unsafe fn rows_match<const N: usize>(
         _mm256_cmpgt_epi64(_mm256_set1_epi64x(columns.cast_signed() as i64), _mm256_set_epi64x(3, 2, 1, 0));
     let mut sum = _mm256_setzero_si256();
     for (row, coefficients) in rows.into_iter().zip(coefficients) {
-        // SAFETY: only the lanes of words that are there are read.
+        // SAFETY: the mask selects only the remaining words of the row.
         let words = unsafe { _mm256_maskload_epi64(row.cast(), lanes) };
         sum = _mm256_xor_si256(sum, _mm256_and_si256(words, coefficients));
     }
@@ -66,24 +65,24 @@ unsafe fn rows_match<const N: usize>(
 ///
 /// # Safety
 ///
-/// Four words of 8 bytes can be read from each pointer on.
+/// Four words of 8 bytes must be readable from each pointer.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn four_parities<const N: usize>(rows: [*const u8; N], coefficients: [__m256i; N]) -> u32 {
     let mut sum = _mm256_setzero_si256();
     for (row, coefficients) in rows.into_iter().zip(coefficients) {
-        // SAFETY: the caller's. The load needs no alignment.
+        // SAFETY: guaranteed by the caller. The load needs no alignment.
         let words = unsafe { _mm256_loadu_si256(row.cast()) };
         sum = _mm256_xor_si256(sum, _mm256_and_si256(words, coefficients));
     }
     parities(sum)
 }
 
-/// The parity of each of four words, that of the first as the lowest bit.
+/// The parity of each of four words, the first in the lowest bit.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn parities(words: __m256i) -> u32 {
-    // Byte i is the parity of i, for every four bits.
+    // Byte i is the parity of the four bits of i.
     let table = _mm256_broadcastsi128_si256(_mm_set_epi8(0, 1, 1, 0, 1, 0, 0, 1, 1, 0, 0, 1, 0, 1, 1, 0));
     let folded = _mm256_xor_si256(words, _mm256_srli_epi64::<4>(words));
     let bytes = _mm256_shuffle_epi8(table, _mm256_and_si256(folded, _mm256_set1_epi8(0x0f)));
@@ -91,12 +90,11 @@ fn parities(words: __m256i) -> u32 {
     _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_slli_epi64::<63>(counts))).cast_unsigned()
 }
 
-/// See `Simd::line_has`.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn line_has(line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; LANES]) -> bool {
-    // SAFETY: the first two loads lie within the 64 bytes of the line, the third is of the 32 bytes of the
-    // array; none needs an alignment.
+    // SAFETY: the first two loads lie within the 64 bytes of the line, the third within the 32 bytes of the
+    // array. No load needs alignment.
     let (low, high, multipliers) = unsafe {
         (
             _mm256_loadu_si256(line.as_ptr().cast()),
@@ -105,7 +103,7 @@ pub(super) fn line_has(line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; L
         )
     };
     let products = _mm256_mullo_epi32(_mm256_set1_epi32(word.cast_signed()), multipliers);
-    // Of the nine highest bits the highest says which half of the line, the next three which word of it.
+    // The highest bit of a product selects the half of the line, the next three bits the word in it.
     let index = _mm256_srli_epi32::<28>(products);
     let words = _mm256_blendv_ps(
         _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(low, index)),
@@ -117,20 +115,17 @@ pub(super) fn line_has(line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; L
     _mm256_testc_si256(_mm256_castps_si256(words), masks) == 1
 }
 
-/// See `Simd::run`.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
 pub(super) fn run<W: Work<A, B, C>, A, B, C>(a: A, b: B, c: C) -> W::Output {
     W::work(Simd { avx2: true, avx512: false }, a, b, c)
 }
 
-/// See `Simd::question`.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
 pub(super) fn ask<Q: Question<P>, P>(probe: &P, hash: u64) -> bool {
     Q::ask(Simd { avx2: true, avx512: false }, probe, hash)
 }
 
-/// See `Simd::prefetch`.
 #[inline(always)]
 pub(super) fn prefetch(bytes: &[u8], at: usize) {
     if at < bytes.len() {

@@ -1,5 +1,5 @@
-//! Vectors of 256 and 512 bits, for processors that count the bits of each word of a vector: those of the
-//! years from 2019 on. (Earlier ones with vectors of 512 bits run slower while they use them.)
+//! AVX-512 with VPOPCNTDQ, which counts the bits of each word of a vector: processors from 2019 on. (Earlier
+//! processors run slower while they use vectors of 512 bits.)
 
 #![allow(unsafe_code)]
 
@@ -8,24 +8,21 @@ use core::arch::x86_64::*;
 use super::{Question, Simd, Work};
 use crate::blocked::{LANES, LINE_BYTES};
 
-/// Columns of a vector.
+/// Columns per vector.
 const COLUMNS: usize = 8;
 
-/// See `Simd::first_match`.
-///
-/// One vector for all columns: the branch on the answer is predicted for 255 of 256 absent keys.
+/// One vector for all columns: the branch on the result is predicted correctly for 255 of 256 absent keys.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]
 pub(super) fn first_match(rows: [&[u8]; 2], coefficients: [u64; 2], mark: u32) -> bool {
     let columns = rows.iter().map(|row| row.len() / 8).min().unwrap_or(0);
     let lanes = _bzhi_u32(0xff, columns as u32) as __mmask8;
     let coefficients = coefficients.map(|word| _mm512_set1_epi64(word.cast_signed()));
-    // SAFETY: only the lanes of words that are there are read.
+    // SAFETY: the mask selects only the words of the rows.
     let found = unsafe { parities(rows.map(|row| row.as_ptr().cast()), coefficients, lanes) };
     (found ^ mark as __mmask8) & lanes == 0
 }
 
-/// See `Simd::matches`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]
 pub(super) fn matches<const N: usize>(rows: [&[u8]; N], coefficients: [u64; N], mut mark: u32) -> bool {
@@ -33,9 +30,9 @@ pub(super) fn matches<const N: usize>(rows: [&[u8]; N], coefficients: [u64; N], 
     let mut rows = rows.map(|row| row.as_ptr().cast::<i64>());
     let coefficients = coefficients.map(|word| _mm512_set1_epi64(word.cast_signed()));
     loop {
-        // As many of the lowest bits as there are columns, at most eight.
+        // One lane per remaining column, at most eight.
         let lanes = _bzhi_u32(0xff, left as u32) as __mmask8;
-        // SAFETY: only the lanes of words that are there are read.
+        // SAFETY: the mask selects only the remaining words of the rows.
         let found = unsafe { parities(rows, coefficients, lanes) };
         if (found ^ mark as __mmask8) & lanes != 0 {
             return false;
@@ -43,7 +40,7 @@ pub(super) fn matches<const N: usize>(rows: [&[u8]; N], coefficients: [u64; N], 
         if left <= COLUMNS {
             return true;
         }
-        // SAFETY: these columns are there.
+        // SAFETY: more than these columns remain.
         rows = rows.map(|row| unsafe { row.add(COLUMNS) });
         mark >>= COLUMNS;
         left -= COLUMNS;
@@ -54,7 +51,7 @@ pub(super) fn matches<const N: usize>(rows: [&[u8]; N], coefficients: [u64; N], 
 ///
 /// # Safety
 ///
-/// The words of `lanes` can be read from each pointer on.
+/// The words of `lanes` must be readable from each pointer.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vpopcntdq")]
 unsafe fn parities<const N: usize>(
@@ -64,38 +61,35 @@ unsafe fn parities<const N: usize>(
 ) -> __mmask8 {
     let mut sum = _mm512_setzero_si512();
     for (row, coefficients) in rows.into_iter().zip(coefficients) {
-        // SAFETY: the caller's. The load needs no alignment.
+        // SAFETY: guaranteed by the caller. The load needs no alignment.
         let words = unsafe { _mm512_maskz_loadu_epi64(lanes, row) };
         sum = _mm512_xor_si512(sum, _mm512_and_si512(words, coefficients));
     }
     _mm512_test_epi64_mask(_mm512_popcnt_epi64(sum), _mm512_set1_epi64(1))
 }
 
-/// See `Simd::line_has`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,avx2")]
 pub(super) fn line_has(line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; LANES]) -> bool {
-    // SAFETY: the first load is of the 64 bytes of the line, the second of the 32 bytes of the array; neither
-    // needs an alignment.
+    // SAFETY: the first load reads the 64 bytes of the line, the second the 32 bytes of the array. Neither
+    // needs alignment.
     let (line, multipliers) = unsafe {
         (_mm512_loadu_si512(line.as_ptr().cast()), _mm256_loadu_si256(multipliers.as_ptr().cast()))
     };
     let products = _mm256_mullo_epi32(_mm256_set1_epi32(word.cast_signed()), multipliers);
-    // Of the nine highest bits of a product the four highest say which word of the line.
+    // The four highest bits of a product select the word of the line.
     let index = _mm512_castsi256_si512(_mm256_srli_epi32::<28>(products));
     let words = _mm512_castsi512_si256(_mm512_permutexvar_epi32(index, line));
-    // The next five say which bit of it: a rotation counts modulo 32.
+    // The next five bits select the bit of the word: a rotation counts modulo 32.
     let bits = _mm256_rorv_epi32(words, _mm256_srli_epi32::<23>(products));
     _mm256_testn_epi32_mask(bits, _mm256_set1_epi32(1)) == 0
 }
 
-/// See `Simd::question`.
 #[target_feature(enable = "avx512f,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,popcnt,lzcnt")]
 pub(super) fn ask<Q: Question<P>, P>(probe: &P, hash: u64) -> bool {
     Q::ask(Simd { avx2: true, avx512: true }, probe, hash)
 }
 
-/// See `Simd::run_probe`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,popcnt,lzcnt")]
 pub(super) fn run<W: Work<A, B, C>, A, B, C>(a: A, b: B, c: C) -> W::Output {

@@ -1,9 +1,8 @@
-//! Where a probe reads in a filter's block, with the bounds checked once: lines of a blocked filter, and the
+//! Locates the reads of a probe in a filter's block, with bounds checked once: lines of a blocked filter, and
 //! thresholds and rows of a ribbon filter's first layer.
 //!
-//! The length that a block must have is computed when the filter is opened. A probe checks only that length
-//! and no offsets: [`reduce`] never returns a number beyond the last one, and a smaller number has a smaller
-//! offset.
+//! The required length of a block is computed when the filter is opened. A probe checks only that length and
+//! no offsets: [`reduce`] never exceeds the last number, and a smaller number has a smaller offset.
 
 #![allow(unsafe_code)]
 
@@ -11,10 +10,10 @@ use crate::blocked::LINE_BYTES;
 use crate::hash::reduce;
 use crate::ribbon::COLUMNS_MAX;
 
-/// Columns that are tested first: they settle 255 of 256 queries for absent keys.
+/// Columns tested first: they reject 255 of 256 absent keys.
 pub(crate) const FIRST_COLUMNS: u32 = 8;
 
-/// The length of as many columns.
+/// The bytes of these columns in one block.
 const FIRST_BYTES: usize = 8 * FIRST_COLUMNS as usize;
 
 /// Starts that share a byte of thresholds, as a power of two: four buckets of 128.
@@ -24,13 +23,12 @@ const BYTE_STARTS: u32 = 9;
 const BLOCK_BITS: u32 = 6;
 const SHARD_BITS: u32 = 16;
 
-/// The lines of a blocked filter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lines {
     count: u64,
-    /// Where the first one stands in the filter's block.
+    /// Offset of the first line in the filter's block.
     start: usize,
-    /// The least length of a block that has all of them, and at least one.
+    /// Least length of a block with all lines; `usize::MAX` if there are none.
     len: usize,
 }
 
@@ -50,32 +48,31 @@ impl Lines {
             return None;
         }
         let at = self.start + reduce(hash, self.count) as usize * LINE_BYTES;
-        // SAFETY: `reduce` gives numbers below `count`, and `len` covers as many lines.
+        // SAFETY: `reduce` returns numbers below `count`, and `len` covers `count` lines.
         Some(unsafe { &*block.as_ptr().add(at).cast() })
     }
 }
 
-/// The first layer of a ribbon filter, in the columns of the first group: the part that nearly all probes
-/// read.
+/// The first layer of a ribbon filter, in the columns of the first group. Nearly all probes read only this
+/// part.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FirstLayer {
     starts: u64,
-    /// Where the thresholds stand in the filter's block.
+    /// Offset of the thresholds in the filter's block.
     thresholds: usize,
-    /// The blocks without an additional column, and those with it, from number `plain` on.
+    /// The blocks without an additional column, then the blocks with it, from number `plain` on.
     strips: [Strip; 2],
     plain: u64,
-    /// The length from which a filter's block has all of it.
+    /// Least length of a block with the whole layer.
     len: usize,
 }
 
-/// Blocks of equally many columns: number `n` starts at byte `base + n * stride` of the filter's block.
+/// Blocks of equal width: number `n` starts at byte `base + n * stride` of the filter's block.
 #[derive(Debug, Clone, Copy)]
 struct Strip {
-    /// May be less than 0 in the second strip, which does not begin with number 0.
+    /// Wraps below 0 in the second strip, which does not begin with number 0.
     base: usize,
     stride: u32,
-    /// Columns that are tested first.
     first: u8,
 }
 
@@ -92,8 +89,8 @@ impl FirstLayer {
     pub(crate) const NONE: Self =
         Self { starts: 0, thresholds: 0, strips: [Strip::NONE; 2], plain: u64::MAX, len: usize::MAX };
 
-    /// Of a layer of so many starts, with `columns` words in each block and one more from block `plain` on.
-    /// [`FirstLayer::NONE`] if there are no starts, or more than fit into memory.
+    /// A layer of `starts` starts, with `columns` words in each block and one more from block `plain` on.
+    /// [`FirstLayer::NONE`] if there are no starts, or if the layer exceeds the address space.
     pub(crate) fn new(starts: u64, thresholds: usize, base: usize, columns: u64, plain: u64) -> Self {
         let of = || {
             let last = starts.checked_sub(1)?;
@@ -101,9 +98,9 @@ impl FirstLayer {
             let blocks = block_of(last).checked_add(2)?;
             let words = blocks.checked_mul(columns)?.checked_add(blocks.saturating_sub(plain))?;
             let end = words.checked_mul(8)?.checked_add(base as u64)?;
-            // Where a second row ends that is read as if it had no fewer columns than are tested first.
+            // A second row may be read as if it had at least the columns tested first.
             let end = end.checked_add((FIRST_BYTES as u64).saturating_sub(columns.saturating_mul(8)))?;
-            // Before the last block, or there is no second strip.
+            // Block `plain` has the same offset in both strips.
             let before = usize::try_from(8 * plain.min(blocks)).ok()?;
             let columns = u32::try_from(columns).ok().filter(|&columns| columns <= COLUMNS_MAX.into())?;
             let strips = [Strip::new(base, columns), Strip::new(base.wrapping_sub(before), columns + 1)];
@@ -119,25 +116,25 @@ impl FirstLayer {
         self.plain == u64::MAX
     }
 
-    /// Whether all blocks have [`FIRST_COLUMNS`] columns at least.
+    /// Whether all blocks have at least [`FIRST_COLUMNS`] columns.
     pub(crate) fn is_full(&self) -> bool {
         self.strips.iter().all(|strip| u32::from(strip.first) == FIRST_COLUMNS)
     }
 
-    /// The start of a table hash; 0 if there are none.
+    /// The start of a table hash; 0 if the layer has none.
     #[inline(always)]
     pub(crate) fn start(&self, hash: u64) -> u64 {
         reduce(hash, self.starts)
     }
 
-    /// Where a table hash is probed in this block; `None` if the block does not have all of the layer.
+    /// The window of a table hash in this block; `None` if the block does not have the whole layer.
     #[inline(always)]
     pub(crate) fn window<'a>(&'a self, block: &'a [u8], hash: u64) -> Option<Window<'a>> {
         (block.len() >= self.len).then(|| Window { layer: self, block, start: self.start(hash) })
     }
 }
 
-/// Where a probe reads: a start that is below the number of starts, in a block that has all of the layer.
+/// A start below the number of starts, in a block that has the whole layer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window<'a> {
     layer: &'a FirstLayer,
@@ -151,17 +148,16 @@ impl<'a> Window<'a> {
         self.start
     }
 
-    /// The thresholds of the bucket and three others.
+    /// The thresholds of the start's bucket and its three neighbours.
     #[inline(always)]
     pub(crate) fn thresholds(self) -> u8 {
         let at = self.layer.thresholds + (self.start >> BYTE_STARTS) as usize;
-        // SAFETY: the byte is not behind that of the last start, which `len` covers.
+        // SAFETY: `len` covers the byte of the last start, and this one is not after it.
         unsafe { *self.block.get_unchecked(at) }
     }
 
-    /// The first columns, up to [`FIRST_COLUMNS`], of the block in which the start is, and as many of the next.
-    /// Takes fewer instructions where `EQUAL` says that all blocks have the same number of columns, and `FULL`
-    /// that they have [`FIRST_COLUMNS`] at least.
+    /// The first columns, up to [`FIRST_COLUMNS`], of the start's block and of the next. `EQUAL` (all blocks
+    /// have the same number of columns) and `FULL` (at least [`FIRST_COLUMNS`]) save instructions.
     #[inline(always)]
     pub(crate) fn rows<const EQUAL: bool, const FULL: bool>(self) -> [&'a [u8]; 2] {
         let Self { layer, block, start } = self;
@@ -170,13 +166,12 @@ impl<'a> Window<'a> {
         let (stride, len) = (stride as usize, if FULL { FIRST_BYTES } else { 8 * usize::from(first) });
         let one = base.wrapping_add((number as usize).wrapping_mul(stride));
         let two = one + stride;
-        // SAFETY: the block and the next do not start behind those of the last start, whose first columns
-        // `len` covers, as if there were as many as there can be; a strip has no smaller offsets and more
-        // columns than the one before it.
+        // SAFETY: neither block starts after the blocks of the last start. `len` covers the first columns of
+        // those as if they had the most columns. A later strip has no smaller offsets and more columns.
         unsafe { [block.get_unchecked(one..one + len), block.get_unchecked(two..two + len)] }
     }
 
-    /// All columns of the block in which the start is, and as many of the next.
+    /// All columns of the start's block, and as many of the next.
     #[inline(always)]
     pub(crate) fn whole_rows(self) -> [&'a [u8]; 2] {
         let Self { layer, block, start } = self;
@@ -188,7 +183,7 @@ impl<'a> Window<'a> {
     }
 }
 
-/// The block of the layer in which a start is: each shard has one block more than its starts have.
+/// The block of a start: each shard has one block more than its starts fill.
 #[inline(always)]
 fn block_of(start: u64) -> u64 {
     (start >> BLOCK_BITS) + (start >> SHARD_BITS)
@@ -223,7 +218,7 @@ mod tests {
                 let first = FirstLayer::new(starts, 7, 1000, columns, plain);
                 let offset = |block: u64| 1000 + 8 * (block * columns + block.saturating_sub(plain)) as usize;
                 let mut all: Vec<u8> = (0..offset(blocks)).map(|at| (at / 8) as u8).collect();
-                // Reading as many columns of its last block as are tested first must be possible.
+                // The first columns must be readable in the last block.
                 let short = 64usize.saturating_sub(8 * columns as usize);
                 all.resize(all.len() + short, 0xee);
                 // Layers with few columns end with their thresholds.
@@ -241,7 +236,7 @@ mod tests {
                     if first.is_equal() {
                         assert_eq!(window.rows::<true, false>(), [one, two]);
                     }
-                    // Even where there are fewer columns, what is read is there.
+                    // Reads are in bounds even where there are fewer columns.
                     let [one, two] = window.rows::<false, true>();
                     assert_eq!((one, two), (&all[offset(number)..][..64], &all[next..][..64]));
                     assert!(window.rows::<true, true>().iter().all(|row| row.len() == 64));

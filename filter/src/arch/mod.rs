@@ -1,14 +1,14 @@
-//! All code that is unsafe or depends on the processor.
+//! All unsafe or processor-dependent code.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `portable` | the inner loops of a probe in plain arithmetic: the reference, and the code for processors without the instructions |
-//! | `avx2`, `avx512` | the same with the instructions of one set each, chosen when the program runs |
+//! | `portable` | the inner loops of a probe in plain arithmetic: the reference, and the fallback |
+//! | `avx2`, `avx512` | the same loops with one instruction set each, chosen at run time |
 //! | `bounds` | reads from a filter's block whose bounds were checked when it was opened |
 //! | `aligned` | bytes in memory that start on a cache line |
 //!
-//! Every set gives the same answer for the same bytes; the tests compare them, and one prints the sets that
-//! the processor does not have. Miri runs `portable`, `bounds` and `aligned`.
+//! Every set gives the same answer for the same bytes. The tests compare them, and one test prints the sets
+//! that the processor lacks. Miri runs `portable`, `bounds` and `aligned`.
 
 mod aligned;
 #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
@@ -23,46 +23,43 @@ pub(super) use bounds::{FIRST_COLUMNS, FirstLayer, Lines};
 
 use crate::blocked::{LANES, LINE_BYTES};
 
-/// The instruction set that probes use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Simd {
-    /// Set only by [`Simd::detect`], and by functions that run with the instructions: the invariant of every
+    /// Set only by [`Simd::detect`] and by functions compiled with these instructions: the invariant of every
     /// unsafe block below.
     avx2: bool,
-    /// Likewise; never without `avx2`.
+    /// As above; implies `avx2`.
     avx512: bool,
 }
 
-/// A call of a function of `avx2` if that is what the processor has, else of its twin.
+/// Calls a function of `avx2` if the processor has the set, else the portable function.
 macro_rules! choose {
     ($simd:expr, $avx2:expr, $portable:expr) => {{
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         #[allow(unsafe_code)]
         if $simd.avx2 {
-            // SAFETY: the processor has all instructions that the functions are compiled with, see
-            // `Simd::detect`.
+            // SAFETY: the processor has the instructions of the function, see `Simd::detect`.
             return unsafe { $avx2 };
         }
         $portable
     }};
 }
 
-/// Code that is compiled once for every instruction set: [`Work::work`] is to be `inline(always)`, and so is
-/// what it calls in its loops. (A closure would be simpler, but the compiler may leave it outside.)
+/// Code compiled once per instruction set. [`Work::work`] and everything it calls in its loops must be
+/// `inline(always)`. (A closure would be simpler, but the compiler may not inline it.)
 pub(super) trait Work<A, B, C> {
     type Output;
 
-    /// Gets the set as a constant, so that branches on it cost nothing.
+    /// `simd` is a constant for the optimizer, so branches on it cost nothing.
     fn work(simd: Simd, a: A, b: B, c: C) -> Self::Output;
 }
 
-/// A question about one hash to a `P`: likewise compiled once for every instruction set.
+/// A yes-or-no question to a `P` about one hash, compiled once per instruction set.
 pub(super) trait Question<P> {
     fn ask(simd: Simd, probe: &P, hash: u64) -> bool;
 }
 
-/// A [`Question`], compiled for the set that was chosen when it was made. A call is a jump to the code of that
-/// set: neither the set nor the question is looked for again.
+/// A [`Question`] bound to an instruction set when it was created. A call is one indirect jump.
 pub(super) struct Asked<P>(unsafe fn(&P, u64) -> bool);
 
 impl<P> Clone for Asked<P> {
@@ -77,8 +74,7 @@ impl<P> Asked<P> {
     #[inline(always)]
     #[allow(unsafe_code)]
     pub(super) fn ask(self, probe: &P, hash: u64) -> bool {
-        // SAFETY: the processor has all instructions that the function is compiled with, see
-        // `Simd::question`.
+        // SAFETY: the processor has the instructions of the function, see `Simd::question`.
         unsafe { (self.0)(probe, hash) }
     }
 }
@@ -87,7 +83,6 @@ impl Simd {
     /// The set that every processor has.
     pub(super) const PORTABLE: Self = Self { avx2: false, avx512: false };
 
-    /// The best set of this processor.
     pub(super) fn detect() -> Self {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         {
@@ -106,7 +101,6 @@ impl Simd {
         Self::PORTABLE
     }
 
-    /// The code of a question for this set.
     pub(super) fn question<Q: Question<P>, P>(self) -> Asked<P> {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         {
@@ -120,15 +114,14 @@ impl Simd {
         Asked(portable::ask::<Q, P>)
     }
 
-    /// Whether the parities of `coefficients` over the columns of `rows` are the lowest bits of `mark`,
-    /// column by column. A row is one word of 64 bits for each column; all rows are equally long.
+    /// Whether the parities of `coefficients` over the columns of `rows` equal the lowest bits of `mark`,
+    /// column by column. A row has one 64-bit word per column; all rows have the same length.
     #[inline(always)]
     pub(super) fn matches<const N: usize>(self, rows: [&[u8]; N], coefficients: [u64; N], mark: u32) -> bool {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         #[allow(unsafe_code)]
         if self.avx512 {
-            // SAFETY: the processor has all instructions that the function is compiled with, see
-            // `Simd::detect`.
+            // SAFETY: the processor has the instructions of the function, see `Simd::detect`.
             return unsafe { avx512::matches(rows, coefficients, mark) };
         }
         choose!(self, avx2::matches(rows, coefficients, mark), portable::matches(rows, coefficients, mark))
@@ -140,47 +133,44 @@ impl Simd {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         #[allow(unsafe_code)]
         if self.avx512 {
-            // SAFETY: the processor has all instructions that the function is compiled with, see
-            // `Simd::detect`.
+            // SAFETY: the processor has the instructions of the function, see `Simd::detect`.
             return unsafe { avx512::first_match(rows, coefficients, mark) };
         }
         self.matches(rows, coefficients, mark)
     }
 
-    /// Whether the bits of eight probes of this word are set in this line. Each has a multiplier.
+    /// Whether the bits of eight probes of this word are set in this line, one multiplier per probe.
     #[inline(always)]
     pub(super) fn line_has(self, line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; LANES]) -> bool {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         #[allow(unsafe_code)]
         if self.avx512 {
-            // SAFETY: the processor has all instructions that the function is compiled with, see
-            // `Simd::detect`.
+            // SAFETY: the processor has the instructions of the function, see `Simd::detect`.
             return unsafe { avx512::line_has(line, word, multipliers) };
         }
         choose!(self, avx2::line_has(line, word, multipliers), portable::line_has(line, word, multipliers))
     }
 
-    /// [`Simd::run`] of a probe, which gains from a separate compilation with the newest instructions.
+    /// [`Simd::run`] for a probe, which gains from a separate compilation with the newest instructions.
     #[inline(always)]
     pub(super) fn run_probe<W: Work<A, B, C>, A, B, C>(self, work: W, a: A, b: B, c: C) -> W::Output {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         #[allow(unsafe_code)]
         if self.avx512 {
-            // SAFETY: the processor has all instructions that the function is compiled with, see
-            // `Simd::detect`.
+            // SAFETY: the processor has the instructions of the function, see `Simd::detect`.
             return unsafe { avx512::run::<W, A, B, C>(a, b, c) };
         }
         self.run(work, a, b, c)
     }
 
-    /// Runs [`Work::work`] with the instructions of the set. The arguments are passed in registers.
+    /// Runs [`Work::work`] with this set. The arguments are passed in registers.
     #[inline(always)]
     pub(super) fn run<W: Work<A, B, C>, A, B, C>(self, _: W, a: A, b: B, c: C) -> W::Output {
         choose!(self, avx2::run::<W, A, B, C>(a, b, c), portable::run::<W, A, B, C>(a, b, c))
     }
 }
 
-/// Prefetches the cache line of `bytes` around byte `at`, if the processor supports it.
+/// Prefetches the cache line at byte `at` of `bytes`, if the processor supports it.
 #[inline(always)]
 pub(super) fn prefetch(bytes: &[u8], at: usize) {
     #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
@@ -201,7 +191,7 @@ pub(super) mod tests {
     const ROUNDS: u32 = if cfg!(miri) { 12 } else { 3000 };
 
     impl Simd {
-        /// All that this processor has.
+        /// All sets of this processor.
         pub(crate) fn all() -> Vec<Self> {
             let best = Self::detect();
             let mut all = vec![Self::PORTABLE, Self { avx512: false, ..best }, best];
@@ -226,7 +216,7 @@ pub(super) mod tests {
             .filter(|set| !set.1)
             .map(|set| set.0)
             .collect();
-        // Shown by `cargo test -- --nocapture`: what no test of this run has covered.
+        // Shown by `cargo test -- --nocapture`: sets that this run does not cover.
         std::println!(
             "instruction sets that were not tested: {}",
             if missing.is_empty() { "none".into() } else { missing.join(", ") }
@@ -234,7 +224,7 @@ pub(super) mod tests {
         assert_eq!(Simd::all().len(), 3 - missing.len(), "the tests run every set that there is");
     }
 
-    /// By the definition, bit by bit.
+    /// The definition, bit by bit.
     fn expected(line: &[u8], word: u32, probes: u8) -> bool {
         positions(word, probes).all(|bit| line[bit / 8] >> (bit % 8) & 1 == 1)
     }
@@ -246,7 +236,7 @@ pub(super) mod tests {
         for probes in 1..=30 {
             let shape = Blocked { lines: 1, probes };
             for round in 0..ROUNDS {
-                // Ever fuller lines, so that both answers occur with any number of probes.
+                // Increasingly full lines, so that both answers occur with any number of probes.
                 let mut line = [0; LINE_BYTES];
                 line.iter_mut()
                     .for_each(|byte| *byte = (0..=round % 6).fold(0, |byte, _| byte | random() as u8));
@@ -287,7 +277,7 @@ pub(super) mod tests {
         let mut random = random();
         for columns in 0..=FIRST_COLUMNS as usize {
             for _ in 0..ROUNDS / 12 {
-                // What follows a row does not count.
+                // Bytes after a row must not matter.
                 let bytes: Vec<u8> = (0..2 * 64).map(|_| random() as u8).collect();
                 let rows = [0, 64].map(|at| &bytes[at..at + 8 * columns]);
                 let coefficients = [random(), random()];
@@ -317,7 +307,7 @@ pub(super) mod tests {
                 let bytes: Vec<u8> = (0..3 * 8 * columns).map(|_| random() as u8).collect();
                 let rows = [0, 1, 2].map(|row| &bytes[row * 8 * columns..(row + 1) * 8 * columns]);
                 let coefficients = [random(), random(), random()];
-                // The one mark that matches, found column by column.
+                // The only mark that matches, computed column by column.
                 let mark = (0..columns).fold(0u32, |mark, column| {
                     let word =
                         |row: usize| u64::from_le_bytes(rows[row][8 * column..][..8].try_into().unwrap());

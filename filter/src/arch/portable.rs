@@ -5,23 +5,21 @@ use byteorder::{ByteOrder, LittleEndian};
 use super::{Question, Simd, Work};
 use crate::blocked::{LANES, LINE_BYTES};
 
-/// Columns at a time: four settle 15 of 16 queries for absent keys.
+/// Columns per step: four reject 15 of 16 absent keys.
 const COLUMNS: usize = 4;
 
-/// See `Simd::run`. Not inlined, to keep it out of the path of the other sets.
+/// Not inlined, to keep it out of the code of the other sets.
 #[inline(never)]
 pub(super) fn run<W: Work<A, B, C>, A, B, C>(a: A, b: B, c: C) -> W::Output {
     W::work(Simd::PORTABLE, a, b, c)
 }
 
-/// See `Simd::question`.
 pub(super) fn ask<Q: Question<P>, P>(probe: &P, hash: u64) -> bool {
     Q::ask(Simd::PORTABLE, probe, hash)
 }
 
-/// See `Simd::line_has`.
-///
-/// A branch per bit would be mispredicted half of the time, because half of the bits are set.
+/// Tests all bits without branches: half of the bits are set, so a branch per bit would be mispredicted half
+/// of the time.
 #[inline(always)]
 pub(super) fn line_has(line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; LANES]) -> bool {
     let all = multipliers.iter().fold(1, |all, multiplier| {
@@ -31,7 +29,6 @@ pub(super) fn line_has(line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; L
     all == 1
 }
 
-/// See `Simd::matches`.
 #[inline(always)]
 pub(super) fn matches<const N: usize>(rows: [&[u8]; N], coefficients: [u64; N], mark: u32) -> bool {
     let mut words = [0u64; COLUMNS];
@@ -45,7 +42,7 @@ pub(super) fn matches<const N: usize>(rows: [&[u8]; N], coefficients: [u64; N], 
         && rest_matches(rows.map(|row| &row[8 * COLUMNS..]), coefficients, mark >> COLUMNS)
 }
 
-/// The same, out of the way.
+/// [`matches`] for the remaining columns, out of line.
 #[inline(never)]
 fn rest_matches<const N: usize>(mut rows: [&[u8]; N], coefficients: [u64; N], mut mark: u32) -> bool {
     while rows.iter().any(|row| !row.is_empty()) {
@@ -64,7 +61,7 @@ fn rest_matches<const N: usize>(mut rows: [&[u8]; N], coefficients: [u64; N], mu
     true
 }
 
-/// Adds those of `bytes`' words that `coefficients` selects.
+/// Adds the words of `bytes`, masked by `coefficients`.
 #[inline(always)]
 fn add(words: &mut [u64; COLUMNS], bytes: &[u8], coefficients: u64) {
     for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -72,18 +69,18 @@ fn add(words: &mut [u64; COLUMNS], bytes: &[u8], coefficients: u64) {
     }
 }
 
-/// The parity of each word, that of the first as the lowest bit.
+/// The parity of each word, the first in the lowest bit.
 ///
-/// Two words are folded into the halves of one, and two of these into its quarters: half of the work of four
-/// parities where the processor has no instruction to count bits.
+/// Folds two words into the halves of one, and two of these into quarters. That is half of the work of four
+/// parities on processors without a population count.
 #[inline(always)]
 fn parities(words: [u64; COLUMNS]) -> u32 {
-    // The lower half is that of `low` exclusive or its upper half, and the upper one likewise that of `high`.
+    // Folds `low` into the lower half and `high` into the upper half.
     let halves = |low: u64, high: u64| {
         let swap = (low ^ high) & 0x0000_0000_ffff_ffff;
         (high ^ swap) ^ (low ^ swap).rotate_left(32)
     };
-    // The first and the last quarter are those of word 0.
+    // The first and the last quarter belong to word 0.
     let even = halves(words[2], words[0]).rotate_left(16);
     let odd = halves(words[1], words[3]);
     let swap = (even ^ odd) & 0x0000_ffff_0000_ffff;

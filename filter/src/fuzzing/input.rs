@@ -1,11 +1,11 @@
 //! The bytes of a fuzzer as a source of choices, read front to back.
 //!
-//! At their end every choice is 0 and every slice empty, so that all byte strings mean something. What a
-//! target draws first stands first: a mutation changes one choice and leaves those before it as they were.
+//! After the end, every choice is 0 and every slice is empty, so every byte string is valid. Targets draw
+//! their most important choices first: a mutation changes one choice and keeps the earlier ones.
 
 use byteorder::{ByteOrder, LittleEndian};
 
-/// What is left of an input.
+/// The remaining input.
 #[derive(Debug, Clone)]
 pub struct Input<'a> {
     bytes: &'a [u8],
@@ -43,7 +43,7 @@ impl<'a> Input<'a> {
         LittleEndian::read_u64(&self.number::<8>())
     }
 
-    /// A number below `n`, which is at most 256; 0 if `n` is.
+    /// A number below `n` (at most 256); 0 if `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         usize::from(self.u8()) % n.max(1)
     }
@@ -52,7 +52,7 @@ impl<'a> Input<'a> {
         self.u8() & 1 == 1
     }
 
-    /// The next `len` bytes, or what there is.
+    /// The next `len` bytes, or fewer at the end.
     pub fn take(&mut self, len: usize) -> &'a [u8] {
         let (found, left) = self.bytes.split_at(len.min(self.bytes.len()));
         self.bytes = left;

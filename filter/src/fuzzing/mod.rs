@@ -1,26 +1,26 @@
-//! What the fuzzer runs on filter blocks, and what the fuzz targets of the store share with it.
+//! Fuzz target of filter blocks, and helpers shared with the fuzz targets of the store.
 //!
 //! # Strategy
 //!
-//! The first byte chooses the way to a block:
+//! The first byte chooses the source of a block:
 //!
 //! 0. *raw*: the rest is a block.
 //! 1. *resealed*: the rest is a block whose pages, sections and header are sealed here.
-//! 2. *forged*: the rest gives the parameters of a header and then the bits; lengths follow from the
-//!    parameters. So any geometry that a header can state is probed, with any bits.
+//! 2. *forged*: the rest gives the parameters of a header, then the bits; lengths follow from the parameters.
+//!    This reaches any geometry that a header can state, with any bits.
 //! 3. *built*: the rest describes keys; a filter of them is built, and then damaged in one place.
 //!
 //! # Invariants
 //!
-//! - A header that decodes, encodes to the same bytes.
-//! - Every way of probing gives the same answer: one hash, many at a time, without vector
-//!   instructions; and with fewer column groups a "maybe" stays one.
-//! - Probed by pages it gives these answers too, and reads a bounded number of them; where a page is damaged,
-//!   or only what no answer depends on, none is "absent" that was "maybe".
-//! - A filter combined with itself answers as before.
-//! - A filter is refused where it is not what is expected: another table's, seed, key count, or header.
-//! - A built filter has every key that was added. Damaged, it is refused, or every answer is as it was.
-//! - A filter opens in memory of the length that it has, whatever its header claims.
+//! - A header that decodes encodes to the same bytes.
+//! - All ways of probing give the same answer: one hash, many hashes, without vector instructions. With fewer
+//!   column groups a "maybe" is still "maybe".
+//! - Probing by pages gives the same answers and reads a bounded number of pages. Damaged pages never turn a
+//!   "maybe" into "absent".
+//! - A filter combined with itself gives the same answers.
+//! - A filter is rejected if it has another owner, seed, key count or header than expected.
+//! - A built filter has every added key. A damaged one is rejected, or all answers are unchanged.
+//! - Opening a filter takes memory by its actual length, whatever its header claims.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -40,7 +40,7 @@ mod reseal;
 pub use input::Input;
 pub use reseal::reseal;
 
-/// Longest block that is forged.
+/// Longest forged block.
 const FORGED_BYTES_MAX: usize = 256 << 10;
 
 const OWNER: [u8; 16] = [3; 16];
@@ -57,7 +57,7 @@ pub fn filter(bytes: &[u8]) {
         }
         2 => {
             if let Some(block) = forged(&mut input) {
-                assert!(Header::decode(&block).is_ok(), "a forged header is one that can be");
+                assert!(Header::decode(&block).is_ok(), "a forged header is valid");
                 check(&block);
             }
         }
@@ -69,7 +69,7 @@ fn kind(input: &mut Input<'_>) -> Kind {
     Kind::ALL[input.below(Kind::ALL.len())]
 }
 
-/// A number with any number of significant bits: small ones and enormous ones are equally likely.
+/// A number with any number of significant bits: small and enormous ones are equally likely.
 fn scaled(input: &mut Input<'_>) -> u64 {
     let bits = u32::from(input.u8()) % 65;
     if bits == 0 { 0 } else { input.u64() >> (64 - bits) }
@@ -86,7 +86,7 @@ fn forged(input: &mut Input<'_>) -> Option<Vec<u8>> {
     header.size = scaled(input);
     header.probes = input.u8();
     match kind {
-        // Bits behind the last one would have to be zero.
+        // Unused bits of the last byte would have to be zero.
         Kind::Bloom => header.size &= !63,
         Kind::Ribbon => {
             header.probes = 0;
@@ -123,7 +123,7 @@ fn check(block: &[u8]) {
     let sizes = Sizes::of(&found);
     let _ = (sizes.overhead_of_sections(), sizes.overhead_of_block());
     for groups in 0..4 {
-        // The beginning of a block, as far as it is there.
+        // A prefix of the block, if it is long enough.
         let len = usize::try_from(found.prefix_len(1 + groups)).unwrap_or(usize::MAX);
         if let Some(prefix) = block.get(..len)
             && let Ok(filter) = Filter::open_groups(prefix, Expect::anything(), groups)
@@ -153,7 +153,7 @@ fn check(block: &[u8]) {
     }
 }
 
-/// Probes in every way there is.
+/// Probes in every way.
 fn probe(filter: &Filter<&[u8]>) {
     let hashes: Vec<u64> = hashes(filter.header().salt).collect();
     let portable = filter.clone().portable();
@@ -165,7 +165,7 @@ fn probe(filter: &Filter<&[u8]>) {
         assert_eq!((answer, answer), (portable.may_contain(hash), many));
     }
     if filter.key_count() == 0 {
-        assert!(filter.may_contain(7), "nobody confirmed that there are no keys");
+        assert!(filter.may_contain(7), "the caller did not confirm that there are no keys");
     }
 }
 
@@ -187,10 +187,10 @@ fn probe_page(filter: &PagedFilter, block: &[u8], hash: u64) -> Result<bool, Dec
     answer
 }
 
-/// The same answers as those of the whole filter, if that can be opened.
+/// Compares with the answers of the whole filter, if it can be opened.
 fn probe_by_pages(block: &[u8], salt: u64, whole: Option<&Filter<&[u8]>>) {
     let Ok(paged) = open_paged(block, Expect::anything()) else {
-        assert!(whole.is_none(), "what opens whole, opens by pages");
+        assert!(whole.is_none(), "a block that opens whole opens by pages");
         return;
     };
     for hash in hashes(salt) {
@@ -201,12 +201,12 @@ fn probe_by_pages(block: &[u8], salt: u64, whole: Option<&Filter<&[u8]>>) {
     }
 }
 
-/// A filter and itself: both together and what they share have the same bits.
+/// Union and intersection of a filter with itself have the same bits.
 fn combine(filter: &Filter<&[u8]>) {
     let _ = filter.estimate_key_count();
     for combined in [filter.union(filter, OWNER), filter.intersection(filter, OWNER)] {
         let Ok(block) = combined else { continue };
-        let combined = Filter::open(&block[..], Expect::anything()).expect("what was combined is a filter");
+        let combined = Filter::open(&block[..], Expect::anything()).expect("a combined block is a filter");
         for hash in hashes(filter.header().salt) {
             assert_eq!(combined.may_contain(hash), filter.may_contain(hash));
         }
@@ -224,7 +224,7 @@ fn expect_only_what_is_known(block: &[u8], header: &Header) {
         Expect::table(owner, seed, !keys),
         right.header_checksum(!header.checksum),
     ] {
-        assert!(Filter::open(block, wrong).is_err(), "a filter that is not the expected one is refused");
+        assert!(Filter::open(block, wrong).is_err(), "an unexpected filter is rejected");
     }
 }
 
@@ -238,7 +238,7 @@ fn built(input: &mut Input<'_>) {
     let Ok(mut builder) = FilterBuilder::new(kind, bits_per_key, seed, salt, OWNER) else { return };
     builder = builder.column_groups(groups);
     let mut keys: Vec<Vec<u8>> = Vec::new();
-    // So many numbers, and the keys that are spelled out.
+    // Numbered keys, then the keys spelled out in the input.
     let numbers = u32::from(input.u16()) % 3000;
     keys.extend((0..numbers).map(|number| {
         let mut key = vec![0; 4];
@@ -253,9 +253,9 @@ fn built(input: &mut Input<'_>) {
     keys.iter().for_each(|key| builder.add_key(key));
     let block = builder.finish().expect("a filter can be built");
     let expect = Expect::table(OWNER, seed, keys.len() as u64);
-    let filter = Filter::open(&block[..], expect).expect("what was built is opened");
-    filter.verify().expect("what was built is verified");
-    assert!(keys.iter().all(|key| filter.may_contain(key_hash(seed, key))), "a key that was added is found");
+    let filter = Filter::open(&block[..], expect).expect("a built filter opens");
+    filter.verify().expect("a built filter verifies");
+    assert!(keys.iter().all(|key| filter.may_contain(key_hash(seed, key))), "an added key is found");
 
     let mut damaged = block.clone();
     let start = at as usize % damaged.len();
@@ -264,12 +264,12 @@ fn built(input: &mut Input<'_>) {
     }
     let changed = damaged != block;
     let opened = Filter::open(&damaged[..], expect);
-    assert!(changed == opened.is_err(), "a filter that was changed is refused");
+    assert!(changed == opened.is_err(), "a changed filter is rejected");
     if let Ok(paged) = open_paged(&damaged, expect) {
         let denied = |key: &Vec<u8>| probe_page(&paged, &damaged, key_hash(seed, key)) == Ok(false);
         assert!(!keys.iter().any(denied), "damage makes no key absent");
     }
     let cut = &block[..start];
-    assert!(Filter::open(cut, expect).is_err(), "a filter that was cut is refused");
+    assert!(Filter::open(cut, expect).is_err(), "a truncated filter is rejected");
     check(&damaged);
 }

@@ -1,8 +1,7 @@
-//! Makes the checksums of a filter block right again after bytes were changed, so that what they protect is
-//! reached.
+//! Corrects the checksums of a changed filter block, so that a fuzzer reaches the data behind them.
 //!
-//! Written from format.md and lenient: it follows whatever lengths it finds as far as they lie in the bytes,
-//! and leaves alone what it cannot follow. Resealing an intact block changes nothing.
+//! Written from format.md and lenient: it follows any lengths that lie within the bytes, and skips the
+//! others. Resealing an intact block changes nothing.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -11,8 +10,8 @@ use crate::header::HEADER_BYTES;
 
 const PAGE_BYTES: usize = 4096;
 
-/// Reseals pages, sections and header. `put` writes the checksum of the header (the second argument) into its
-/// place (the first): other parts of a store repeat it.
+/// Reseals pages, sections and header. `put` writes the header checksum (second argument) to its place (first
+/// argument), because other parts of a store repeat it.
 pub fn reseal(block: &mut [u8], put: impl FnOnce(&mut [u8], &[u8])) {
     if block.len() < HEADER_BYTES {
         return;

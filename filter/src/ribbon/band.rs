@@ -1,9 +1,9 @@
 //! Elimination and solution of shards with windows of 64 slots.
 //!
-//! The band matrix has at most one row per slot: the row that starts there, with 64 coefficients of which the
-//! first is 1, and a mark. If the start of a new row is taken, the two rows are added (by exclusive or). This
-//! clears at least the first coefficient of the new row, which moves right to its next coefficient. The row
-//! ends at a free slot, or when no coefficients remain. In the latter case it depends on other rows, and
+//! The band matrix has at most one row per slot: the row that starts there, with a mark and 64 coefficients,
+//! the first of which is 1. If the start of a new row is taken, the two rows are added (by exclusive or).
+//! This clears at least the first coefficient of the new row, which moves right to its next coefficient. The
+//! row ends at a free slot, or when no coefficients remain. In the latter case it depends on other rows, and
 //! either agrees with them or contradicts them.
 
 use alloc::vec::Vec;
@@ -18,10 +18,9 @@ use crate::hash::reduce;
 /// Starts per range within a bucket, as a power of two: ranges are eliminated from the highest to the lowest.
 const RANGE_BITS: u32 = 3;
 
-/// Ranges per bucket.
 const RANGES: usize = (BUCKET_STARTS >> RANGE_BITS) as usize;
 
-/// The number of the last range of a bucket's first, second and third part: starts from 40, 16 and 0 on.
+/// The last range of each of a bucket's three parts: starts from 40, 16 and 0 on.
 const PART_ENDS: [usize; 3] = [10, 13, 15];
 
 /// The threshold of a bucket in which nothing is bumped.
@@ -42,38 +41,35 @@ impl ShardStarts {
         (self.starts + BLOCK_SLOTS) as usize
     }
 
-    /// Its slots in the matrix, with the free ones behind them.
+    /// Its slots in the matrix, with the free slots after them.
     pub(super) fn room(self) -> usize {
         self.slots() + WINDOW
     }
 }
 
-/// The shards that are eliminated in turns, one after the other in one matrix. Later shards reuse their
-/// memory.
+/// Shards in one matrix, eliminated in turns. Later shards reuse the memory.
 #[derive(Debug, Default)]
 pub(super) struct Band {
     matrix: Matrix,
     shards: [Shard; LANES],
-    /// The hashes of a shard while they are dealt out.
+    /// A copy of a shard's hashes during sorting.
     copy: Vec<u64>,
 }
 
-/// The data of a shard besides its slots.
 #[derive(Debug, Default)]
 struct Shard {
-    /// Where the hashes of each range end.
+    /// End of the hashes of each range.
     ends: Vec<u32>,
-    /// Of each bucket.
+    /// One threshold per bucket.
     thresholds: Vec<u8>,
-    /// Hashes that were bumped, as the next layer has them.
+    /// Bumped hashes, as in the next layer.
     bumped: Vec<u64>,
-    /// The slots in which rows ended of the part that is being eliminated.
+    /// Slots that rows of the current part have taken.
     slots: Vec<u32>,
 }
 
 impl Band {
-    /// Makes it the band of up to [`LANES`] shards, without a row, and brings their hashes into the order in
-    /// which they are eliminated.
+    /// Clears the band for up to [`LANES`] shards, and sorts their hashes into elimination order.
     pub(super) fn arrange(&mut self, shards: &mut [(ShardStarts, &mut [u64])]) {
         for (shard, (span, hashes)) in self.shards.iter_mut().zip(&mut *shards) {
             shard.arrange(*span, hashes, &mut self.copy);
@@ -81,17 +77,16 @@ impl Band {
         self.matrix.clear(shards.iter().map(|(span, _)| span.room()).sum());
     }
 
-    /// The threshold of each bucket of a shard.
     pub(super) fn thresholds(&self, shard: usize) -> &[u8] {
         &self.shards[shard].thresholds
     }
 
-    /// How many hashes of all shards were bumped.
+    /// Number of bumped hashes of all shards.
     pub(super) fn bumped_count(&self) -> usize {
         self.shards.iter().map(|shard| shard.bumped.len()).sum()
     }
 
-    /// Takes the bumped hashes of a shard.
+    /// Moves the bumped hashes of a shard to `into`.
     pub(super) fn take_bumped(&mut self, shard: usize, into: &mut Vec<u64>) {
         into.append(&mut self.shards[shard].bumped);
     }
@@ -120,7 +115,6 @@ impl Shard {
 }
 
 impl Band {
-    /// Eliminates the arranged hashes of the shards.
     #[inline(always)]
     fn eliminate(&mut self, shards: &[(ShardStarts, &mut [u64])]) {
         if let [(span, hashes)] = shards {
@@ -130,9 +124,8 @@ impl Band {
         }
     }
 
-    /// Eliminates one shard. The rows of a part take turns, so that the processor need not wait for one of them:
-    /// a row that is overtaken by another meets it where that one ended, or has gone further already. Which
-    /// slots stay free, and whether there is a contradiction, does not depend on the order of the rows.
+    /// Eliminates one shard. The rows of a part take turns, so that the processor need not wait for memory.
+    /// Free slots and contradictions do not depend on the order of the rows.
     #[inline(always)]
     fn eliminate_alone(&mut self, span: ShardStarts, hashes: &[u64]) {
         let Self { matrix, shards: [shard, ..], .. } = self;
@@ -164,7 +157,6 @@ impl Band {
         }
     }
 
-    /// Eliminates several shards in turns.
     #[inline(always)]
     fn eliminate_in_turns(&mut self, shards: &[(ShardStarts, &mut [u64])]) {
         let mut lanes = Vec::with_capacity(LANES);
@@ -193,8 +185,8 @@ impl Band {
         }
     }
 
-    /// Solves the system of a shard, whose slots these are: for each block from the last to the first, its
-    /// number in the shard and its words.
+    /// Solves the system of the shard with these slots. Calls `put` for each block from the last to the
+    /// first, with its number in the shard and its words.
     #[inline(always)]
     fn solve(&self, slots: Range<usize>, columns: usize, put: impl FnMut(u64, &[u64])) {
         match columns {
@@ -205,8 +197,8 @@ impl Band {
         }
     }
 
-    /// The same for a column count that fills whole vectors. Columns over `columns` are solved and ignored,
-    /// so that all stay in registers.
+    /// [`Band::solve`] for a column count that fills whole vectors. Columns over `columns` are solved and
+    /// ignored, so that all stay in registers.
     #[inline(always)]
     fn solve_columns<const N: usize>(
         &self,
@@ -229,7 +221,6 @@ impl Band {
     }
 }
 
-/// [`Band::eliminate`].
 pub(super) struct Eliminate;
 
 impl<'a> Work<&mut Band, &[(ShardStarts, &'a mut [u64])], ()> for Eliminate {
@@ -241,7 +232,6 @@ impl<'a> Work<&mut Band, &[(ShardStarts, &'a mut [u64])], ()> for Eliminate {
     }
 }
 
-/// [`Band::solve`].
 pub(super) struct Solve;
 
 impl<F: FnMut(u64, &[u64])> Work<&Band, (Range<usize>, usize), F> for Solve {
@@ -253,7 +243,6 @@ impl<F: FnMut(u64, &[u64])> Work<&Band, (Range<usize>, usize), F> for Solve {
     }
 }
 
-/// The rows of one shard, part by part.
 struct Lane<'a> {
     span: ShardStarts,
     /// The first slot of the shard.
@@ -263,7 +252,7 @@ struct Lane<'a> {
     bucket: usize,
     /// The part of the bucket that is being eliminated, 0 to 2.
     part: usize,
-    /// Where its hashes start and end, and how far they were taken.
+    /// Its hashes are `start..end`; those before `taken` are in the matrix or in a turn.
     start: usize,
     taken: usize,
     end: usize,
@@ -271,14 +260,12 @@ struct Lane<'a> {
 
 impl<'a> Lane<'a> {
     fn new(shard: &'a mut Shard, span: ShardStarts, hashes: &'a [u64], first: usize) -> Self {
-        // Before the first part.
         let (bucket, part, start, taken, end) = (0, 0, 0, 0, 0);
         let mut lane = Self { span, first, hashes, shard, bucket, part, start, taken, end };
         lane.prepare();
         lane
     }
 
-    /// The next row, if there is one.
     #[inline(always)]
     fn next(&mut self) -> Option<Row> {
         loop {
@@ -291,7 +278,6 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// The next row of the part.
     #[inline(always)]
     fn take(&mut self) -> Option<Row> {
         if self.taken == self.end {
@@ -304,7 +290,8 @@ impl<'a> Lane<'a> {
         Some(Row { coefficients, slot, mark: mark & self.span.columns })
     }
 
-    /// Notes where a row has ended, if it has a coefficient left; or else returns whether it contradicts others.
+    /// Records the slot of a row that has a coefficient left. Otherwise returns whether the row contradicts
+    /// others.
     #[inline(always)]
     fn contradicts(&mut self, ended: Row) -> bool {
         if ended.coefficients == 0 {
@@ -324,7 +311,7 @@ impl<'a> Lane<'a> {
         self.prepare()
     }
 
-    /// Turns to the rows of the part. Returns whether there is such a part.
+    /// Sets the range of the current part. Returns whether the part exists.
     fn prepare(&mut self) -> bool {
         let Shard { ends, slots, .. } = &mut *self.shard;
         let Some(&end) = ends.get(self.bucket * RANGES + PART_ENDS[self.part]) else { return false };
@@ -333,7 +320,7 @@ impl<'a> Lane<'a> {
         true
     }
 
-    /// The part has a row that contradicts others: it and the parts after it leave the band.
+    /// Removes the current part, which has a contradicting row, and the later parts of the bucket.
     #[cold]
     #[inline(never)]
     fn bump(&mut self, matrix: &mut Matrix) {
@@ -351,7 +338,7 @@ mod tests {
     use super::*;
     use crate::hash::table_hash;
 
-    /// What became of a lone shard.
+    /// The result of a lone shard.
     #[derive(PartialEq)]
     struct Solved {
         thresholds: Vec<u8>,

@@ -1,9 +1,9 @@
 //! From hashes to sections, layer by layer.
 //!
-//! Memory: the hashes take eight bytes each. While they are sorted into shards, they exist twice, but each
-//! chunk is freed when all its hashes are sorted. After that there are the hashes, three shards, and the
-//! growing sections. In sum: 17 bytes per key with the hashes; up to 3 MB for the shards, independent of the
-//! size of the filter; and eight bytes per key more while the filter may be built again with another salt.
+//! Memory: the hashes take eight bytes each, and twice that while they are sorted into shards; each chunk is
+//! freed as soon as it is sorted. Later there are the hashes, three shards, and the growing sections. In sum:
+//! 17 bytes per key including the hashes; up to 3 MB for the shards, independent of the size of the filter;
+//! and eight bytes per key more while the filter may be built again with another salt.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -20,40 +20,37 @@ use super::{BUCKET_STARTS, SHARD_BITS};
 use crate::arch::Simd;
 use crate::hash::{reduce, table_hash};
 
-/// Most keys in the last layer. More than that means that the hashes are not uniform.
+/// Most keys in the last layer. A larger number means that the hashes are not uniform.
 const LAST_KEYS_MAX: usize = 1 << 20;
 
-/// What a filter consists of.
+/// The parts of a filter.
 #[derive(Debug)]
 pub(crate) struct Built {
     pub(crate) ribbon: Ribbon,
     /// The thresholds, then the column groups. Empty if there is no solution.
     pub(crate) sections: Vec<Vec<u8>>,
-    /// The salt of the table hashes.
     pub(crate) salt: u64,
-    /// The table hashes, in any order.
     pub(crate) hashes: Vec<u64>,
 }
 
 impl Built {
-    /// There is no solution.
+    /// A filter without a solution.
     fn maybe(salt: u64, hashes: Vec<u64>) -> Self {
         Self { ribbon: Ribbon::MAYBE, sections: Vec::new(), salt, hashes }
     }
 }
 
-/// How columns are to be stored.
+/// The division of columns into groups.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Groups {
-    /// Largest number of groups.
     pub(crate) count: usize,
-    /// Minimum number of columns of the first group, if the filter has as many.
+    /// Minimum number of columns of the first group, if the filter has that many.
     pub(crate) first: u8,
 }
 
 impl Groups {
-    /// Columns of each group. Apart from the minimum of the first group they are divided evenly; the earlier
-    /// groups get the remainder.
+    /// Columns of each group. Beyond the minimum of the first group they are divided evenly; earlier groups
+    /// get the remainder.
     fn split(self, columns: u8) -> [u8; GROUPS_MAX] {
         let mut out = [0; GROUPS_MAX];
         let (mut left, mut least) = (columns, self.first);
@@ -65,9 +62,9 @@ impl Groups {
     }
 }
 
-/// Builds a filter of the keys with these key hashes, in up to `groups` column groups. Takes the chunks.
+/// Builds a filter of the keys with these key hashes, in up to `groups` column groups. Empties `chunks`.
 ///
-/// If a small filter is not dense, it is built again with another salt.
+/// A small filter is built again with another salt if it is not dense.
 pub(crate) fn build(chunks: &mut Vec<Vec<u64>>, salt: u64, size: Size, groups: Groups) -> Built {
     let keys = chunks.iter().map(|chunk| chunk.len() as u64).sum();
     for salt in salts(keys, salt) {
@@ -86,13 +83,12 @@ pub(crate) fn build_again(hashes: Vec<u64>, salt: u64, size: Size, groups: Group
 }
 
 struct Builder {
-    /// Gives up as soon as it is known that the filter, which is of so many keys, is not dense.
+    /// Number of keys, if the build stops as soon as the filter cannot be dense.
     dense_keys: Option<u64>,
     columns: Columns,
     ribbon: Ribbon,
     solution: Solution,
     thresholds: Vec<u8>,
-    /// Number of thresholds.
     buckets: u64,
     band: Band,
     simd: Simd,
@@ -115,13 +111,12 @@ impl Builder {
         }
     }
 
-    /// [`Builder::build`] of a filter that need not be dense.
     fn build_any(self, chunks: &mut Vec<Vec<u64>>, salt: u64, mix: impl Fn(u64) -> u64) -> Built {
         let any = Self { dense_keys: None, ..self };
         any.build(chunks, salt, mix).unwrap_or_else(|| Built::maybe(salt, Vec::new()))
     }
 
-    /// `None` if it gives up.
+    /// `None` if the filter is not dense.
     fn build(mut self, chunks: &mut Vec<Vec<u64>>, salt: u64, mix: impl Fn(u64) -> u64) -> Option<Built> {
         let keys = chunks.iter().map(Vec::len).sum::<usize>() as u64;
         let first_starts = layer_buckets(keys, 0).map_or(0, |buckets| buckets * BUCKET_STARTS);
@@ -146,8 +141,8 @@ impl Builder {
         }
     }
 
-    /// Whether the filter can be dense if this many hashes at least are bumped from a layer whose blocks end
-    /// with this one.
+    /// Whether the filter can still be dense with at least `bumped` hashes from a layer whose blocks end at
+    /// `end`.
     fn can_be_dense(&self, end: u64, bumped: usize) -> bool {
         let slots = end * super::BLOCK_SLOTS + last_slots(bumped as u64, 0);
         self.dense_keys.is_none_or(|keys| is_dense(keys, slots))
@@ -157,8 +152,8 @@ impl Builder {
         self.ribbon.buckets[layer] > 0
     }
 
-    /// Adds a bumped layer of these hashes, which are sorted by shard. Returns the bumped hashes, for the
-    /// next layer; `None` if it gives up.
+    /// Adds a bumped layer of these hashes, sorted by shard. Returns the bumped hashes for the next layer;
+    /// `None` if the filter cannot be dense.
     fn layer(&mut self, layer: usize, hashes: &mut [u64], ends: &[usize]) -> Option<Vec<u64>> {
         let mut bumped = Vec::new();
         let Some(buckets) = layer_buckets(hashes.len() as u64, layer) else { return Some(bumped) };
@@ -192,7 +187,7 @@ impl Builder {
         Some(bumped)
     }
 
-    /// Solves the shards that were eliminated last.
+    /// Solves the shards eliminated last.
     fn solve(&mut self, shards: &[(ShardStarts, &mut [u64])], bumped: &mut Vec<u64>) {
         let most = self.columns.most().into();
         let mut first = 0;

@@ -6,58 +6,53 @@
 //! last    slots >= 128; blocks slots / 64, rounded up; the last block of the filter is the tail
 //! ```
 //!
-//! Blocks are numbered through all layers, and so are buckets. In a group of `c` columns block `b` is `c`
-//! words; in the last group it is `c + 1` words from block `plain` on. Only the tail, which has `p` slots of
-//! its 64, is packed: its columns follow each other, `p` bits each, and zeros fill the last byte.
+//! Blocks and buckets are numbered through all layers. In a group of `c` columns, a block is `c` words; in
+//! the last group it is `c + 1` words from block `plain` on. Only the tail, which uses `p` of its 64 slots,
+//! is packed: its columns follow each other, `p` bits each, and zeros fill the last byte.
 
 use alloc::vec::Vec;
 
 use super::{BLOCK_SLOTS, BUCKET_STARTS, BUMPED_BELOW, COLUMNS_MAX, SHARD_BITS, SMASH, WIDE};
 
-/// Most column groups.
 pub(crate) const GROUPS_MAX: usize = 3;
 
-/// Most bumped layers.
 pub(crate) const LAYERS_MAX: usize = 4;
 
 /// The parameters of a ribbon filter. [`Ribbon::MAYBE`], all 0, answers "maybe".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Ribbon {
-    /// Buckets of each bumped layer; 0 from the last layer on.
+    /// Buckets of each bumped layer; 0 for unused layers.
     pub(crate) buckets: [u64; LAYERS_MAX],
-    /// Slots of the last layer.
     pub(crate) slots: u64,
-    /// Columns of each group, not counting the additional one; 0 for groups that are not there.
+    /// Columns of each group, without the additional one; 0 for unused groups.
     pub(crate) groups: [u8; GROUPS_MAX],
     /// The first block with an additional column, or the number of blocks.
     pub(crate) plain: u64,
-    /// Which attempt at the last layer succeeded.
+    /// The successful attempt at the last layer.
     pub(crate) attempt: u16,
 }
 
-/// One bumped layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Layer {
     pub(super) starts: u64,
-    /// Its first block and bucket.
+    /// The layer's first block and bucket.
     pub(super) block: u64,
     pub(super) bucket: u64,
 }
 
 impl Layer {
-    /// The block of the layer in which a start is; the start's slot is `start % 64` of it.
+    /// The block of a start within the layer; the slot is `start % 64`.
     #[inline]
     pub(super) fn block_of(start: u64) -> u64 {
         start / BLOCK_SLOTS + (start >> SHARD_BITS)
     }
 }
 
-/// Blocks of a layer of `buckets` buckets.
 pub(super) fn layer_blocks(buckets: u64) -> u64 {
     2 * buckets + buckets.div_ceil((1 << SHARD_BITS) / BUCKET_STARTS)
 }
 
-/// How many starts of a bucket are bumped, by its threshold.
+/// The number of bumped starts of a bucket, from its threshold.
 #[inline]
 pub(super) fn bumped_below(thresholds: &[u8], bucket: u64) -> Option<u64> {
     #[expect(clippy::disallowed_methods, reason = "byteorder has no const functions")]
@@ -72,7 +67,7 @@ impl Ribbon {
     pub(crate) const MAYBE: Self =
         Self { buckets: [0; LAYERS_MAX], slots: 0, groups: [0; GROUPS_MAX], plain: 0, attempt: 0 };
 
-    /// Whether a filter can have this shape. If so, no sum of its numbers overflows.
+    /// Checks that a filter can have this shape. If so, no sum of its numbers overflows.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         if *self == Self::MAYBE {
             return Ok(());
@@ -84,13 +79,13 @@ impl Ribbon {
             return Err("a layer has more than 2^48 buckets");
         }
         if self.buckets.windows(2).any(|pair| pair[0] == 0 && pair[1] != 0) {
-            return Err("a layer follows one that is not there");
+            return Err("a layer follows an unused one");
         }
         if self.groups.windows(2).any(|pair| pair[0] == 0 && pair[1] != 0) {
-            return Err("a column group follows one that is not there");
+            return Err("a column group follows an unused one");
         }
         if self.plain > self.blocks() {
-            return Err("there are fewer blocks than blocks without an additional column");
+            return Err("the blocks without an additional column exceed the number of blocks");
         }
         let columns = self.groups.iter().map(|&columns| u32::from(columns)).sum::<u32>();
         if columns + u32::from(self.has_additional()) > COLUMNS_MAX.into()
@@ -115,17 +110,15 @@ impl Ribbon {
         self.groups.iter().take(groups).sum()
     }
 
-    /// Number of blocks.
     pub(super) fn blocks(&self) -> u64 {
         self.last_layer_block() + self.slots.div_ceil(BLOCK_SLOTS)
     }
 
-    /// Number of slots, of all layers.
+    /// Number of slots in all layers.
     pub(super) fn all_slots(&self) -> u64 {
         self.last_layer_block() * BLOCK_SLOTS + self.slots
     }
 
-    /// The first block of the last layer.
     pub(super) fn last_layer_block(&self) -> u64 {
         self.buckets.iter().map(|&buckets| layer_blocks(buckets)).sum()
     }
@@ -135,7 +128,6 @@ impl Ribbon {
         (self.slots.saturating_sub(1)) % BLOCK_SLOTS + 1
     }
 
-    /// The bumped layers.
     pub(super) fn layers(&self) -> impl Iterator<Item = Layer> {
         let (mut block, mut bucket) = (0, 0);
         self.buckets.into_iter().take_while(|&buckets| buckets > 0).map(move |buckets| {
@@ -146,7 +138,6 @@ impl Ribbon {
         })
     }
 
-    /// The columns of one group.
     pub(super) fn group(&self, group: usize) -> Group {
         let last = group + 1 == self.group_count();
         Group {
@@ -169,7 +160,7 @@ impl Ribbon {
 
     /// The false-positive rate in units of 2^-64, with all groups.
     ///
-    /// Exact, except that each layer's share is rounded down. All starts are equally likely.
+    /// All starts are equally likely. Exact, except that each layer's share is rounded down.
     pub(crate) fn rate(&self, thresholds: &[u8]) -> u64 {
         if *self == Self::MAYBE {
             return u64::MAX;
@@ -185,7 +176,7 @@ impl Ribbon {
         rate
     }
 
-    /// How many hashes of the last layer's range have a start in a plain block, and how many in another.
+    /// The number of hash values of the last layer that start in plain blocks, and in other blocks.
     fn last_layer_starts(&self) -> (u64, u64) {
         let starts = self.slots - WIDE + 1;
         let plain_starts = self.plain.saturating_sub(self.last_layer_block()).saturating_mul(BLOCK_SLOTS);
@@ -196,7 +187,7 @@ impl Ribbon {
         }
     }
 
-    /// How many starts of a layer are kept in plain blocks, in others, and how many are bumped.
+    /// The number of starts of a layer that are kept in plain blocks, kept in other blocks, and bumped.
     fn layer_starts(&self, layer: &Layer, thresholds: &[u8]) -> ((u64, u64), u64) {
         let (mut plain, mut other, mut bumped) = (0, 0, 0);
         for bucket in 0..layer.starts / BUCKET_STARTS {
@@ -230,19 +221,17 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Columns of this block.
     #[inline]
     pub(super) fn columns_of(&self, block: u64) -> u64 {
         self.columns + u64::from(block >= self.plain)
     }
 
-    /// Byte of the section at which this block starts; `block` may be the number of blocks.
+    /// Offset of this block in the section; `block` may be the number of blocks.
     #[inline]
     pub(super) fn offset_of(&self, block: u64) -> u64 {
         8 * (block * self.columns + block.saturating_sub(self.plain))
     }
 
-    /// Length of the section.
     pub(super) fn bytes(&self) -> u64 {
         let tail = self.blocks - 1;
         self.offset_of(tail) + (self.columns_of(tail) * self.tail_slots).div_ceil(8)
@@ -265,7 +254,7 @@ mod tests {
         assert_eq!(layers[0], Layer { starts: 65_664, block: 0, bucket: 0 });
         assert_eq!(layers[1], Layer { starts: 384, block: 1028, bucket: 513 });
         assert_eq!((ribbon.last_layer_block(), ribbon.blocks(), ribbon.tail_slots()), (1035, 1039, 8));
-        // The second group has five columns from block 1000 on; the tail's eight slots are five bytes of it.
+        // The second group has five columns from block 1000 on, and five bytes for the tail's eight slots.
         let lens = [129, 1038 * 32 + 4, 1038 * 32 + 38 * 8 + 5];
         assert_eq!(ribbon.section_lens(), lens);
         assert_eq!(Layer::block_of(65_535), 1023);
@@ -278,7 +267,7 @@ mod tests {
         assert_eq!(ribbon.rate(&[]), 1 << 56);
         ribbon.plain = 0;
         assert_eq!(ribbon.rate(&[]), 1 << 55);
-        // One start only, in the first block; the additional column of the second is never read.
+        // Only one start, in the first block; the additional column of the second is never read.
         ribbon.plain = 1;
         assert_eq!(ribbon.rate(&[]), 1 << 56);
         // One bucket, half of a block bumped to a last layer of half the rate.

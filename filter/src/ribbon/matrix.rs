@@ -1,26 +1,24 @@
-//! A band matrix over single bits, and the steps of elimination in it.
+//! A band matrix over single bits, and its elimination steps.
 //!
-//! The matrix has at most one row per slot: the row that starts there. If the slot of a new row is taken, the
-//! two rows are added. This clears at least the first coefficient of the new row, which moves right to its
-//! next coefficient. Each step waits for memory and for the step before it. So three rows take turns. A row
-//! that ends is handled outside of the loop, because in the loop that code would take registers from the
+//! `band` describes the elimination. Each step waits for memory and for the step before it, so three rows
+//! take turns. A row that ends is handled outside of the loop, where its code takes no registers from the
 //! steps. (The steps in assembly made a build no faster.)
 //!
 //! # Invariant
 //!
-//! No row has a coefficient after the last slot. Neither has the sum of two such rows. A row moves only to
-//! slots at which it has a coefficient. One that has none left goes on by [`WINDOW`] slots at a time, to a free
-//! slot: there are as many behind the last one, where no row starts.
+//! No row has a coefficient after the last slot, and the sum of two such rows has none either. A row moves
+//! only to slots at which it has a coefficient. A row without coefficients moves by [`WINDOW`] slots at a
+//! time, to a free slot: [`WINDOW`] slots after the last one are always free.
 
 use alloc::vec::Vec;
 
 /// Rows that take turns.
 pub(super) const LANES: usize = 3;
 
-/// Coefficients of a row; and free slots behind those of a system, where its rows without coefficients end.
+/// Coefficients of a row; also the number of free slots after a system, where rows without coefficients end.
 pub(super) const WINDOW: usize = 64;
 
-/// A row: 64 coefficients from a slot on, of which the first is 1 or all are 0, and a mark.
+/// A row: a mark, and 64 coefficients from a slot on. The first coefficient is 1, or all are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Row {
     pub(super) coefficients: u64,
@@ -28,19 +26,18 @@ pub(super) struct Row {
     pub(super) mark: u32,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Matrix {
-    /// All 0 where no row starts. (As many as a power of two, with a mask instead of the comparison of an index with
-    /// their number, took two instructions a key less and 4 % more time: a step waits for the mask.)
+    /// One per slot, 0 where no row starts. (A power of two of them, with a mask instead of the bounds check,
+    /// took two instructions per key less and 4 % more time: a step waits for the mask.)
     coefficients: Vec<u64>,
-    /// As many marks, 0 where no row starts. Stored apart from the coefficients, because a pair would take 16
+    /// One per slot, 0 where no row starts. Stored apart from the coefficients, because a pair would take 16
     /// bytes.
     marks: Vec<u32>,
 }
 
 impl Matrix {
-    /// Resets it to `slots` slots without rows, the free ones behind each system included.
+    /// Resets it to `slots` slots without rows, including the free slots after each system.
     pub(super) fn clear(&mut self, slots: usize) {
         self.coefficients.clear();
         self.coefficients.resize(slots, 0);
@@ -48,20 +45,19 @@ impl Matrix {
         self.marks.resize(slots, 0);
     }
 
-    /// No row starts at this slot.
+    /// Removes the row of this slot.
     pub(super) fn free(&mut self, slot: usize) {
         self.coefficients[slot] = 0;
         self.marks[slot] = 0;
     }
 
-    /// Coefficients and marks of all slots.
     pub(super) fn rows(&self) -> (&[u64], &[u32]) {
         (&self.coefficients, &self.marks)
     }
 
-    /// Takes steps with each of the first `count` rows in turns, until one of them has reached a free slot, and
-    /// puts it there if it has a coefficient left. Returns its number. The rows are in local variables, so that
-    /// they stay in registers.
+    /// Steps the first `count` rows in turns until one reaches a free slot. Stores that row there if it has a
+    /// coefficient left, and returns its number. The rows are local variables, so that they stay in
+    /// registers.
     #[inline(always)]
     pub(super) fn eliminate(&mut self, turns: &mut [Row; LANES], count: usize) -> usize {
         let coefficients = &mut self.coefficients[..];
@@ -103,9 +99,9 @@ impl Matrix {
     }
 }
 
-/// Takes a step, unless the row stands at a free slot, which it returns. That is the only branch, and it waits
-/// for one load only. So a row that has no coefficient left is not told from others: it takes the row that it
-/// meets, meets the same one again, which leaves it as it was, and goes on by [`WINDOW`] slots.
+/// Returns whether the row is at a free slot; otherwise takes a step. This is the only branch, and it waits
+/// for only one load. A row without coefficients needs no special case: it adds the row that it meets, meets
+/// it again, which cancels, and moves by [`WINDOW`] slots.
 #[inline(always)]
 fn is_at_free_slot(coefficients: &[u64], marks: &[u32], row: &mut Row) -> bool {
     let there = coefficients[row.slot];
@@ -116,7 +112,7 @@ fn is_at_free_slot(coefficients: &[u64], marks: &[u32], row: &mut Row) -> bool {
     row.mark ^= marks[row.slot];
     let zeros = row.coefficients.trailing_zeros();
     row.coefficients = row.coefficients.wrapping_shr(zeros);
-    // 64 of none.
+    // `trailing_zeros` of 0 is 64.
     row.slot += zeros as usize;
     false
 }
@@ -125,7 +121,7 @@ fn is_at_free_slot(coefficients: &[u64], marks: &[u32], row: &mut Row) -> bool {
 mod tests {
     use super::*;
 
-    /// Elimination of one row after another, as it is defined.
+    /// Elimination of one row after another, by the definition.
     fn eliminate_plainly(rows: &mut [Row], mut row: Row) -> Row {
         while row.coefficients != 0 && rows[row.slot].coefficients != 0 {
             row.coefficients ^= rows[row.slot].coefficients;

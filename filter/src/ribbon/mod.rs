@@ -1,9 +1,9 @@
 //! Kind 3, the ribbon filter: a linear system over single bits, solved once, whose solution is the filter.
 //!
 //! Each key is a row: in every column, the parity of some bits of a window of the solution equals a bit of
-//! the key's mark. A key that was never added matches the mark in one column with probability 1/2. So `r`
-//! columns give a rate of `2^-r` for little more than `r` bits per key; a Bloom filter takes 1.44 times as
-//! many. In return, the filter takes longer to build, and no key can be added later.
+//! the key's mark. An absent key matches in one column with probability 1/2. So `r` columns give a rate of
+//! `2^-r` for little more than `r` bits per key; a Bloom filter takes 1.44 times as many. In return, the
+//! filter takes longer to build, and no key can be added later.
 //!
 //! ```text
 //! layer 0, 1 ..   bumped ribbon (Dillinger, Hübschle-Schneider, Sanders, Walzer 2022), windows of 64 slots:
@@ -12,50 +12,49 @@
 //!                 keys; another attempt, with other hashes, if it has no solution
 //! ```
 //!
-//! Small tables have only the last layer. Somewhat larger ones are built again with another salt if a layer
-//! has too many free slots. So from seven columns on, no filter of 256 keys or more takes over 1 % more than
-//! its keys.
+//! Small tables have only the last layer. Filters of up to 65536 keys are built again with another salt if a
+//! layer has too many free slots. So from seven columns on, a filter of 256 keys or more takes at most 1 %
+//! more bits than the rate needs.
 //!
 //! # Algorithm of a bumped layer
 //!
 //! 1. `row` maps a hash to the first slot of its window (its *start*), 64 coefficients and a mark.
 //! 2. The starts are cut into buckets of 128. `band` adds the rows of one bucket after another to a band
-//!    matrix by elimination, within a bucket the starts from 40 on, then those from 16 to 39, then the rest.
-//! 3. If a row contradicts the earlier ones, its range of starts and the ranges after it are *bumped*: their
-//!    rows leave the band, and the bucket's threshold of 2 bits records it.
+//!    matrix by elimination: within a bucket the starts from 40 on, then 16 to 39, then the rest.
+//! 3. If a row contradicts earlier rows, its part of the bucket and the later parts are *bumped*: their rows
+//!    leave the band, and the bucket's threshold of 2 bits records it.
 //! 4. `band` solves the system from the last slot to the first, all columns at once.
 //!
-//! Layers are cut into shards of 2^16 starts. Each shard is a separate system with one block more of slots
-//! than of starts. Three shards are eliminated in turns, so the processor works on two while it waits for
-//! memory for the third. If there is only one, three of its rows take turns.
+//! Layers are cut into shards of 2^16 starts. Each shard is a separate system, with one block of slots more
+//! than its starts fill. Three shards are eliminated in turns, to hide memory latency. A single shard takes
+//! turns among three of its rows.
 //!
 //! # Columns
 //!
 //! A block is 64 slots: one word of 64 bits per column. The columns are stored in up to three *groups*, each
-//! in its own section. A filter without the later groups is a filter with fewer columns. From block `plain`
-//! on, the last group has one more column, so a filter can have any size and not only a multiple of the
-//! number of slots.
+//! in its own section. Without the later groups, the filter has fewer columns. From block `plain` on, the
+//! last group has one more column, so the size of a filter need not be a multiple of the number of slots.
 //!
 //! # Invariants
 //!
-//! - The bumped ranges, the free slots (which are 0), and so every byte depend on the set of rows and not on
-//!   their order, because the rank and the leading slots of a system do not depend on the order.
+//! - Every byte depends on the set of rows, not on their order, because the rank and the leading slots of a
+//!   system do not depend on the order. Free slots are 0.
 //! - Rows, geometry and rates use integer arithmetic. Every instruction set gives the same bytes and answers.
-//! - Elimination ends: a row moves right with every step. The attempts at the last layer are counted; after
-//!   [`ATTEMPTS_MAX`] the filter has no column, and answers "maybe".
+//! - Elimination ends: a row moves right with every step. After [`ATTEMPTS_MAX`] attempts at the last layer,
+//!   the filter has no columns and answers "maybe".
 //!
-//! | file | noun |
+//! | file | contents |
 //! |---|---|
 //! | `row` | hash to start, coefficients and mark |
-//! | `geometry` | layers, blocks, sections; where a block stands; the rate |
+//! | `geometry` | layers, blocks, sections; positions of blocks; the rate |
 //! | `plan` | number of slots and columns for a number of keys |
 //! | `matrix` | the rows of a system, and the steps of elimination |
 //! | `band` | elimination and solution of shards with windows of 64 |
-//! | `standard` | the same of the last layer, windows of 128 |
+//! | `standard` | the same for the last layer, with windows of 128 |
 //! | `solution` | the columns while they are written |
 //! | `build` | hashes to sections |
 //! | `query` | sections to answers |
-//! | `paged` | pages to answers, where the columns are not in memory |
+//! | `paged` | pages to answers, if the columns are on disk |
 
 mod band;
 mod build;
@@ -74,7 +73,6 @@ pub(super) use paged::{Paged, tail_bytes};
 pub(super) use plan::{Size, bits_for_columns, expected_bytes, rate, rate_of_one_layer};
 pub(super) use query::RibbonProbe;
 
-/// Starts per bucket of a bumped layer.
 const BUCKET_STARTS: u64 = 128;
 
 /// Starts per shard of a bumped layer, as a power of two.
@@ -83,7 +81,6 @@ const SHARD_BITS: u32 = 16;
 /// Starts of a bucket below this offset are bumped, by the bucket's threshold.
 const BUMPED_BELOW: [u8; 4] = [128, 40, 16, 0];
 
-/// Slots per block.
 const BLOCK_SLOTS: u64 = 64;
 
 /// Slots in the window of a row of the last layer.
@@ -94,8 +91,8 @@ const WIDE: u64 = 128;
 /// size has a lower rate. The limit is somewhat higher, because a ribbon filter takes more time.
 pub(super) const KEYS_MIN: u64 = 96;
 
-/// Additional hash values for the first start, and as many for the last. Without them the outermost slots of
-/// the last layer would have too few rows.
+/// Additional hash values for the first start, and for the last. Without them the outermost slots of the last
+/// layer would have too few rows.
 const SMASH: u64 = 63;
 
 /// Most columns of any block.

@@ -1,9 +1,9 @@
 //! The number of slots and columns of a ribbon filter for a number of keys. The writer chooses them; a reader
-//! uses the numbers of the header.
+//! takes them from the header.
 //!
 //! A bumped layer has 4.3 % fewer slots than keys. Fewer slots bump more keys to the next layer; more slots
 //! stay empty. The last layer has more slots than keys. The excess grows with the keys, because a longer band
-//! is more likely to fail somewhere. If the attempts fail, it gets more slots.
+//! is more likely to fail. If the attempts fail, it gets more slots.
 //!
 //! In a small filter, one early bumped part leaves a large share of its layer empty. The filter is then built
 //! with another salt ([`is_dense`]).
@@ -17,7 +17,7 @@ use crate::float::Float;
 /// Slots of a bumped layer per 1024 keys.
 const LOAD: u64 = 980;
 
-/// Most keys of the last layer, unless all bumped layers are there.
+/// Most keys of the last layer, unless all bumped layers exist.
 const LAST_KEYS: u64 = 6000;
 
 /// Attempts at the last layer with one number of slots.
@@ -29,10 +29,9 @@ const SALTS_MAX: u64 = 16;
 /// Most keys of a filter for which more than one salt is tried. Larger filters are never far from the mean.
 const RESALTED_KEYS: u64 = 1 << 16;
 
-/// Between two salts.
+/// Difference of two consecutive salts.
 const SALT_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The requested size of a ribbon filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Size {
     /// This many bits per key.
@@ -59,14 +58,14 @@ pub(super) fn last_slots(keys: u64, attempt: u16) -> u64 {
     (keys + excess + more).max(WIDE)
 }
 
-/// The number of salts to try for a filter of this many keys before the first salt is used anyway.
+/// The salts to try for a dense filter of this many keys.
 pub(super) fn salts(keys: u64, salt: u64) -> impl Iterator<Item = u64> {
     let tried = keys > LAST_KEYS && keys <= RESALTED_KEYS;
     (0..if tried { SALTS_MAX } else { 0 }).map(move |index| salt.wrapping_add(index.wrapping_mul(SALT_STEP)))
 }
 
-/// Whether the number of slots is small enough: from 7 columns on, at most 1 % more than keys, including the
-/// thresholds.
+/// Whether the slots exceed the keys by less than 1 %. From 7 columns on, the filter then takes at most 1 %
+/// more than its keys, including the thresholds.
 pub(super) fn is_dense(keys: u64, slots: u64) -> bool {
     slots <= keys + keys / 128
 }
@@ -76,9 +75,8 @@ pub(super) fn is_dense(keys: u64, slots: u64) -> bool {
 pub(super) struct Columns {
     keys: u64,
     size: Size,
-    /// Columns of all blocks.
     pub(super) columns: u8,
-    /// The first block with an additional column, once it is known.
+    /// The first block with an additional column, once it is decided.
     pub(super) plain: Option<u64>,
 }
 
@@ -96,14 +94,14 @@ impl Columns {
         Self { keys, size, columns, plain }
     }
 
-    /// Columns to eliminate with: with the additional one.
+    /// Columns of the elimination, including the additional one.
     pub(super) fn most(&self) -> u8 {
         self.columns + u8::from(self.plain != Some(u64::MAX))
     }
 
-    /// Looks ahead from a bumped layer of the blocks from `first` to `end`, after which `rest` keys are
-    /// expected: the additional column starts in this layer if the remaining blocks are too few for it. It
-    /// never starts before `first`, because those blocks are already written without it.
+    /// Decides whether the additional column starts in a bumped layer of the blocks from `first` to `end`,
+    /// after which `rest` keys are expected: it does if the remaining blocks are too few. It never starts
+    /// before `first`, because those blocks are already written.
     pub(super) fn after_layer(&mut self, first: u64, end: u64, buckets: u64, rest: u64) {
         if self.plain.is_none() {
             let blocks = end + slots_of_rest(rest) / BLOCK_SLOTS;
@@ -112,7 +110,7 @@ impl Columns {
         }
     }
 
-    /// The same for the last layer, from block `first` on, with exact numbers.
+    /// Decides the same for the last layer, from block `first` on, with exact numbers.
     pub(super) fn last_layer(&self, first: u64, slots: u64, buckets: u64) -> u64 {
         let end = first + slots.div_ceil(BLOCK_SLOTS);
         let plain = match self.plain {
@@ -128,9 +126,9 @@ impl Columns {
         if self.columns == 0 { plain.min(end - 1) } else { plain }
     }
 
-    /// The same for a filter of only this layer: the choice with the size nearest to the requested one. An
-    /// additional column helps only windows that start in its blocks, and none starts in the last two. So in
-    /// a small filter it pays in all blocks or in none.
+    /// [`Columns::last_layer`] for a filter of one layer: the choice with the size nearest to the requested
+    /// one. An additional column helps only windows that start in its blocks, and none starts in the last
+    /// two. So in a small filter it pays in all blocks or in none.
     fn nearest(&self, slots: u64) -> u64 {
         let wanted = self.additional_bits(slots, 0);
         let starts = 0..=(slots - WIDE) / BLOCK_SLOTS;
@@ -140,7 +138,7 @@ impl Columns {
         all.min_by(|one, other| off(one.1).total_cmp(&off(other.1))).map_or(0, |nearest| nearest.0)
     }
 
-    /// The bits that remain for additional columns after the columns of all of these slots.
+    /// The bits that remain for additional columns after the other columns of these slots.
     fn additional_bits(&self, slots: u64, buckets: u64) -> f64 {
         let slots = slots as f64;
         match self.size {
@@ -151,7 +149,7 @@ impl Columns {
         }
     }
 
-    /// How many blocks of these slots have an additional column.
+    /// The number of blocks of these slots with an additional column.
     fn additional(&self, slots: u64, buckets: u64) -> u64 {
         let additional = self.additional_bits(slots, buckets);
         // Counted from the end, because the last block may be partial.
@@ -180,7 +178,6 @@ fn slots_of_rest(keys: u64) -> u64 {
     keys + keys / 256
 }
 
-/// Estimated slots and buckets of a filter of this many keys.
 fn expected_slots(keys: u64) -> (u64, u64) {
     match layer_buckets(keys, 0) {
         None => (last_slots(keys, 0), 0),
@@ -191,7 +188,6 @@ fn expected_slots(keys: u64) -> (u64, u64) {
     }
 }
 
-/// Estimated length of all sections together.
 pub(crate) fn expected_bytes(keys: u64, size: Size) -> u64 {
     let (slots, buckets) = expected_slots(keys);
     let columns = match size {
@@ -253,7 +249,7 @@ mod tests {
 
     #[test]
     fn the_additional_column_never_starts_in_a_layer_that_is_written() {
-        // The numbers of a filter whose second layer came out ten blocks smaller than expected.
+        // The numbers of a filter whose second layer was ten blocks smaller than expected.
         let mut columns = Columns::new(1_000_000, Size::Bits(19.09));
         columns.after_layer(0, 14_953, 7469, 44_877);
         assert_eq!((columns.columns, columns.plain), (19, None));
@@ -275,7 +271,7 @@ mod tests {
                     clamped += u32::from(layer == 1 && plain == first);
                     break;
                 }
-                // The next layer gets fewer than were expected.
+                // The next layer gets fewer keys than expected.
                 (first, keys) = (end, keys - u64::from(step % 7) * keys / 100);
             }
         }

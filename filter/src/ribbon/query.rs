@@ -1,9 +1,9 @@
-//! From sections to answers.
+//! Answers from sections.
 //!
-//! Nearly all queries are for absent keys and end in the first layer, within the first group's first columns,
-//! of which up to eight are tested at once. That path is short: three products, the threshold, and one read of
-//! each of two blocks, in a function that calls no others. Everything else is in separate functions, which
-//! compute their inputs again. Of a filter with more columns that costs present keys some nanoseconds.
+//! Nearly all queries are for absent keys, and end in the first layer, within the first eight columns of the
+//! first group, which are tested at once. That path is short: three products, the threshold, and one read of
+//! each of two blocks, in a function without calls. Everything else is in separate functions, which compute
+//! their inputs again. With more columns, that costs present keys some nanoseconds.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -19,10 +19,10 @@ use crate::codec::DecodeError;
 use crate::hash::reduce;
 use crate::section::Section;
 
-/// What the first columns of the first layer say.
+/// The result of the first columns of the first layer.
 pub(crate) enum Looked {
     Answer(bool),
-    /// The other columns of that layer are to be tested.
+    /// The other columns of that layer must be tested.
     More,
     /// The hash was bumped from that layer, or there is no such layer.
     Later,
@@ -35,7 +35,6 @@ impl Looked {
     }
 }
 
-/// [`RibbonProbe::test_narrow`].
 struct TestNarrow;
 
 impl Work<(&RibbonProbe, &[u8]), &Layer, (u64, u64)> for TestNarrow {
@@ -47,7 +46,6 @@ impl Work<(&RibbonProbe, &[u8]), &Layer, (u64, u64)> for TestNarrow {
     }
 }
 
-/// [`RibbonProbe::test_last`].
 struct TestLast;
 
 impl Work<&RibbonProbe, &[u8], u64> for TestLast {
@@ -59,7 +57,6 @@ impl Work<&RibbonProbe, &[u8], u64> for TestLast {
     }
 }
 
-/// The data needed to probe one ribbon filter.
 #[derive(Debug, Clone)]
 pub(crate) struct RibbonProbe {
     first: FirstLayer,
@@ -74,20 +71,19 @@ struct Rest {
     last_block: u64,
     slots: u64,
     attempt: u16,
-    /// Where the thresholds start in the block; beyond any block if there are none.
+    /// Offset of the thresholds in the block; beyond any block if there are none.
     thresholds: usize,
-    /// The groups in memory, and where each one's section starts in the block.
+    /// The groups in memory, and the offset of each section in the block.
     groups: [(Group, usize); GROUPS_MAX],
     group_count: usize,
-    /// Whether a block has more columns than those that are tested first.
+    /// Whether a block has more columns than [`FIRST_COLUMNS`].
     has_more: bool,
-    /// The number of the tail, and its words, unpacked, group by group.
+    /// The block number of the tail, and its unpacked words, group by group.
     tail: u64,
     tail_words: Vec<u8>,
 }
 
 impl Default for Rest {
-    /// Answers "maybe".
     fn default() -> Self {
         Self {
             layers: Default::default(),
@@ -106,7 +102,7 @@ impl Default for Rest {
 }
 
 impl RibbonProbe {
-    /// For a verified block with these sections, of which the first `groups` column groups are in memory.
+    /// A probe of a verified block with these sections, and the first `groups` column groups in memory.
     pub(crate) fn new(
         ribbon: &Ribbon,
         block: &[u8],
@@ -144,7 +140,7 @@ impl RibbonProbe {
         Ok(Self { first, rest: Arc::new(rest) })
     }
 
-    /// For the same filter with only the first `groups` column groups.
+    /// The same filter with only the first `groups` column groups.
     pub(crate) fn keep_groups(&self, groups: usize) -> Self {
         let mut rest = Rest::clone(&self.rest);
         rest.group_count = rest.group_count.min(groups);
@@ -154,7 +150,7 @@ impl RibbonProbe {
 }
 
 impl Rest {
-    /// The value of `has_more`, computed.
+    /// Computes the field `has_more`.
     fn has_more(&self) -> bool {
         let (first, _) = self.groups[0];
         self.group_count > 1 || first.columns_of(first.blocks.saturating_sub(1)) > FIRST_COLUMNS.into()
@@ -167,7 +163,7 @@ impl Test for RibbonProbe {
         self.look::<false, false>(simd, block, hash).answer()
     }
 
-    /// Present keys in a loop: nothing is computed again for the other columns.
+    /// Optimized for present keys in a loop: nothing is computed again for the other columns.
     #[inline(always)]
     fn test(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
         match self.look::<false, false>(simd, block, hash) {
@@ -180,8 +176,7 @@ impl Test for RibbonProbe {
         }
     }
 
-    /// All columns of the first group at once: those that are tested first by themselves tell nothing of a present
-    /// key.
+    /// Tests all columns of the first group at once, because the first columns never reject a present key.
     #[inline(always)]
     fn test_present(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
         let rows = match self.first.window(block, hash) {
@@ -198,7 +193,8 @@ impl Test for RibbonProbe {
         self.test_groups(simd, block, 1, layer.block + Layer::block_of(rows.start()), (coefficients, mark), 0)
     }
 
-    /// From the beginning: fewer instructions in [`Test::test_first`] save more time than this costs.
+    /// Starts again from the beginning: fewer instructions in [`Test::test_first`] save more time than this
+    /// costs.
     #[cold]
     #[inline(never)]
     fn test_rest(&self, simd: Simd, block: &[u8], mut hash: u64) -> bool {
@@ -215,7 +211,7 @@ impl Test for RibbonProbe {
         simd.run_probe(TestLast, self, block, hash)
     }
 
-    /// The first columns of two blocks.
+    /// Prefetches the first columns of two blocks.
     #[inline(always)]
     fn prefetch(&self, block: &[u8], hash: u64) {
         let Some(window) = self.first.window(block, hash) else { return };
@@ -227,12 +223,12 @@ impl Test for RibbonProbe {
 }
 
 impl RibbonProbe {
-    /// [`FirstLayer::is_equal`] and [`FirstLayer::is_full`]: what [`RibbonProbe::look`] may be told.
+    /// [`FirstLayer::is_equal`] and [`FirstLayer::is_full`], for the parameters of [`RibbonProbe::look`].
     pub(crate) fn is_equal_and_full(&self) -> (bool, bool) {
         (self.first.is_equal(), self.first.is_full())
     }
 
-    /// [`Test::test_first`], for [`Window::rows`](crate::arch::Window::rows) as they are said to be.
+    /// [`Test::test_first`], with the parameters of [`Window::rows`](crate::arch::Window::rows).
     #[inline(always)]
     pub(crate) fn look<const EQUAL: bool, const FULL: bool>(
         &self,
@@ -251,7 +247,7 @@ impl RibbonProbe {
         if self.rest.has_more { Looked::More } else { Looked::Answer(true) }
     }
 
-    /// Whether the columns fit, without the first `tested` ones of the first group.
+    /// Whether the columns match, without the first `tested` columns of the first group.
     #[inline(always)]
     fn test_narrow(
         &self,
@@ -265,7 +261,8 @@ impl RibbonProbe {
         self.test_groups(simd, block, 0, number, window(hash, start), tested)
     }
 
-    /// Whether the columns of a block fit, from group `first` on, without the first `tested` ones of that.
+    /// Whether the columns of a block match, from group `first` on, without the first `tested` columns of
+    /// that group.
     #[inline(always)]
     fn test_groups(
         &self,
@@ -281,7 +278,7 @@ impl RibbonProbe {
         for (group, section) in &self.rest.groups[first..self.rest.group_count] {
             let (at, columns) = (section + group.offset_of(number) as usize, group.columns_of(number));
             let len = 8 * columns as usize;
-            // The next block follows at once, and has no fewer columns.
+            // The next block is adjacent, and has no fewer columns.
             let Some(rows) = block.get(at..at + 2 * len) else { return true };
             let (one, two) = rows.split_at(len);
             let [one, two] = [one, two].map(|row| &row[tested.min(len)..]);
@@ -311,7 +308,7 @@ impl RibbonProbe {
                 let at = section + group.offset_of(number) as usize;
                 if number < self.rest.tail { block.get(at..at + len) } else { tail.get(..len) }
             };
-            // A window that starts with a block does not meet the block after the next, which may not exist.
+            // A window aligned to a block does not reach the block after the next, which may not exist.
             let (Some(one), Some(two), Some(three)) = (words(number), words(number + 1), words(number + 2))
             else {
                 return true;
@@ -326,16 +323,17 @@ impl RibbonProbe {
     }
 }
 
-/// The coefficients of a row that starts there over the words of two blocks, and its mark.
+/// The coefficients of the row over the words of two blocks, and its mark.
 #[inline(always)]
 fn window(hash: u64, start: u64) -> ([u64; 2], u32) {
     let (coefficients, mark) = narrow(hash);
-    // The distance of a shift counts modulo 64, the slots of a block.
+    // A shift counts modulo 64, the slots of a block.
     let offset = start as u32;
     ([coefficients.wrapping_shl(offset), (coefficients >> 1).wrapping_shr(!offset)], mark)
 }
 
-/// Whether this start, counted through all layers, is bumped by its bucket's threshold, one of these four.
+/// Whether this start, counted through all layers, is bumped. `thresholds` holds the thresholds of four
+/// buckets.
 #[inline(always)]
 fn is_bumped(thresholds: u8, start: u64) -> bool {
     let threshold = thresholds >> (2 * (start / BUCKET_STARTS % 4)) & 3;

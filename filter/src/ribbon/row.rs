@@ -1,4 +1,4 @@
-//! From a hash to a row of the system. All of it is part of the format.
+//! Maps a hash to a row of the system. Part of the format.
 
 use super::{SMASH, WIDE};
 use crate::bloom::remix;
@@ -8,10 +8,10 @@ use crate::hash::{reduce, table_hash};
 /// odd.
 const SPREAD: u64 = 0x6a09_e667_f3bc_c909;
 
-/// Between the salts of two attempts.
+/// Difference of the salts of two attempts.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The coefficients of a window of 64 slots, of which the first is 1, and the mark, column 0 its lowest bit.
+/// The 64 coefficients of a window, the first of which is 1, and the mark, with column 0 in its lowest bit.
 #[inline]
 pub(super) fn narrow(hash: u64) -> (u64, u32) {
     let product = u128::from(hash) * u128::from(SPREAD);
@@ -25,7 +25,6 @@ pub(super) fn next_layer(hash: u64) -> u64 {
     remix(hash)
 }
 
-/// A row of the last layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wide {
     pub(super) start: u64,

@@ -8,18 +8,17 @@ use byteorder::{ByteOrder, LittleEndian};
 use super::BLOCK_SLOTS;
 use super::geometry::{GROUPS_MAX, Group, Ribbon};
 
-/// The column groups' sections, filled block by block as the layers are solved.
 #[derive(Debug)]
 pub(super) struct Solution {
     groups: [u8; GROUPS_MAX],
-    /// Until it is known, a number larger than that of any block.
+    /// `u64::MAX` until it is known.
     plain: u64,
     sections: Vec<Vec<u8>>,
     blocks: u64,
 }
 
 impl Solution {
-    /// No blocks; memory for `bytes` bytes of sections.
+    /// No blocks; reserves memory for `bytes` bytes of sections.
     pub(super) fn new(groups: [u8; GROUPS_MAX], bytes: u64) -> Self {
         let columns = u64::from(groups.iter().sum::<u8>()).max(1);
         let shape = Ribbon { groups, ..Ribbon::MAYBE };
@@ -28,15 +27,13 @@ impl Solution {
         Self { groups, plain: u64::MAX, sections, blocks: 0 }
     }
 
-    /// Number of blocks.
     pub(super) fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// The blocks from `plain` on get a column more: blocks that are not there yet, or else those that
-    /// already have it.
+    /// Adds a column to the blocks from `plain` on. No written block may change its width.
     pub(super) fn add_column_from(&mut self, plain: u64) {
-        debug_assert!(plain >= self.blocks || plain == self.plain, "a written block would change its place");
+        debug_assert!(plain >= self.blocks || plain == self.plain, "a written block would move");
         self.plain = plain;
     }
 
@@ -51,7 +48,7 @@ impl Solution {
         first
     }
 
-    /// Writes the words of one block, one for each column.
+    /// Writes the words of one block, one per column.
     pub(super) fn put(&mut self, block: u64, words: &[u64]) {
         let mut words = words.iter();
         for group in 0..self.sections.len() {
@@ -63,7 +60,7 @@ impl Solution {
         }
     }
 
-    /// Packs the last block, of which `slots` slots are used, and hands the sections out.
+    /// Packs the last block, which uses `slots` slots, and returns the sections.
     pub(super) fn finish(mut self, slots: u64) -> Vec<Vec<u8>> {
         let tail = self.blocks - 1;
         for group in 0..self.sections.len() {
@@ -82,7 +79,6 @@ impl Solution {
     }
 }
 
-/// The lowest `slots` bits of each word, one after the other.
 fn pack(words: &[u8], slots: u64) -> Vec<u8> {
     let slots = slots as usize;
     let mut out = vec![0; (words.len() / 8 * slots).div_ceil(8)];

@@ -1,5 +1,5 @@
-//! Elimination and solution of the last layer, with windows of 128 slots. It works as in `band`, but a row
-//! that contradicts the others ends the attempt.
+//! Elimination and solution of the last layer, with windows of 128 slots. As in `band`, but a contradicting
+//! row ends the attempt.
 
 use alloc::vec::Vec;
 
@@ -7,7 +7,6 @@ use super::row::{Wide, wide};
 use super::{ATTEMPTS_MAX, BLOCK_SLOTS, WIDE};
 use crate::arch::{Simd, Work};
 
-/// The band matrix of the last layer.
 #[derive(Debug, Default)]
 pub(super) struct WideBand {
     // Stored apart, because a pair would take 32 bytes.
@@ -16,7 +15,7 @@ pub(super) struct WideBand {
     pub(super) attempt: u16,
 }
 
-/// A row on its way to a free slot: it has a coefficient at its slot.
+/// A row on its way to a free slot. It has a coefficient at its slot.
 #[derive(Debug, Clone, Copy)]
 struct Moving {
     coefficients: u128,
@@ -34,7 +33,7 @@ impl Moving {
 }
 
 impl WideBand {
-    /// The first attempt that succeeds, with as many slots as `slots` gives it. `None` if none does.
+    /// The first successful attempt, with `slots(attempt)` slots. `None` if all fail.
     #[inline(always)]
     fn first(hashes: &[u64], columns: u32, slots: impl Fn(u16) -> u64) -> Option<Self> {
         let mut band = Self::default();
@@ -60,8 +59,8 @@ impl WideBand {
         self.marks.resize(slots, 0);
     }
 
-    /// Adds rows, two in turns, so that the processor need not wait for one of them. Returns whether they agree
-    /// with each other, and with the present rows.
+    /// Adds rows, two in turns to hide memory latency. Returns whether they agree with each other, and with
+    /// the present rows.
     #[inline(always)]
     fn add_all(&mut self, mut rows: impl Iterator<Item = Moving>) -> bool {
         let Some(mut one) = rows.next() else { return true };
@@ -86,7 +85,6 @@ impl WideBand {
         }
     }
 
-    /// Adds a row. Returns whether it agrees with the present rows.
     #[inline(always)]
     fn add(&mut self, mut row: Moving) -> bool {
         loop {
@@ -96,8 +94,8 @@ impl WideBand {
         }
     }
 
-    /// Puts the row into its slot if that is free, or else moves it on. Returns whether it agrees with the
-    /// present rows, once that is known.
+    /// Stores the row if its slot is free, or else moves it on. Returns whether it agrees with the present
+    /// rows, once that is known.
     #[inline(always)]
     fn step(&mut self, row: &mut Moving) -> Option<bool> {
         let there = &mut self.coefficients[row.slot];
@@ -117,7 +115,7 @@ impl WideBand {
         None
     }
 
-    /// Solves the system, see `Band::solve`.
+    /// Solves the system as `Band::solve` does.
     #[inline(always)]
     fn solve(&self, columns: usize, mut put: impl FnMut(u64, &[u64])) {
         let mut words = [[0u64; 2]; 32];
@@ -138,7 +136,6 @@ impl WideBand {
     }
 }
 
-/// [`WideBand::first`].
 pub(super) struct First;
 
 impl<F: Fn(u16) -> u64> Work<&[u64], u32, F> for First {
@@ -150,7 +147,6 @@ impl<F: Fn(u16) -> u64> Work<&[u64], u32, F> for First {
     }
 }
 
-/// [`WideBand::solve`].
 pub(super) struct SolveWide;
 
 impl<F: FnMut(u64, &[u64])> Work<&WideBand, usize, F> for SolveWide {
@@ -189,7 +185,7 @@ mod tests {
             );
         }
         assert!(!band.add(moving(Wide { mark: 2, ..row })));
-        // Wherever the row is that contradicts.
+        // The position of the contradicting row does not matter.
         for other in 0..5 {
             band.clear(140);
             let rows = (0..5).map(|number| Wide { mark: 1 + u32::from(number == other), ..row });
