@@ -1,8 +1,8 @@
 //! Cache digests between two processes.
 //!
 //! `cargo run --release --example cache_digests`. The program starts itself a second time. The child has a
-//! cache and sends its digest through a pipe. The parent gets requests for objects that it does not have, and
-//! sends to the child only those that the digest reports as present.
+//! cache and sends its digest through a pipe. The parent gets requests for objects that it lacks, and sends
+//! to the child only the requests that the digest reports as present.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -15,7 +15,6 @@ const OBJECTS: u64 = 200_000;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     if std::env::args().nth(1).as_deref() == Some("child") {
-        // The child's cache: every third object.
         let digest = Digest::build((0..OBJECTS).step_by(3).map(url), 0.01, now, 2024)?;
         std::io::stdout().write_all(&digest.encode())?;
         return Ok(());
@@ -29,12 +28,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let names: usize = (0..OBJECTS).step_by(3).map(|object| url(object).len() + 1).sum();
     println!("{}", digest.summary());
     println!(
-        "received {} bytes, {} seconds old; a list of the names has {names}",
+        "received {} bytes, {} seconds old; a list of the names takes {names}",
         bytes.len(),
         now.saturating_sub(digest.time())
     );
 
-    // The parent gets a request for every object.
     let (mut asked, mut hits, mut wasted, mut forgone) = (0u64, 0u64, 0u64, 0u64);
     for object in 0..OBJECTS {
         let there = object % 3 == 0;
@@ -46,9 +44,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     println!(
-        "of {OBJECTS} requests {asked} went to the other cache: {hits} hits, {wasted} wasted; {forgone} hits missed"
+        "{asked} of {OBJECTS} requests went to the other cache: {hits} hits, {wasted} wasted; {forgone} hits missed"
     );
-    println!("without a digest all {OBJECTS} would go there");
+    println!("without a digest, all {OBJECTS} requests would go there");
     Ok(())
 }
 

@@ -1,6 +1,6 @@
-//! The spell checker of 1985: a dictionary in a few bits a word, and the errors it misses.
+//! The spell checker of 1985: a dictionary in a few bits per word, and the errors it misses.
 //!
-//! `cargo run --release --example spell_checker [WORDS]`, with a file of one word a line, such as
+//! `cargo run --release --example spell_checker [WORDS]`, with a file of one word per line, such as
 //! `/usr/share/dict/words`. Without a file it generates words.
 
 use std::collections::HashSet;
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{} words of {text} letters, {} misspellings\n", sorted.len(), wrong.len());
     println!("{:<30} {:>10} {:>10} {:>16} {:>9}", "", "bytes", "bits/word", "errors missed", "ns/word");
 
-    // A table of as many entries as the hash set has room for, and the letters behind them.
+    // A table with the capacity of the hash set, plus the letters.
     let table = exact.capacity() * (size_of::<&str>() + 1) + text;
     report("hash table of the words", table, &wrong, sorted.len(), |word| exact.contains(word));
     let array = sorted.len() * size_of::<&str>() + text;
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for rate in [0.1, 0.01, 0.001, 0.000_1] {
         let mut bloom = Bloom::with_rate(sorted.len() as u64, rate, 1985)?;
         bloom.extend(&sorted);
-        assert!(sorted.iter().all(|word| bloom.contains(word)), "a right word is never reported");
+        assert!(sorted.iter().all(|word| bloom.contains(word)), "a correct word is never reported");
         let name = format!("Bloom filter, {} %", 100.0 * rate);
         report(&name, bloom.encode().len(), &wrong, sorted.len(), |word| bloom.contains(word));
     }
@@ -63,7 +63,6 @@ fn misspelt(word: &str) -> Option<String> {
     Some(letters.into_iter().collect())
 }
 
-/// Words of syllables.
 fn made_up(count: usize) -> Vec<String> {
     let (starts, vowels) = (
         ["b", "cr", "d", "fl", "g", "h", "k", "m", "n", "pr", "s", "st", "t", "v", "w"],

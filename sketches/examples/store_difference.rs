@@ -1,7 +1,7 @@
-//! The difference of two stores, and the bytes that are exchanged to find it.
+//! The difference of two stores, and the bytes exchanged to find it.
 //!
 //! `cargo run --release --features store --example store_difference`. Creates two stores of 200,000 entries
-//! that differ in a few, in temporary directories.
+//! in temporary directories.
 
 use sievedb::{Db, WriteBatch};
 use sievedb_sketches::store::diff;
@@ -15,8 +15,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     for differences in [0, 10, 100, 1000, 10_000] {
         let dirs = [tempfile::tempdir()?, tempfile::tempdir()?];
-        // Half of the keys are only in the first store, half only in the second. Ten more have different
-        // values.
+        // Half of the differing keys are only in the first store, half only in the second. Ten more keys have
+        // different values.
         let first = fill(dirs[0].path(), 0, differences / 2, false)?;
         let second = fill(dirs[1].path(), differences / 2, 0, differences > 0)?;
         let (one, two) = (first.snapshot(), second.snapshot());
@@ -38,8 +38,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             100.0 * found.exchanged_bytes as f64 / data as f64
         );
     }
-    println!("\nestimate: of entries that one side lacks; a changed value is such an entry on each side");
-    println!("changed: of those found, keys with different values");
+    println!("\nestimate: entries that one side lacks; a changed value counts once on each side");
+    println!("changed: found keys with different values");
     Ok(())
 }
 

@@ -1,9 +1,9 @@
 //! Detects previously stored blocks: files are cut by content, and each block is archived once.
 //!
 //! `cargo run --release --example stored_blocks [FILE..]`. Without files it generates versions of one file.
-//! Before a block is archived, a filter in memory reports whether it is certainly new. Only for the other
-//! blocks must the archive's index on disk be read (as in Venti, Quinlan and Dorward, FAST 2002, and in the
-//! summary vector of Zhu, Li and Patterson, FAST 2008).
+//! Before a block is archived, a filter in memory reports whether it is certainly new. The archive's index on
+//! disk is read only for the other blocks (as in Venti, Quinlan and Dorward, FAST 2002, and in the summary
+//! vector of Zhu, Li and Patterson, FAST 2008).
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         [] => versions(20),
         _ => paths.iter().map(std::fs::read).collect::<Result<_, _>>()?,
     };
-    // The archive: each block by its fingerprint. The number of blocks is not known in advance.
+    // Blocks by fingerprint. Their number is not known in advance.
     let mut archive: HashMap<u128, Vec<u8>> = HashMap::new();
     let mut known = Scalable::with_rate(0.01, 7)?;
     let (mut bytes, mut blocks, mut asked, mut wasted, mut again) = (0, 0u64, 0u64, 0u64, 0u64);
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             archive.insert(fingerprint, block.to_vec());
         }
         let restored: Vec<u8> = recipe.iter().flat_map(|fingerprint| archive[fingerprint].clone()).collect();
-        assert!(restored == *file, "a file comes back as it was");
+        assert!(restored == *file, "a restored file is unchanged");
     }
     let stored: usize = archive.values().map(Vec::len).sum();
     println!("{} files of {bytes} bytes in {blocks} blocks", files.len());

@@ -1,7 +1,7 @@
 //! Prints the lines of a log that were not seen within the last minute.
 //!
 //! `tail -f log | cargo run --release --example stream_deduplication -- -` prints the new lines. Without the
-//! hyphen it generates a log, and compares the lines kept with an exact window.
+//! hyphen it generates a log, and compares the result with an exact window.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufWriter, Write, stdin, stdout};
@@ -9,11 +9,11 @@ use std::time::Instant;
 
 use sievedb_sketches::{Ring, Sketch};
 
-/// A line is remembered for at least this many seconds, and for at most a quarter longer.
+/// Seconds for which a line is certainly recognised; it expires at most a quarter later.
 const WINDOW: u64 = 60;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // 180,000 different lines in a window. Five spans, each a quarter of the window.
+    // 180,000 distinct lines per window; five spans, each a quarter of the window.
     let mut seen = Ring::with_rate(180_000, 0.001, WINDOW, 5, 1)?;
     if std::env::args().nth(1).as_deref() == Some("-") {
         let start = Instant::now();
@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bytes = seen.encode().len();
     let exact_bytes: usize = exact.keys().map(|line| line.len() + size_of::<(String, u64)>()).sum();
     println!("{lines} lines in ten minutes, {repeated} of them seen within {WINDOW} seconds before");
-    println!("{kept} kept, in {bytes} bytes; an exact map of all lines has {exact_bytes}");
+    println!("{kept} kept, in {bytes} bytes; an exact map of all lines takes {exact_bytes}");
     println!(
         "{wrong} wrongly dropped: not seen within {} seconds (predicted rate now {:.4} %)",
         seen.longest(),

@@ -1,8 +1,7 @@
 //! Visited states in model checking: all positions of the eight-puzzle, found by breadth-first search.
 //!
 //! `cargo run --release --example visited_states`. The exact set finds all 181,440. Bit-state hashing (a
-//! Bloom filter) and hash compaction take a fraction of its memory and may omit states. They omit fewer with
-//! more bits.
+//! Bloom filter) and hash compaction take a fraction of its memory and may omit states. More bits omit fewer.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -34,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut bloom = Bloom::with_memory(REACHABLE, REACHABLE * bits / 8, 1)?;
         let start = Instant::now();
         let found = search(|board| !bloom.insert(board));
-        // The rate grows as states are inserted; this is its mean over a hundred steps.
+        // The rate grows with the inserted states; this is its mean over a hundred steps.
         let rates = (1..=100).map(|part| bloom.expected_rate(REACHABLE * part / 100));
         let expected = rates.sum::<f64>() / 100.0 * REACHABLE as f64;
         row(&format!("bit-state hashing, {bits} bits"), bloom.encode().len() as u64, found, expected, start);
@@ -54,9 +53,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         row(&name, table.encode().len() as u64, found, table.expected_omissions(), start);
     }
     println!(
-        "\nomitted: states not found, because they were taken for visited or are reachable through such states only"
+        "\nomitted: states not found, because they were mistaken for visited or are reachable only through such states"
     );
-    println!("expected: states taken for visited, by the formula, if all were inserted");
+    println!("expected: states mistaken for visited, by the formula, if all were inserted");
     Ok(())
 }
 

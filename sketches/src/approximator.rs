@@ -1,4 +1,4 @@
-//! The compact approximator: an upper bound of a lattice value for each key, in a few cells a key.
+//! The compact approximator: an upper bound of a lattice value for each key, in a few cells per key.
 //!
 //! It is a Bloom filter whose bits are values of a lattice. An insertion joins the value into the `k` cells
 //! chosen by the hash. A query returns the meet of the `k` cells. Each cell is at least every value joined
@@ -8,8 +8,8 @@
 //! P(answer is not exact) <= (1 - e^(-k n' / m))^k     n': distinct keys with values not below the truth
 //! ```
 //!
-//! because another key must have raised every one of the key's cells. For a key that was never inserted, `n'`
-//! is the number of all keys. The key with the greatest value is always exact.
+//! because every cell of the key must have been raised by another key. For a key that was never inserted,
+//! `n'` is the number of all keys. The key with the greatest value is always exact.
 //!
 //! Boldi and Vigna, *Mutable strings in Java: design, implementation and lightweight text-search algorithms*,
 //! Science of Computer Programming 2005, section on approximators, and *Compact approximation of lattice
@@ -26,21 +26,19 @@ use crate::error::Error;
 use crate::hash::{key_hash, nth, reduce};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Most cells of a key.
 const PROBES_MAX: u64 = 64;
 
-/// Most cells.
 const CELLS_MAX: u64 = 1 << 44;
 
 /// A lattice whose elements are numbers of 64 bits, with 0 below all others.
 ///
 /// `join` and `meet` are associative, commutative and idempotent, `join(x, 0) = x`, and `meet(x, join(x, y))
-/// = x`. Of a total order they are maximum and minimum.
+/// = x`. For a total order they are maximum and minimum.
 pub trait Lattice: Debug + Clone + Copy + PartialEq + Eq + 'static {
-    /// Its number in the encoding. Numbers from 2^32 on are free for lattices outside this crate.
+    /// The number in the encoding. Numbers from 2^32 on are free for lattices outside this crate.
     const ID: u64;
 
-    /// Its name in a [`Summary`](crate::Summary).
+    /// The name in a [`Summary`](crate::Summary).
     const NAME: &'static str;
 
     /// The least element that is not below either.
@@ -50,7 +48,7 @@ pub trait Lattice: Debug + Clone + Copy + PartialEq + Eq + 'static {
     fn meet(one: u64, two: u64) -> u64;
 }
 
-/// Numbers by size: the answer is never below the greatest value that was inserted.
+/// Numbers by size: the answer is at least the greatest inserted value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Max;
 
@@ -69,7 +67,7 @@ impl Lattice for Max {
     }
 }
 
-/// Sets of 64 flags by inclusion: the answer has every flag that was inserted.
+/// Sets of 64 flags by inclusion: the answer has every inserted flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flags;
 
@@ -93,20 +91,19 @@ impl Lattice for Flags {
 /// # Guarantees
 ///
 /// - The answer is never below the join of the values inserted with the key.
-/// - It is above that join with a probability of at most [`predicted_rate`](Self::predicted_rate). The
-///   probability is lower if fewer keys have greater values. A key that was never inserted has 0, except with
-///   that rate.
+/// - It is above that join with a probability of at most [`predicted_rate`](Self::predicted_rate), lower if
+///   fewer keys have greater values. A key that was never inserted has 0, except with that rate.
 /// - Several threads may insert at once: [`insert`](Self::insert) takes `&self`.
 ///
 /// # Cost
 ///
-/// `k` cells of 64 bits for insertion and query, each in a cache line of its own: 1.44 `log2(1 / rate)` cells
-/// a key.
+/// `k` cells of 64 bits per insertion and query, each in its own cache line; 1.44 `log2(1 / rate)` cells per
+/// key.
 ///
 /// # When not to use it
 ///
-/// For values that do not change: a [`StaticMap`](crate::StaticMap) is exact and stores each value once. To
-/// count keys: [`Spectral`](crate::Spectral).
+/// For values that do not change: a [`StaticMap`](crate::StaticMap) is exact and stores each value once. For
+/// counts: [`Spectral`](crate::Spectral).
 ///
 /// ```
 /// use sievedb_sketches::{Approximator, Max};
@@ -146,12 +143,12 @@ impl<L: Lattice> Approximator<L> {
         Self::with_shape(cells, optimal_probes(cells as f64 / keys.max(1) as f64).min(PROBES_MAX), seed)
     }
 
-    /// An approximator of `cells` cells, `probes` of them for each key.
+    /// A filter of `cells` cells, `probes` of them per key.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if there are no cells or not 1 to 64 probes; [`Error::TooLarge`] beyond
-    /// 2^44 cells or the available memory.
+    /// [`Error::InvalidArgument`] unless there are cells and 1 to 64 probes; [`Error::TooLarge`] beyond 2^44
+    /// cells or the available memory.
     pub fn with_shape(cells: u64, probes: u64, seed: u64) -> Result<Self, Error> {
         if cells == 0 || !(1..=PROBES_MAX).contains(&probes) {
             return Err(Error::invalid(format!(
@@ -166,16 +163,16 @@ impl<L: Lattice> Approximator<L> {
         Ok(Self { seed, probes, cells: memory.into(), lattice: PhantomData })
     }
 
-    /// Joins a value to those of a key.
+    /// Joins a value to the values of a key.
     pub fn insert(&self, key: &(impl AsRef<[u8]> + ?Sized), value: u64) {
         self.insert_hash(key_hash(self.seed, key.as_ref()), value);
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::insert`] by [hash](crate::hash).
     #[inline]
     pub fn insert_hash(&self, hash: u64, value: u64) {
         for cell in self.cells_of(hash) {
-            // A cell that is high enough is not written, so its line stays shared between caches.
+            // A cell that is high enough is not written, so its line can be shared between caches.
             let raise = |there| Some(L::join(there, value)).filter(|&joined| joined != there);
             let _ = cell.fetch_update(Relaxed, Relaxed, raise);
         }
@@ -187,14 +184,14 @@ impl<L: Lattice> Approximator<L> {
         self.get_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::get`] by [hash](crate::hash).
     #[must_use]
     #[inline]
     pub fn get_hash(&self, hash: u64) -> u64 {
         self.cells_of(hash).map(|cell| cell.load(Relaxed)).reduce(L::meet).unwrap_or(0)
     }
 
-    /// Joins all values of another approximator into this one: identical to inserting both. Linear.
+    /// Joins all values of another approximator into this one, as if both sets had been inserted. Linear.
     ///
     /// # Errors
     ///
@@ -213,14 +210,14 @@ impl<L: Lattice> Approximator<L> {
 
     /// The probability that a key that was never inserted has a value, from the current cells. Linear.
     ///
-    /// It is the share of cells that are not 0, to the power of `k`; for a lattice in which the meet of two
-    /// values can be 0 ([`Flags`]) the probability is lower.
+    /// It is the share of nonzero cells to the power of `k`. The probability is lower for a lattice in which
+    /// the meet of two values can be 0 ([`Flags`]).
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         (self.taken() as f64 / self.cells.len() as f64).powf(self.probes as f64)
     }
 
-    /// The expected rate with `keys` keys whose values are not below a key's own.
+    /// The expected rate with `keys` keys whose values are at least the key's own.
     #[must_use]
     pub fn expected_rate(&self, keys: u64) -> f64 {
         rate(self.cells.len() as f64 / keys.max(1) as f64, self.probes as f64)
@@ -298,7 +295,6 @@ impl<L: Lattice> Sketch for Approximator<L> {
     }
 }
 
-/// The number of the lattice of an encoded approximator.
 pub(crate) fn lattice_id(parts: &Envelope<'_>) -> Result<u64, DecodeError> {
     let mut parameters = parts.parameters();
     parameters.number("approximator cells")?;
@@ -324,7 +320,7 @@ mod tests {
             let known = model.entry(key).or_insert(0);
             *known = L::join(*known, value);
         }
-        // At or above the truth: the join with it changes nothing.
+        // Joining the truth changes nothing, so the answer is at or above it.
         (0..=255).all(|key| {
             let (truth, found) = (model.get(&key).copied().unwrap_or(0), approximator.get(&[key]));
             L::join(truth, found) == found
@@ -356,7 +352,7 @@ mod tests {
     fn answers_above_the_truth_are_as_many_as_the_formula_says() {
         let keys = 20_000;
         let approximator = Approximator::<Max>::with_rate(keys, 0.02, 1).unwrap();
-        // The greater its number, the greater the value: key i has keys - i above it.
+        // Key i has keys - i greater values.
         hashes(keys).zip(1..).for_each(|(hash, value)| approximator.insert_hash(hash, value));
         let found = absent_hashes(500_000).filter(|&hash| approximator.get_hash(hash) != 0).count() as u64;
         assert_rate("absent keys", found, 500_000, approximator.expected_rate(keys), 0.05);

@@ -1,20 +1,20 @@
 //! The formulas of Bloom filters: sizes, rates, and estimates of the number of keys.
 //!
-//! `m` is the number of bits, `n` of keys, `k` of probes. After `n` keys a bit is still clear with
-//! probability `(1 - 1/m)^(kn)`, near `e^(-kn/m)`. An absent key is therefore found with probability
+//! With `m` bits, `n` keys and `k` probes, a bit is still clear with probability `(1 - 1/m)^(kn)`, near
+//! `e^(-kn/m)`. An absent key is therefore found with probability
 //!
 //! ```text
 //! rate = (1 - e^(-kn/m))^k        least, for given m/n, at k = m/n · ln 2, where it is 2^-k = 0.6185^(m/n)
 //! ```
 //!
-//! (Bloom 1970; Broder and Mitzenmacher 2004, section 2). The formula uses the mean of the share of set bits.
-//! This makes it slightly too low for small filters (Bose, Guo, Kranakis and others 2008): by 1 % of itself
-//! at a thousand bits.
+//! (Bloom 1970; Broder and Mitzenmacher 2004, section 2). The formula uses the mean share of set bits. So it
+//! is slightly too low for small filters (Bose, Guo, Kranakis and others 2008): by 1 % of itself at a
+//! thousand bits.
 //!
 //! # A wrong figure that is often copied
 //!
-//! Tables give 4e-14 for `m = 32n` with `k = 44` probes. It is really 2.7e-6: 44 probes fill three quarters
-//! of the bits. The least for 32 bits a key is 2.1e-7, with `k = 22`.
+//! Tables give 4e-14 for `m = 32n` with `k = 44` probes. The correct value is 2.7e-6: 44 probes fill three
+//! quarters of the bits. The least rate for 32 bits per key is 2.1e-7, with `k = 22`.
 //!
 //! ```
 //! use sievedb_sketches::arithmetic::{optimal_probes, rate};
@@ -28,20 +28,20 @@ use std::f64::consts::LN_2;
 
 use crate::error::Error;
 
-/// The false-positive rate of a filter with `bits_per_key` bits for each key.
+/// The false-positive rate with `bits_per_key` bits per key.
 #[must_use]
 pub fn rate(bits_per_key: f64, probes: f64) -> f64 {
     (-(-probes / bits_per_key).exp_m1()).powf(probes)
 }
 
-/// The bits a key that reach the rate with the best number of probes, which need not be a whole number:
-/// `log2(1/rate) / ln 2`, 9.6 for 1 %.
+/// The bits per key for this rate with the best number of probes, which may be fractional: `log2(1/rate) / ln
+/// 2`, 9.6 for 1 %.
 #[must_use]
 pub fn bits_per_key(rate: f64) -> f64 {
     -rate.log2() / LN_2
 }
 
-/// The bits for `keys` keys: [`bits_per_key`] for each, rounded up. 0 for no keys.
+/// The bits for `keys` keys: [`bits_per_key`] for each, rounded up.
 ///
 /// ```
 /// # use sievedb_sketches::arithmetic::{optimal_bits, optimal_probes};
@@ -75,8 +75,8 @@ pub fn keys_of_ones(bits: u64, probes: u64, ones: u64) -> Option<f64> {
     (ones < bits).then(|| -(-ones / bits).ln_1p() * bits / probes as f64)
 }
 
-/// The probability that [`HashCompaction`](crate::HashCompaction) takes a state that was not inserted for
-/// visited. The module derives it.
+/// The probability that [`HashCompaction`](crate::HashCompaction) reports a new state as visited. That module
+/// derives it.
 #[must_use]
 pub fn compaction_rate(states: u64, cells: u64, signature_bits: u32) -> f64 {
     let load = (states as f64 / cells as f64).min(1.0 - 0.5 / cells as f64);
@@ -84,8 +84,8 @@ pub fn compaction_rate(states: u64, cells: u64, signature_bits: u32) -> f64 {
     (-2.0 * (-load).ln_1p() - load) / (f64::from(signature_bits).exp2() - 1.0) + equal_hashes
 }
 
-/// The number of states that [`HashCompaction`](crate::HashCompaction) omits on average while all are
-/// inserted: the integral of [`compaction_rate`].
+/// The average number of states that [`HashCompaction`](crate::HashCompaction) omits while all are inserted:
+/// the integral of [`compaction_rate`].
 #[must_use]
 pub fn compaction_omissions(states: u64, cells: u64, signature_bits: u32) -> f64 {
     let load = (states as f64 / cells as f64).min(1.0 - 0.5 / cells as f64);
@@ -95,7 +95,7 @@ pub fn compaction_omissions(states: u64, cells: u64, signature_bits: u32) -> f64
 }
 
 /// The divisor of Golomb's code for `numbers` random numbers below `range`: the least `M` with `(1-p)^M +
-/// (1-p)^(M+1) <= 1` (Gallager and Van Voorhis 1975). Only a writer needs it.
+/// (1-p)^(M+1) <= 1` (Gallager and Van Voorhis 1975). Used by writers only.
 #[must_use]
 pub fn golomb_divisor(numbers: u64, range: u64) -> u64 {
     if numbers == 0 {
@@ -105,12 +105,12 @@ pub fn golomb_divisor(numbers: u64, range: u64) -> u64 {
     (((1.0 - share).ln_1p() / -(-share).ln_1p()).ceil() as u64).max(1)
 }
 
-/// The rate, if it is above 0 and below 1.
+/// The rate, if it is valid.
 pub(crate) fn checked_rate(rate: f64) -> Result<f64, Error> {
     if rate > 0.0 && rate < 1.0 {
         return Ok(rate);
     }
-    Err(Error::invalid(format!("a rate is above 0 and below 1, not {rate}")))
+    Err(Error::invalid(format!("the rate {rate} must be above 0 and below 1")))
 }
 
 /// A rate in units of 2^-64, as headers store it.
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(optimal_probes(32.0), 22);
     }
 
-    /// m/n, and the rates for 1 to 8 probes, of the table in "Summary Cache" (Fan, Cao, Almeida and Broder
+    /// m/n, and the rates for 1 to 8 probes, from the table in "Summary Cache" (Fan, Cao, Almeida and Broder
     /// 2000).
     const SUMMARY_CACHE: [(f64, [f64; 8]); 6] = [
         (2.0, [0.393, 0.400, 0.469, 0.559, 0.652, 0.736, 0.807, 0.863]),

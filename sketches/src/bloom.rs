@@ -1,12 +1,12 @@
-//! The textbook Bloom filter: an array of bits. Keys can be added at any time.
+//! The textbook Bloom filter: an array of bits.
 //!
 //! 1. `m` bits, all clear.
 //! 2. To insert a key, set the `k` bits chosen by its hash.
-//! 3. A key is possibly present if all of its bits are set. If one is clear, the key was never inserted.
+//! 3. A key is possibly present if all of its bits are set, and certainly absent otherwise.
 //!
 //! The false-positive rate is `(1 - e^(-kn/m))^k` (Bloom 1970; see [`arithmetic`](crate::arithmetic)).
-//! [`Hashing`] defines how the hash chooses the bits. The default is that of the store's own filters, so a
-//! filter can freeze into one of their blocks.
+//! [`Hashing`] defines how the hash chooses the bits. The default equals the store's own filters, so a filter
+//! can freeze into one of their blocks.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -35,13 +35,13 @@ const BITS_MAX: u64 = 1 << 48;
 /// # Guarantees
 ///
 /// An inserted key is always found. Any other key is found with probability [`Bloom::predicted_rate`]. A
-/// union is exactly the filter of both sets. An intersection has every common key, and a higher rate than a
+/// union equals the filter of both sets. An intersection has every common key, and a higher rate than a
 /// filter of the common keys alone.
 ///
 /// # Cost
 ///
 /// `k` probes for an insertion or a present key, two on average for an absent key; each may miss the cache.
-/// 44 % more bits than the lower bound: 9.6 a key for 1 %.
+/// 9.6 bits per key for 1 %, 44 % above the lower bound.
 ///
 /// # When not to use it
 ///
@@ -54,7 +54,6 @@ pub struct Bloom {
     seed: u64,
 }
 
-/// The parameters that determine the positions of a key's bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Shape {
     bits: u64,
@@ -63,7 +62,6 @@ struct Shape {
 }
 
 impl Shape {
-    /// The bits of a key, in the order in which they are tested.
     #[inline]
     fn positions(self, hash: u64) -> impl Iterator<Item = u64> {
         self.hashing.positions(hash, self.probes, self.bits)
@@ -107,8 +105,8 @@ impl Bloom {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if there are no bits, or not 1 to 64 probes; [`Error::TooLarge`] beyond
-    /// 2^48 bits or the available memory.
+    /// [`Error::InvalidArgument`] unless there are bits and 1 to 64 probes; [`Error::TooLarge`] beyond 2^48
+    /// bits or the available memory.
     pub fn with_shape(bits: u64, probes: u64, hashing: Hashing, seed: u64) -> Result<Self, Error> {
         if bits == 0 || probes == 0 || probes > PROBES_MAX {
             let detail = format!("{bits} bits and {probes} probes, expected 1 or more and 1 to {PROBES_MAX}");
@@ -124,13 +122,12 @@ impl Bloom {
         Ok(Self { words: words.into(), shape, seed })
     }
 
-    /// Adds a key. Returns whether a query would have found it before: always for an inserted key, sometimes
-    /// for another.
+    /// Adds a key. Returns whether [`contains`](Self::contains) would have found it before.
     pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.insert_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::insert`] by [hash](crate::hash).
     pub fn insert_hash(&mut self, hash: u64) -> bool {
         self.insert_counted(hash) == 0
     }
@@ -138,19 +135,17 @@ impl Bloom {
     /// Adds a key while other threads add or query keys. If two threads add the same new key at once, at
     /// least one of them gets `false`.
     ///
-    /// Another thread finds the key once the insertion happens before its query, through a lock, a channel or
-    /// a join.
+    /// Another thread finds the key if a lock, a channel or a join orders the insertion before its query.
     pub fn insert_shared(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.insert_hash_shared(key_hash(self.seed, key.as_ref()))
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::insert_shared`] by [hash](crate::hash).
     pub fn insert_hash_shared(&self, hash: u64) -> bool {
         let mut all = true;
         for bit in self.shape.positions(hash) {
             let (word, mask) = (&self.words[(bit / 64) as usize], 1 << (bit % 64));
-            // The bits of a known key are mostly set already. Skipping the write keeps the line shared
-            // between caches.
+            // The bits of a known key are mostly set already. Skipping the write lets caches share the line.
             if word.load(Relaxed) & mask == 0 {
                 all &= word.fetch_or(mask, Relaxed) & mask != 0;
             }
@@ -164,7 +159,7 @@ impl Bloom {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::contains`] by [hash](crate::hash).
     #[must_use]
     #[inline]
     pub fn contains_hash(&self, hash: u64) -> bool {
@@ -173,7 +168,7 @@ impl Bloom {
             .all(|bit| self.words[(bit / 64) as usize].load(Relaxed) >> (bit % 64) & 1 == 1)
     }
 
-    /// Adds a key. Returns how many clear bits it has set.
+    /// Adds a key. Returns the number of bits that it set.
     pub(crate) fn insert_counted(&mut self, hash: u64) -> u64 {
         let mut set = 0;
         for bit in self.shape.positions(hash) {
@@ -193,25 +188,23 @@ impl Bloom {
         hashing: Hashing,
     ) -> Result<Self, DecodeError> {
         if !bits.is_multiple_of(8) && bytes.last().is_some_and(|last| last >> (bits % 8) != 0) {
-            return Err(parts.corrupt("Bloom body", "bits behind the last one are set"));
+            return Err(parts.corrupt("Bloom body", "bits after the last one are set"));
         }
         let words = bytes_to_words(bytes).map(AtomicU64::new).collect();
         Ok(Self { words, shape: Shape { bits, probes, hashing }, seed: parts.seed })
     }
 
-    /// Number of words that hold the bits.
     pub(crate) fn word_count(&self) -> usize {
         self.words.len()
     }
 
-    /// Clears the given number of words from one on. Returns the first word not cleared.
+    /// Clears up to `count` words from `from` on. Returns the first word not cleared.
     pub(crate) fn clear_words(&mut self, from: usize, count: usize) -> usize {
         let to = from.saturating_add(count).min(self.words.len());
         self.words[from..to].iter_mut().for_each(|word| *word.get_mut() = 0);
         to
     }
 
-    /// Sets a bit.
     pub(crate) fn set(&mut self, bit: u64) {
         *self.words[(bit / 64) as usize].get_mut() |= 1 << (bit % 64);
     }
@@ -221,7 +214,7 @@ impl Bloom {
         self.words.iter_mut().for_each(|word| *word.get_mut() = 0);
     }
 
-    /// The filter of the keys of both: identical to inserting both sets into one filter. Linear.
+    /// The filter of the keys of both: equal to inserting both sets into one filter. Linear.
     ///
     /// # Errors
     ///
@@ -230,8 +223,8 @@ impl Bloom {
         self.merged(other, |one, two| one | two)
     }
 
-    /// A filter of the keys that both have. It has no false negatives; its rate is at most that of the
-    /// smaller filter. Linear.
+    /// A filter of the common keys. It has no false negatives; its rate is at most the rate of the smaller
+    /// filter. Linear.
     ///
     /// # Errors
     ///
@@ -251,15 +244,14 @@ impl Bloom {
         Ok(Self { words: merged.collect(), shape: self.shape, seed: self.seed })
     }
 
-    /// An estimate of the number of distinct keys inserted, from the set bits. `None` if all bits are set.
-    /// Linear.
+    /// Estimates the number of distinct keys from the set bits. `None` if all bits are set. Linear.
     #[must_use]
     pub fn estimate_keys(&self) -> Option<f64> {
         keys_of_ones(self.shape.bits, self.shape.probes, self.ones())
     }
 
-    /// An estimate of the number of keys that two filters have in common: both counts less that of their
-    /// union. `None` if all bits of one are set. Linear.
+    /// Estimates the number of common keys: both counts minus the count of the union. `None` if all bits of
+    /// one are set. Linear.
     ///
     /// # Errors
     ///
@@ -294,7 +286,7 @@ impl Bloom {
         self.shape.probes
     }
 
-    /// How positions come from a hash.
+    /// How positions are derived from a hash.
     #[must_use]
     pub fn hashing(&self) -> Hashing {
         self.shape.hashing
@@ -319,7 +311,6 @@ impl Bloom {
         self.words.iter().map(|word| word.load(Relaxed))
     }
 
-    /// How many bits are set. Linear.
     pub(crate) fn ones(&self) -> u64 {
         self.loads().map(|word| u64::from(word.count_ones())).sum()
     }
@@ -371,8 +362,9 @@ impl Sketch for Bloom {
     }
 
     fn summary(&self) -> Summary {
-        let estimate =
-            self.estimate_keys().map_or("too many to tell".into(), |keys| format!("about {keys:.0}"));
+        let estimate = self
+            .estimate_keys()
+            .map_or("unknown, because all bits are set".into(), |keys| format!("about {keys:.0}"));
         Summary {
             kind: Self::KIND,
             seed: self.seed,
@@ -459,7 +451,7 @@ mod tests {
             let bloom = filled(400, 20, hashing, 14);
             absent_hashes(2_000_000).filter(|&hash| bloom.contains_hash(hash)).count()
         };
-        // The formula has 2 of the 2 000 000.
+        // The formula gives 2 of the 2 000 000.
         let found = Hashing::ALL.map(rate);
         assert!(found[0] > 200 && found[1..].iter().all(|&found| found < 20), "{found:?}");
     }

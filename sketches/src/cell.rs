@@ -1,21 +1,18 @@
 //! The cell of the tables that list a difference: a sum of items that can be undone.
 //!
-//! A cell holds the number of items added less the number removed, the exclusive or of the items, and the
-//! exclusive or of their checks. Subtracting the cells of two sets leaves the items of the difference: those
-//! of the first set as added, those of the second as removed. A cell with exactly one item is *pure*, and
-//! that item can be read from it. The check distinguishes it from a cell of several items whose counts
-//! cancel.
+//! A cell holds the number of added minus removed items, the exclusive or of the items, and the exclusive or
+//! of their checks. Subtracting the cells of two sets leaves the difference: items of the first set as added,
+//! items of the second as removed. A cell with exactly one item is *pure*, and the item can be read from it.
+//! The check distinguishes it from a cell of several items whose counts cancel.
 
 use crate::envelope::{DecodeError, Reader, put_u64, put_varint};
 use crate::hash::key_hash;
 
-/// Bytes of a cell in memory.
 pub(crate) const CELL_MEMORY: u64 = size_of::<Cell>() as u64;
 
 /// Fewest bytes of an encoded cell.
 pub(crate) const CELL_BYTES_MIN: u64 = 25;
 
-/// A sum of items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Cell {
     pub(crate) count: i64,
@@ -23,14 +20,14 @@ pub(crate) struct Cell {
     pub(crate) checks: u64,
 }
 
-/// The check of an item: its hash. It also determines the item's cells.
+/// The check of an item: a hash, which also determines the item's cells.
 #[inline]
 pub(crate) fn check_of(seed: u64, item: u128) -> u64 {
     key_hash(seed, &item.to_le_bytes())
 }
 
 impl Cell {
-    /// Adds an item `sign` times: 1, or -1 to remove it.
+    /// Adds an item with `sign` 1, or removes it with -1.
     #[inline]
     pub(crate) fn add(&mut self, item: u128, check: u64, sign: i64) {
         self.count = self.count.wrapping_add(sign);
@@ -54,7 +51,7 @@ impl Cell {
         matches!(self.count, 1 | -1) && check_of(seed, self.items) == self.checks
     }
 
-    /// Appends items and checks, and the count as a zigzag varint of its distance from what was expected.
+    /// Appends items, checks, and the count as a zigzag varint of the distance from `expected`.
     pub(crate) fn put(&self, out: &mut Vec<u8>, expected: i64) {
         put_u64(out, self.items as u64);
         put_u64(out, (self.items >> 64) as u64);
@@ -73,12 +70,12 @@ impl Cell {
     }
 }
 
-/// What two sets do not share.
+/// The items of exactly one of two sets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Difference {
-    /// Items that only the queried set has.
+    /// Items of the queried set only.
     pub mine: Vec<u128>,
-    /// Items that only the other set has.
+    /// Items of the other set only.
     pub theirs: Vec<u128>,
 }
 
@@ -99,9 +96,8 @@ impl Difference {
 /// Removes the items of pure cells until no cell is pure. `cells_of` lists the cells of an item with this
 /// check.
 ///
-/// Every removed item empties a cell, so there are at most as many items as cells. If there are more, the
-/// cells are not those of two sets, and the result is `false`. Items that could not be listed remain in the
-/// cells.
+/// Every removed item empties a cell, so two sets yield at most as many items as cells. Returns `false` for
+/// more: the cells do not belong to two sets. Unlisted items remain in the cells.
 pub(crate) fn peel<I: Iterator<Item = usize>>(
     cells: &mut [Cell],
     seed: u64,

@@ -1,17 +1,17 @@
-//! An array of small numbers, each of the same few bits, packed.
+//! A packed array of small numbers of equal width.
 
 use crate::arithmetic;
 use crate::envelope::{DecodeError, Envelope, bytes_to_words, words_to_bytes};
 use crate::error::Error;
 
-/// The widest cell of counters and fingerprints; the cells themselves can have up to 63 bits.
+/// The widest counter or fingerprint; cells themselves can have up to 63 bits.
 pub(crate) const WIDTH_MAX: u64 = 32;
 
 /// The most bits of all cells together: 2^48, more than any memory holds.
 const BITS_MAX: u64 = 1 << 48;
 
-/// `count` numbers of `width` bits. Cell `i` is the bits from `i · width` on, from the least significant bit
-/// of a byte.
+/// `count` numbers of `width` bits. Cell `i` starts at bit `i · width`, counted from the least significant
+/// bit of a byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cells {
     words: Box<[u64]>,
@@ -24,7 +24,7 @@ impl Cells {
     ///
     /// # Errors
     ///
-    /// `TooLarge` if the memory cannot be allocated, `InvalidArgument` if there are no cells.
+    /// `TooLarge` if the memory cannot be allocated, `InvalidArgument` for 0 cells.
     pub(crate) fn new(count: u64, width: u64) -> Result<Self, Error> {
         debug_assert!((1..64).contains(&width));
         if count == 0 {
@@ -50,7 +50,6 @@ impl Cells {
         self.width
     }
 
-    /// The largest number that a cell can hold.
     pub(crate) fn max(&self) -> u64 {
         (1 << self.width) - 1
     }
@@ -79,15 +78,15 @@ impl Cells {
         }
     }
 
-    /// The first of the four cells from `first` on that has this value in the bits that are not `ignored`.
-    /// Cells are of at most [`WIDTH_MAX`] bits. All four are compared at once.
+    /// The first of four cells from `first` on that equals `value` in the bits not in `ignored`. Cells have
+    /// at most [`WIDTH_MAX`] bits. All four are compared at once.
     #[inline]
     pub(crate) fn find_in_four(&self, first: u64, value: u64, ignored: u64) -> Option<u64> {
         debug_assert!(u64::from(self.width) <= WIDTH_MAX);
         let ones = (0..4).fold(0u128, |ones, lane| ones | 1 << (lane * self.width));
         let different = (self.four(first) ^ (ones * u128::from(value))) & !(ones * u128::from(ignored));
-        // Subtracting 1 from each lane borrows into the highest bit of a lane that is 0. The lowest such lane
-        // is 0 indeed; a higher one may only have been borrowed from.
+        // Subtracting 1 from each lane borrows into the highest bit of a zero lane. The lowest such lane is
+        // really 0; a higher one may only have lent a borrow.
         let borrowed = different.wrapping_sub(ones) & !different & ones << (self.width - 1);
         (borrowed != 0).then(|| first + u64::from(borrowed.trailing_zeros() / self.width))
     }
@@ -101,7 +100,7 @@ impl Cells {
         (word_at(word) | word_at(word + 1) << 64) >> shift | word_at(word + 2) << 1 << (127 - shift)
     }
 
-    /// Adds one to a cell, unless it has the largest value.
+    /// Adds one to a cell, unless it is saturated.
     #[inline]
     pub(crate) fn increment(&mut self, index: u64) {
         let value = self.get(index);
@@ -110,22 +109,22 @@ impl Cells {
         }
     }
 
-    /// The share of absent keys for which none of `probes` random cells is 0.
+    /// The probability that `probes` random cells are all nonzero.
     pub(crate) fn rate(&self, probes: u64) -> f64 {
         (1.0 - self.zeros() as f64 / self.count as f64).powf(probes as f64)
     }
 
-    /// The estimated number of keys that each have `probes` cells that are not 0, in words.
+    /// The estimated number of keys with `probes` cells each, as text.
     pub(crate) fn keys_in_words(&self, probes: u64) -> String {
         let keys = arithmetic::keys_of_ones(self.count, probes, self.count - self.zeros());
-        keys.map_or("too many to tell".into(), |keys| format!("about {keys:.0}"))
+        keys.map_or("unknown, because no cell is 0".into(), |keys| format!("about {keys:.0}"))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
         (0..self.count).map(|index| self.get(index))
     }
 
-    /// How many cells are 0. Linear.
+    /// Number of cells that are 0. Linear.
     pub(crate) fn zeros(&self) -> u64 {
         self.iter().filter(|&value| value == 0).count() as u64
     }
@@ -143,7 +142,7 @@ impl Cells {
         words_to_bytes(self.words.iter().copied(), (self.count * u64::from(self.width)).div_ceil(8))
     }
 
-    /// The cells in `bytes`, which must have the right length. An error if a bit after the last cell is set.
+    /// The cells in `bytes`, which must have the right length. Fails if a bit after the last cell is set.
     pub(crate) fn from_bytes(
         parts: &Envelope<'_>,
         bytes: &[u8],
@@ -153,12 +152,12 @@ impl Cells {
         debug_assert_eq!(Some(bytes.len() as u64), Self::byte_len(count, width));
         let left = count * width % 8;
         if left != 0 && bytes.last().is_some_and(|last| last >> left != 0) {
-            return Err(parts.corrupt("sketch body", "bits behind the last cell are set"));
+            return Err(parts.corrupt("sketch body", "bits after the last cell are set"));
         }
         Ok(Self { words: bytes_to_words(bytes).collect(), count, width: width as u32 })
     }
 
-    /// The body of `parts` as cells. They must fill it.
+    /// The cells of the body of `parts`, which they must fill.
     pub(crate) fn from_body(parts: &Envelope<'_>, count: u64, width: u64) -> Result<Self, DecodeError> {
         let body = parts.body_of(Self::byte_len(count, width))?;
         Self::from_bytes(parts, body, count, width)
@@ -191,7 +190,7 @@ mod tests {
         for width in 1..=WIDTH_MAX {
             let mut cells = Cells::new(24, width).unwrap();
             for round in 0..400 {
-                // Few values, so that several cells are equal, and those that differ by a borrow.
+                // Few values, so that several cells are equal, or differ by a borrow.
                 let value =
                     |number| [0, 1, 2, cells.max(), cells.max() - 1, hash(round)][number as usize % 6];
                 let (at, value) = (hash(round) % 24, value(hash(round + 1000)) & cells.max());

@@ -1,14 +1,14 @@
 //! The counting Bloom filter: counters instead of bits, so that keys can be removed.
 //!
-//! 1. `m` cells of four bits, all 0; a key has `k` of them, by enhanced double hashing.
-//! 2. To insert a key, add one to each of its cells. A cell that has reached 15 stays at 15.
-//! 3. To remove a key, subtract one from each of its cells that is not 15.
+//! 1. `m` cells of four bits, all 0. A key has `k` of them, by enhanced double hashing.
+//! 2. To insert a key, add one to each of its cells. A cell saturates at 15.
+//! 3. To remove a key, subtract one from each of its cells that is not saturated.
 //! 4. A key is possibly present if none of its cells is 0.
 //!
-//! Fan, Cao, Almeida and Broder, "Summary Cache" (2000), section V-C. With the best `k` the chance that any
-//! of `m` cells reaches 16 is at most `m · (e · ln 2 / 16)^16 = 1.4e-15 m` ([`overflow_probability`]). Two
-//! common errors make present keys absent: cells that wrap, and cells that are decremented after they have
-//! saturated.
+//! Fan, Cao, Almeida and Broder, "Summary Cache" (2000), section V-C. With the best `k`, the probability that
+//! any of `m` cells reaches 16 is at most `m · (e · ln 2 / 16)^16 = 1.4e-15 m` ([`overflow_probability`]).
+//! Two common errors make present keys absent: cells that wrap, and cells that are decremented after
+//! saturation.
 
 use crate::arithmetic::{self, checked_rate, optimal_bits, optimal_probes};
 use crate::bloom::Bloom;
@@ -19,14 +19,11 @@ use crate::hash::key_hash;
 use crate::probes::{Hashing, PROBES_MAX, positions};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Bits of a cell.
 const WIDTH: u64 = 4;
 
-/// The value at which a cell saturates.
 const SATURATED: u64 = 15;
 
-/// A bound on the probability that any of `cells` cells saturates, with the best number of probes for the
-/// keys.
+/// A bound on the probability that any of `cells` cells saturates, with the best number of probes.
 #[must_use]
 pub fn overflow_probability(cells: u64) -> f64 {
     cells as f64 * (std::f64::consts::E * std::f64::consts::LN_2 / 16.0).powi(16)
@@ -47,17 +44,17 @@ pub fn overflow_probability(cells: u64) -> f64 {
 ///
 /// # Guarantees
 ///
-/// A key that was inserted more often than removed is found, as long as only present keys are removed.
-/// Removing an absent key is refused if one of its cells is 0. If none is 0, the removal is carried out, and
-/// keys that share a cell with it may become absent; this happens with probability
-/// [`Counting::predicted_rate`]. Absent keys are found with the same rate.
+/// A key inserted more often than removed is found, as long as only present keys are removed. Removing an
+/// absent key fails if one of its cells is 0. Otherwise it is carried out, and keys that share a cell with it
+/// may become absent; the probability is [`Counting::predicted_rate`]. Absent keys are found with the same
+/// rate.
 ///
 /// A saturated cell is never decremented, because its true count is unknown. It can only cause false
 /// positives.
 ///
 /// # Cost
 ///
-/// `k` cells for each operation, four times the space of a [`Bloom`]: 38 bits a key for 1 %.
+/// `k` cells per operation; four times the space of a [`Bloom`]: 38 bits per key for 1 %.
 ///
 /// # When not to use it
 ///
@@ -96,11 +93,11 @@ impl Counting {
         Self::with_shape(cells, probes, seed)
     }
 
-    /// A filter of `cells` cells, of which each key has `probes`.
+    /// A filter of `cells` cells, `probes` of them per key.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if there are no cells, or not 1 to 64 probes; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless there are cells and 1 to 64 probes; [`Error::TooLarge`].
     pub fn with_shape(cells: u64, probes: u64, seed: u64) -> Result<Self, Error> {
         if probes == 0 || probes > PROBES_MAX {
             return Err(Error::invalid(format!("{probes} probes, expected 1 to {PROBES_MAX}")));
@@ -117,7 +114,7 @@ impl Counting {
         self.insert_hash(key_hash(self.seed, key.as_ref()));
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::insert`] by [hash](crate::hash).
     pub fn insert_hash(&mut self, hash: u64) {
         self.positions(hash).for_each(|cell| self.cells.increment(cell));
     }
@@ -131,15 +128,15 @@ impl Counting {
         self.remove_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::remove`] by [hash](crate::hash).
     ///
     /// # Errors
     ///
     /// As [`Counting::remove`].
     pub fn remove_hash(&mut self, hash: u64) -> Result<(), Error> {
         let positions = self.positions(hash);
-        // Two probes of a key may hit one cell, which must then be at least 2. So decrement one by one, and
-        // undo it all if a cell is already 0.
+        // Two probes of a key may hit one cell, which must then be at least 2. So cells are decremented one
+        // by one; a zero undoes all.
         let mut taken = 0u64;
         for (probe, cell) in positions.clone().enumerate() {
             match self.cells.get(cell) {
@@ -158,7 +155,7 @@ impl Counting {
         Ok(())
     }
 
-    /// Removes everything, saturated cells included.
+    /// Clears all cells, including saturated ones.
     pub fn clear(&mut self) {
         self.cells.clear();
     }
@@ -169,21 +166,20 @@ impl Counting {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::contains`] by [hash](crate::hash).
     #[must_use]
     #[inline]
     pub fn contains_hash(&self, hash: u64) -> bool {
         self.positions(hash).all(|cell| self.cells.get(cell) > 0)
     }
 
-    /// An upper bound of a key's insertions less its removals: the least of its cells. `None` if that cell
-    /// has saturated.
+    /// An upper bound of a key's insertions minus removals: its least cell. `None` if that cell is saturated.
     #[must_use]
     pub fn count(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Option<u64> {
         self.count_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::count`] by [hash](crate::hash).
     #[must_use]
     pub fn count_hash(&self, hash: u64) -> Option<u64> {
         let least = self.positions(hash).map(|cell| self.cells.get(cell)).min();
@@ -214,7 +210,7 @@ impl Counting {
         Ok(sum)
     }
 
-    /// The Bloom filter of the present keys: a bit for each cell that is not 0. Linear.
+    /// The Bloom filter of the present keys: a set bit for each nonzero cell. Linear.
     ///
     /// # Errors
     ///

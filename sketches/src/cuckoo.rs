@@ -1,23 +1,23 @@
 //! The cuckoo filter: each fingerprint is in one of two buckets and can move to the other.
 //!
 //! 1. `B` buckets of four slots; a slot is 0 or a fingerprint of `f` bits.
-//! 2. A key has a fingerprint `p`, a first bucket `i`, and a second bucket `h(p) - i` modulo `B`. The first
-//!    bucket is `h(p)` less the second, so a fingerprint can move to its other bucket without its key.
+//! 2. A key has a fingerprint `p`, a first bucket `i`, and a second bucket `h(p) - i` modulo `B`. Conversely,
+//!    `i` is `h(p)` minus the second, so a fingerprint can move to its other bucket without its key.
 //! 3. To insert a key, store its fingerprint in one of its buckets. If both are full, it replaces another
-//!    fingerprint, which moves to its own other bucket, and so on, up to 500 times. If there is still no free
+//!    fingerprint, which moves to its other bucket, and so on, up to 500 times. If there is still no free
 //!    slot, all moves are undone, and the filter is full.
 //! 4. A key is possibly present if one of its buckets has its fingerprint. To remove it, clear one such slot.
 //!
 //! Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo Filter: Practically Better Than Bloom" (2014), section
-//! 3. There the second bucket is `i xor h(p)`, so `B` must be a power of two. The difference allows any
-//!    number of buckets, so the filter takes the memory that the keys need and not up to twice as much. Two
-//!    common errors: an insertion that fails drops the last fingerprint it moved, so an inserted key becomes
-//!    absent; and a fingerprint of 0 is taken for a free slot.
+//! 3. Their second bucket is `i xor h(p)`, so `B` must be a power of two. The difference allows any number of
+//! buckets, which saves up to half of the memory. Two common errors: a failed insertion drops the last
+//! fingerprint it moved, so an inserted key becomes absent; and a fingerprint of 0 is mistaken for a free
+//! slot.
 //!
-//! Sorting the fingerprints of a bucket saves one bit a key (section 5.2). This variant is not built. A trial
-//! of it took 9.5 bits instead of 10.5 at 1 %, but a probe has to decode its buckets through a table of 3,876
-//! entries: with 10,000 to 20 million keys an absent key took 1.7 to 1.8 times as long, a present one 1.3 to
-//! 1.5 times. Who needs less space and does not remove keys has the [`Digest`](crate::Digest).
+//! Sorting the fingerprints of a bucket would save one bit per key (section 5.2). A trial took 9.5 bits
+//! instead of 10.5 at 1 %, but a probe has to decode its buckets through a table of 3,876 entries: with
+//! 10,000 to 20 million keys an absent key took 1.7 to 1.8 times as long, a present one 1.3 to 1.5 times. If
+//! space matters and keys are not removed, use a [`Digest`](crate::Digest).
 
 use crate::arithmetic::checked_rate;
 use crate::cells::{Cells, WIDTH_MAX};
@@ -26,7 +26,6 @@ use crate::error::Error;
 use crate::hash::{STEP, key_hash, nth, reduce, remix, spread};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Slots of a bucket.
 const SLOTS: u64 = 4;
 
 /// Most moves of an insertion before it fails.
@@ -52,16 +51,16 @@ const BUCKETS_MAX: u64 = 1 << 44;
 ///
 /// # Guarantees
 ///
-/// A key that was inserted more often than removed is found, as long as only present keys are removed. A
-/// failed insertion changes nothing. Removing an absent key is refused unless its fingerprint is in one of
-/// its buckets; this happens with probability [`Cuckoo::predicted_rate`], and another key may then become
-/// absent. Absent keys are found with the same rate.
+/// A key inserted more often than removed is found, as long as only present keys are removed. A failed
+/// insertion changes nothing. Removing an absent key fails unless its fingerprint is in one of its buckets;
+/// with probability [`Cuckoo::predicted_rate`] it is, and another key may become absent. Absent keys are
+/// found with the same rate.
 ///
 /// # Cost
 ///
-/// A query reads two buckets. An insertion moves more fingerprints the fuller the filter is: some ten on
-/// average at 95 %. `f / 0.95` bits a key, where `f` is at least `log2(8 / rate)`: 10.5 at 1 %, 13.7 at 0.1
-/// %, 17.9 at 0.01 %.
+/// A query reads two buckets. An insertion moves more fingerprints in a fuller filter: about ten on average
+/// at 95 %. `f / 0.95` bits per key, where `f` is at least `log2(8 / rate)`: 10.5 at 1 %, 13.7 at 0.1 %, 17.9
+/// at 0.01 %.
 ///
 /// # When not to use it
 ///
@@ -89,7 +88,7 @@ impl Cuckoo {
         let rate = checked_rate(rate)?;
         // A query compares the fingerprints of two buckets; a fingerprint has 2^f - 1 values.
         let width = (2.0 * SLOTS as f64 * LOAD / rate + 1.0).log2().ceil().max(2.0);
-        // The load of the buckets of a small table varies more, so it gets some more slots.
+        // Load varies more between the buckets of a small table, so it gets more slots.
         let slots = keys as f64 / LOAD + 4.0 * (keys as f64).sqrt().min(16.0);
         Self::with_shape((slots / SLOTS as f64).ceil().max(1.0) as u64, width as u64, seed)
     }
@@ -98,7 +97,7 @@ impl Cuckoo {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if there are no buckets, or the width is not 2 to 32; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless there are buckets and the width is 2 to 32; [`Error::TooLarge`].
     pub fn with_shape(buckets: u64, width: u64, seed: u64) -> Result<Self, Error> {
         if !(2..=WIDTH_MAX).contains(&width) {
             return Err(Error::invalid(format!("fingerprints of {width} bits, expected 2 to {WIDTH_MAX}")));
@@ -110,7 +109,7 @@ impl Cuckoo {
         Ok(Self { cells, buckets, width, used: 0, state: seed, seed })
     }
 
-    /// A key's fingerprint, which is not 0, and its two buckets.
+    /// A key's nonzero fingerprint, and its two buckets.
     #[inline]
     fn places(&self, hash: u64) -> (u64, [u64; 2]) {
         let hash = spread(hash);
@@ -132,7 +131,7 @@ impl Cuckoo {
         self.cells.find_in_four(bucket * SLOTS, fingerprint, 0)
     }
 
-    /// Adds a key. The same key again takes another slot.
+    /// Adds a key. A repeated key takes another slot.
     ///
     /// # Errors
     ///
@@ -141,7 +140,7 @@ impl Cuckoo {
         self.insert_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::insert`] by [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -157,7 +156,7 @@ impl Cuckoo {
         Ok(())
     }
 
-    /// Replaces another fingerprint, which moves to its other bucket.
+    /// Moves fingerprints until a slot is free for this one.
     fn make_room(&mut self, fingerprint: u64, buckets: [u64; 2]) -> Result<(), Error> {
         let before = self.state;
         let mut moved = Vec::new();
@@ -194,7 +193,7 @@ impl Cuckoo {
         self.remove_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::remove`] by [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -214,7 +213,7 @@ impl Cuckoo {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::contains`] by [hash](crate::hash).
     #[must_use]
     #[inline]
     pub fn contains_hash(&self, hash: u64) -> bool {
@@ -222,26 +221,25 @@ impl Cuckoo {
         buckets.into_iter().any(|bucket| self.find(bucket, fingerprint).is_some())
     }
 
-    /// Number of insertions less removals.
+    /// Number of insertions minus removals.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.used
     }
 
-    /// Whether no key is present.
+    /// Whether the filter has no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// Number of slots. Some 95 to 98 % of them can be in use.
+    /// Number of slots, of which about 95 to 98 % can be used.
     #[must_use]
     pub fn slots(&self) -> u64 {
         self.cells.count()
     }
 
-    /// The false-positive rate: a query compares eight slots, of which the same share is in use as of all
-    /// slots.
+    /// The false-positive rate: a query compares eight slots, used at the average load.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         self.expected_rate(self.used)
@@ -250,7 +248,7 @@ impl Cuckoo {
     /// The expected rate once there are `keys` keys.
     #[must_use]
     pub fn expected_rate(&self, keys: u64) -> f64 {
-        // In a filter of one bucket the two buckets are the same.
+        // The two buckets may be the same one.
         let met = 2.0 - 1.0 / self.buckets as f64;
         let met = met * keys as f64 / self.buckets as f64;
         -(met * (-1.0 / self.cells.max() as f64).ln_1p()).exp_m1()

@@ -1,17 +1,16 @@
 //! Estimates the size of the difference of two sets from a small array of counters for each set.
 //!
-//! Every item adds one to one of `m` counters. When two such arrays are subtracted cell by cell, common items
-//! cancel, and an item of the difference adds or subtracts 1. Let the difference have `d` items, `a` on one
-//! side and `b` on the other (`a - b` is known from the totals). There are two estimates:
+//! Every item increments one of `m` counters. When two arrays are subtracted, common items cancel, and an
+//! item of the difference adds or subtracts 1. Let the difference have `d` items, `a` on one side and `b` on
+//! the other (`a - b` is known from the totals). There are two estimates:
 //!
 //! ```text
 //! zeros      a cell is 0 with probability e^-(a+b)/m · I0(2 sqrt(ab) / m)   items of both sides can cancel
 //! squares    the sum of (cell - (a-b)/m)^2 is (a+b) (1 - 1/m) on average    holds for any d
 //! ```
 //!
-//! The first has half the deviation as long as cells are empty. It is used while at least 30 % are. Its
-//! deviation is `d sqrt(1/2m)` for few items. The deviation of the second is `d sqrt(2/m)`: 2.2 % for 4,096
-//! cells.
+//! The first has half the deviation while cells are empty. It is used while at least 30 % are. Its deviation
+//! is `d sqrt(1/2m)` for few items. The deviation of the second is `d sqrt(2/m)`: 2.2 % for 4,096 cells.
 //!
 //! Agarwal and Trachtenberg, *Approximating the number of differences between remote sets*, ITW 2006
 //! (counting filters and their zeros; there to the first order, `-m ln(zeros)`, which ignores that differences
@@ -24,7 +23,6 @@ use crate::error::Error;
 use crate::hash::{key_hash, reduce, spread};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Most cells.
 const CELLS_MAX: u64 = 1 << 28;
 
 /// The least share of empty cells at which the first estimate is used.
@@ -34,20 +32,19 @@ const ZEROS_MIN: f64 = 0.3;
 ///
 /// # Guarantees
 ///
-/// - The estimate for equal sets is exactly 0. It is also 0 for sets whose differences all cancel: for two
-///   keys, with probability `1/2m`.
-/// - Otherwise the estimate has a standard deviation of at most [`deviation`](Self::deviation) of itself. It
-///   is never less than the difference of the totals.
+/// - The estimate for equal sets is exactly 0. It is also 0 if all differences cancel: for two keys, with
+///   probability `1/2m`.
+/// - Otherwise its standard deviation is at most [`deviation`](Self::deviation) of itself, and it is at least
+///   the difference of the totals.
 ///
 /// # Cost
 ///
-/// One counter for an insertion. 8 bytes a cell in memory, one or two encoded: 4 to 8 KiB for 2.2 %, at any
+/// One counter per insertion. 8 bytes per cell in memory, one or two encoded: 4 to 8 KiB for 2.2 %, at any
 /// size of the sets.
 ///
 /// # When not to use it
 ///
-/// If a [`Rateless`](crate::Rateless) table lists the items and further messages are cheap: it needs no
-/// estimate.
+/// If further messages are cheap: a [`Rateless`](crate::Rateless) table lists the items without an estimate.
 ///
 /// ```
 /// use sievedb_sketches::DifferenceSize;
@@ -61,7 +58,6 @@ const ZEROS_MIN: f64 = 0.3;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DifferenceSize {
     seed: u64,
-    /// Keys inserted less keys removed.
     keys: i64,
     cells: Vec<i64>,
 }
@@ -92,7 +88,7 @@ impl DifferenceSize {
     /// [`Error::InvalidArgument`] for less than 2, [`Error::TooLarge`] for more than 2^28.
     pub fn with_shape(cells: u64, seed: u64) -> Result<Self, Error> {
         match cells {
-            0..2 => Err(Error::invalid(format!("{cells} cells, less than 2"))),
+            0..2 => Err(Error::invalid(format!("{cells} cells, expected at least 2"))),
             2..=CELLS_MAX => Ok(Self { seed, keys: 0, cells: vec![0; cells as usize] }),
             _ => Err(Error::TooLarge(cells.saturating_mul(8))),
         }
@@ -103,7 +99,7 @@ impl DifferenceSize {
         self.insert_hash(key_hash(self.seed, key.as_ref()));
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::insert`] by [hash](crate::hash).
     pub fn insert_hash(&mut self, hash: u64) {
         self.add(hash, 1);
     }
@@ -113,7 +109,7 @@ impl DifferenceSize {
         self.remove_hash(key_hash(self.seed, key.as_ref()));
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::remove`] by [hash](crate::hash).
     pub fn remove_hash(&mut self, hash: u64) {
         self.add(hash, -1);
     }
@@ -125,7 +121,7 @@ impl DifferenceSize {
         self.keys = self.keys.wrapping_add(sign);
     }
 
-    /// An estimate of the number of keys that only one of the two sets has. Linear in the cells.
+    /// Estimates the number of keys in exactly one of the two sets. Linear in the cells.
     ///
     /// # Errors
     ///
@@ -155,7 +151,7 @@ impl DifferenceSize {
         (2.0 / self.cells.len() as f64).sqrt()
     }
 
-    /// Keys inserted less keys removed.
+    /// Number of inserted minus removed keys.
     #[must_use]
     pub fn keys(&self) -> i64 {
         self.keys
@@ -173,7 +169,7 @@ impl DifferenceSize {
     }
 }
 
-/// The items of difference per cell that leave this share of cells empty, if one side has `surplus` more per
+/// The differing items per cell that leave this share of cells empty, if one side has `surplus` more per
 /// cell. By bisection: the share of empty cells falls with the number of items.
 fn load_of_zeros(zeros: f64, surplus: f64) -> f64 {
     let least = surplus.abs();
@@ -186,7 +182,7 @@ fn load_of_zeros(zeros: f64, surplus: f64) -> f64 {
     low
 }
 
-/// The modified Bessel function of order 0, by its series: for arguments up to some ten.
+/// The modified Bessel function of order 0, by its series, for arguments up to about ten.
 fn bessel_i0(x: f64) -> f64 {
     let quarter = x * x / 4.0;
     let (mut sum, mut term) = (1.0, 1.0);
@@ -227,7 +223,7 @@ impl Sketch for DifferenceSize {
         let keys = parameters.number("difference size keys")? as i64;
         parameters.finish()?;
         if count > parts.body.len() as u64 {
-            return Err(parts.corrupt("difference size cells", "more than there are bytes"));
+            return Err(parts.corrupt("difference size cells", "more cells than bytes"));
         }
         let mut body = parts.body_reader();
         let mut cells = Vec::with_capacity(count as usize);
@@ -240,7 +236,7 @@ impl Sketch for DifferenceSize {
             return Err(parts.corrupt("difference size cells", "bytes follow the last one"));
         }
         if cells.iter().fold(0i64, |sum, &cell| sum.wrapping_add(cell)) != keys {
-            return Err(parts.corrupt("difference size keys", "are not the sum of the cells"));
+            return Err(parts.corrupt("difference size keys", "differ from the sum of the cells"));
         }
         Ok(Self { seed: parts.seed, keys, cells })
     }

@@ -1,13 +1,12 @@
 //! The digest: the keys of a process as one small filter to send to other processes.
 //!
-//! A digest is a static filter of all keys with the time at which it was built. It has its own public seed,
-//! because everyone who queries it must hash with that seed; it must not be the secret seed of a store. The
-//! filter is a ribbon filter, the smallest of `sievedb-filter`, as a complete block: `log2(1 / rate)` bits a
-//! key plus half a per cent.
+//! A digest is a static filter of all keys with a build time. Its seed is public, because everyone who
+//! queries it must hash with it; it must not be the secret seed of a store. The filter is a complete ribbon
+//! block of `sievedb-filter`: `log2(1 / rate)` bits per key plus half a per cent.
 //!
-//! A process with the digests of others probes them first, and sends a request only to the processes that may
-//! have the key. Both errors are harmless: a false positive wastes a request, and a key added after the
-//! digest was built is not requested until the next digest.
+//! A process probes the digests of others first, and sends a request only to processes that may have the key.
+//! Both errors are harmless: a false positive wastes a request, and a key added after the build is not
+//! requested until the next digest.
 //!
 //! Fan, Cao, Almeida, Broder, *Summary cache*, ToN 2000, sections 4 and 5; Rousskov and Wessels, *Cache
 //! digests*, 1998 (as in Squid).
@@ -20,23 +19,24 @@ use crate::error::Error;
 use crate::hash::key_hash;
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Replaces the file id of the table to which a filter block belongs.
+/// Used instead of the file id of a table.
 const OWNER: [u8; 16] = *b"sievedb-digest\0\0";
 
 /// A small filter of the keys at one time, to be probed by other processes.
 ///
 /// # Guarantees
 ///
-/// Every key that was present when the digest was built is found. Any other key is found with probability
+/// Every key present at the build is found. Any other key is found with probability
 /// [`predicted_rate`](Self::predicted_rate). The seed is public, so anyone can search for false positives.
 ///
 /// # Cost
 ///
-/// `log2(1 / rate)` bits a key, rounded up, and less than 1 % (from 256 keys on): 7.1 for 1 %. Some 100 ns a key to build, and 20 ns a query.
+/// `log2(1 / rate)` bits per key, rounded up, plus less than 1 % (from 256 keys on): 7.1 for 1 %. About 100
+/// ns per key to build, and 20 ns per query.
 ///
 /// # When not to use it
 ///
-/// To find out exactly what two processes do not share: [`Rateless`](crate::Rateless).
+/// To list the exact difference of two processes: [`Rateless`](crate::Rateless).
 ///
 /// ```
 /// use sievedb_sketches::Digest;
@@ -74,7 +74,7 @@ impl Digest {
         )
     }
 
-    /// The same from the keys' [hashes](crate::hash).
+    /// [`Digest::build`] from the keys' [hashes](crate::hash).
     ///
     /// # Errors
     ///
@@ -105,13 +105,13 @@ impl Digest {
         self.filter.may_contain_key(key.as_ref())
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::contains`] by [hash](crate::hash).
     #[must_use]
     pub fn contains_hash(&self, hash: u64) -> bool {
         self.filter.may_contain(hash)
     }
 
-    /// The time at which it was built, in seconds since 1970.
+    /// The build time, in seconds since 1970.
     #[must_use]
     pub fn time(&self) -> u64 {
         self.time
@@ -129,7 +129,7 @@ impl Digest {
         self.keys == 0
     }
 
-    /// The probability that a key that was absent is found.
+    /// The probability that an absent key is found.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         self.filter.predicted_rate()
@@ -175,7 +175,7 @@ impl Sketch for Digest {
             seed: self.seed,
             facts: vec![
                 ("keys", self.keys.to_string()),
-                ("time", format!("{} s after 1970 began", self.time)),
+                ("time", format!("{} s since 1970", self.time)),
                 (
                     "bits per key",
                     format!("{:.3}", 8.0 * self.filter.as_bytes().len() as f64 / self.keys.max(1) as f64),

@@ -1,24 +1,24 @@
-//! d-left counting: fingerprints with a counter each, in the emptiest of four buckets.
+//! d-left counting: fingerprints with counters, each in the emptiest of four buckets.
 //!
 //! 1. Four subtables of `B` buckets; a bucket has eight cells of `r` bits of fingerprint and `c` bits of
 //!    counter.
 //! 2. A key's hash is a bucket number and a remainder of `r` bits. Each subtable applies its own permutation
 //!    to that pair. So two keys have the same bucket and remainder in one subtable if and only if they have
 //!    them in all.
-//! 3. To insert a key, look for its remainder in its bucket of each subtable, and increment the counter
-//!    beside it. If no bucket has the remainder, store it with the count 1 in the bucket with the fewest
-//!    cells in use, the leftmost of several.
-//! 4. To remove a key, decrement the counter beside its remainder. At 0 the cell is free.
+//! 3. To insert a key, look for its remainder in its bucket of each subtable, and increment the counter of
+//!    that cell. If no bucket has the remainder, store it with the count 1 in the bucket with the fewest used
+//!    cells, the leftmost of several.
+//! 4. To remove a key, decrement its counter. At 0 the cell is free.
 //!
 //! Bonomi, Mitzenmacher, Panigrahy, Singh and Varghese, "An Improved Construction for Counting Bloom Filters"
 //! (2006), section 3. Correct removal depends on the permutations. Without them, a key's remainder may also
 //! be in a subtable where another key stored it, and the wrong counter would be decremented. A query for an
-//! absent key compares `24` cells on average at six keys a bucket, and finds the key with probability `24 /
+//! absent key compares `24` cells on average at six keys per bucket, and finds the key with probability `24 /
 //! 2^r`.
 //!
 //! The gain over a counting filter is quoted as half of the space or a hundredth of the rate. Half is right:
-//! 18.7 bits a key for 38.3 at 1 %. The rate is far lower than a hundredth: 37.3 bits a key have 26 bits of
-//! remainder, so a rate of `24 / 2^26 = 3.6e-7`, 28,000 times lower.
+//! 18.7 bits per key instead of 38.3 at 1 %. The rate is far lower than a hundredth: 37.3 bits per key have
+//! 26 bits of remainder, so a rate of `24 / 2^26 = 3.6e-7`, 28,000 times lower.
 
 use crate::arithmetic::checked_rate;
 use crate::cells::Cells;
@@ -27,7 +27,6 @@ use crate::error::Error;
 use crate::hash::{key_hash, nth, reduce, remix, spread};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Subtables.
 const TABLES: u64 = 4;
 
 /// Cells of a bucket.
@@ -36,7 +35,7 @@ const HEIGHT: u64 = 8;
 /// Planned keys per bucket.
 const LOAD: f64 = 6.0;
 
-/// Bits of a counter in a table made by rate: counts up to 3.
+/// Bits of a counter in [`DLeft::with_rate`]: counts up to 3.
 const COUNTER_BITS: u64 = 2;
 
 const BUCKETS_MAX: u64 = 1 << 40;
@@ -56,15 +55,14 @@ const BUCKETS_MAX: u64 = 1 << 40;
 ///
 /// # Guarantees
 ///
-/// A key that was inserted more often than removed is found, as long as only present keys are removed.
-/// Removing an absent key is refused unless it has the bucket and the remainder of a present key; this
-/// happens with probability [`DLeft::predicted_rate`], and the present key may then become absent. Absent
-/// keys are found with the same rate. A saturated counter stays saturated, and its cell is never freed.
+/// A key inserted more often than removed is found, as long as only present keys are removed. Removing an
+/// absent key fails unless it has the bucket and the remainder of a present key; with probability
+/// [`DLeft::predicted_rate`] it does, and the present key may become absent. Absent keys are found with the
+/// same rate. A saturated counter stays saturated, and its cell is never freed.
 ///
 /// # Cost
 ///
-/// Up to four buckets for each operation. `(r + 2) · 8/6` bits a key, where `r = log2(24 / rate)`: 19 for 1
-/// %.
+/// Up to four buckets per operation. `(r + 2) · 8/6` bits per key, where `r = log2(24 / rate)`: 19 for 1 %.
 ///
 /// # When not to use it
 ///
@@ -102,8 +100,7 @@ impl Shape {
         let (bucket, remainder) = (reduce(hash, self.buckets), remix(hash) >> 32 & mask);
         std::array::from_fn(|table| {
             let table = table as u64;
-            // Two rounds of a Feistel network. Each is invertible, so together they permute the pairs. The
-            // first table uses the pairs unchanged.
+            // Two rounds of a Feistel network permute the pairs. The first table uses the pairs unchanged.
             let (mut bucket, mut remainder) = (bucket, remainder);
             if table > 0 {
                 bucket += reduce(nth(remainder, table), self.buckets);
@@ -118,7 +115,7 @@ impl Shape {
 }
 
 impl DLeft {
-    /// A table that has at most `rate` with `keys` distinct keys. It has room for up to a third more.
+    /// A table with at most `rate` at `keys` distinct keys, and room for a third more.
     ///
     /// # Errors
     ///
@@ -134,7 +131,7 @@ impl DLeft {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if there are no buckets, no remainder or counter bits, or more than 32 of
+    /// [`Error::InvalidArgument`] unless there are buckets, remainder and counter bits, and at most 32 of
     /// both; [`Error::TooLarge`].
     pub fn with_shape(
         buckets: u64,
@@ -153,7 +150,6 @@ impl DLeft {
         Ok(Self { cells: Cells::new(shape.cells(), shape.width())?, shape, used: 0, seed })
     }
 
-    /// The highest count.
     fn most(&self) -> u64 {
         (1 << self.shape.counter_bits) - 1
     }
@@ -170,12 +166,13 @@ impl DLeft {
         self.cells.set(index, value);
     }
 
-    /// The cell that has the remainder of this hash, and its count. There is at most one.
+    /// The cell with the remainder of this hash, the remainder, and the count. There is at most one such
+    /// cell.
     #[inline]
     fn find(&self, places: [(u64, u64); 4]) -> Option<(u64, u64, u64)> {
         places.into_iter().find_map(|(first, remainder)| {
             if remainder == 0 {
-                // Free cells are 0 too.
+                // A free cell has a remainder of 0, too.
                 let stored = |&index: &u64| matches!(self.cell(index), (0, 1..));
                 let index = (first..first + HEIGHT).find(stored)?;
                 return Some((index, remainder, self.cell(index).1));
@@ -196,7 +193,7 @@ impl DLeft {
         self.insert_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::insert`] by [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -228,7 +225,7 @@ impl DLeft {
         self.remove_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::remove`] by [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -248,20 +245,20 @@ impl DLeft {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::contains`] by [hash](crate::hash).
     #[must_use]
     #[inline]
     pub fn contains_hash(&self, hash: u64) -> bool {
         self.find(self.shape.places(hash)).is_some()
     }
 
-    /// An upper bound of a key's insertions less its removals. `None` if its counter is saturated.
+    /// An upper bound of a key's insertions minus removals. `None` if its counter is saturated.
     #[must_use]
     pub fn count(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Option<u64> {
         self.count_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::count`] by [hash](crate::hash).
     #[must_use]
     pub fn count_hash(&self, hash: u64) -> Option<u64> {
         let found = self.find(self.shape.places(hash));
@@ -269,19 +266,19 @@ impl DLeft {
         (count < self.most()).then_some(count)
     }
 
-    /// Number of present keys, where keys with the same bucket and remainder count as one.
+    /// Number of present keys; keys with the same bucket and remainder count as one.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.used
     }
 
-    /// Whether no key is present.
+    /// Whether the table has no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// Number of cells. A bucket is full before all cells are in use; with 6 of 8 cells in use on average,
+    /// Number of cells. Buckets can be full before all cells are used; with 6 of 8 cells used on average,
     /// this never happens in practice.
     #[must_use]
     pub fn cells(&self) -> u64 {
@@ -459,7 +456,7 @@ mod tests {
         assert!((27_500.0..28_500.0).contains(&ratio), "{ratio}");
     }
 
-    /// How many keys are lost when half of all are removed from a table whose keys have these places.
+    /// The number of keys lost when half of all are removed from a table whose keys have these places.
     fn lost(keys: u64, places: impl Fn(u64) -> [(u64, u64); 4]) -> usize {
         let mut buckets: std::collections::HashMap<u64, Vec<(u64, u64)>> = std::collections::HashMap::new();
         let mut change = |hash: u64, insert: bool| {
@@ -481,7 +478,7 @@ mod tests {
         };
         hashes(keys).for_each(|hash| _ = change(hash, true));
         hashes(keys).step_by(2).for_each(|hash| _ = change(hash, false));
-        // A key that is not found is lost. Removing those that are found loses others that are removed later.
+        // A key that is not found is lost. Removing the others can lose keys that are removed later.
         hashes(keys).skip(1).step_by(2).filter(|&hash| !change(hash, false)).count()
     }
 

@@ -1,4 +1,4 @@
-//! The encoding that all structures share: a header that describes the body, then the body. A checksum covers
+//! The common encoding of all structures: a header that describes the body, then the body. Checksums cover
 //! every byte.
 //!
 //! ```text
@@ -18,8 +18,8 @@
 //! ```
 //!
 //! The frozen fields keep their place and meaning in every version. A reader verifies the header before it
-//! reads the version, so it can distinguish newer from damaged. This is the only file that uses the codec of
-//! the filter crate.
+//! reads the version, so it can distinguish newer from damaged. Only this file uses the codec of the filter
+//! crate.
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ pub const MAGIC: [u8; 8] = *b"\x89SVSKT\r\n";
 /// The newest format version, and the only one so far.
 pub const FORMAT_VERSION: u16 = 1;
 
-/// Replaces a file's id in the checksums, so that no other block of the store is accepted as a sketch.
+/// Used instead of a file's id in the checksums, so that no other block of the store is accepted as a sketch.
 const OWNER: FileId = *b"sievedb-sketches";
 
 const CHECKSUM_OFFSET: usize = 12;
@@ -145,7 +145,7 @@ pub(crate) struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// Verifies `bytes`, which must be exactly one structure. Checks, in this order: magic, header length and
+    /// Verifies `bytes`, which must be exactly one structure. Order of the checks: magic, header length and
     /// checksum, version, required flags, kind, hash id, body length and checksum.
     pub(crate) fn open(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
@@ -184,7 +184,7 @@ impl<'a> Envelope<'a> {
         let seed = reader.u64("sketch seed")?;
         let body = &bytes[len..];
         if body.len() as u64 != body_len {
-            let detail = format!("the header says {body_len} bytes, there are {}", body.len());
+            let detail = format!("expected {body_len} bytes, found {}", body.len());
             return Err(DecodeError::corrupt(16, "sketch body length", detail));
         }
         let computed = checksum(&OWNER, len as u64, &[body]);
@@ -195,7 +195,6 @@ impl<'a> Envelope<'a> {
         Ok(Self { kind, seed, parameters: &header[FIXED_BYTES..], body })
     }
 
-    /// The parameters, to be read front to back.
     pub(crate) fn parameters(&self) -> Parameters<'a> {
         Parameters { reader: Reader::new(self.parameters) }
     }
@@ -206,15 +205,13 @@ impl<'a> Envelope<'a> {
             return Ok(self.body);
         }
         let needs = len.map_or("more than 2^64".into(), |len| len.to_string());
-        Err(self.corrupt("sketch body length", format!("needs {needs} bytes, has {}", self.body.len())))
+        Err(self.corrupt("sketch body length", format!("expected {needs} bytes, found {}", self.body.len())))
     }
 
-    /// The body, to be read front to back.
     pub(crate) fn body_reader(&self) -> Reader<'a> {
         Reader::new(self.body)
     }
 
-    /// An error about the body.
     pub(crate) fn corrupt(&self, what: &'static str, detail: impl Into<String>) -> DecodeError {
         DecodeError::corrupt((FIXED_BYTES + self.parameters.len()) as u64, what, detail)
     }
@@ -235,12 +232,11 @@ pub(crate) struct Parameters<'a> {
 }
 
 impl Parameters<'_> {
-    /// The next number.
     pub(crate) fn number(&mut self, what: &'static str) -> Result<u64, DecodeError> {
         self.reader.u64(what).map_err(|error| error.at(FIXED_BYTES as u64))
     }
 
-    /// The next number, which must be from `least` to `most`.
+    /// The next number, which must be in `least..=most`.
     pub(crate) fn number_in(
         &mut self,
         least: u64,
@@ -255,7 +251,7 @@ impl Parameters<'_> {
         Err(DecodeError::corrupt(offset, what, format!("expected {least} to {most}, found {found}")))
     }
 
-    /// Fails if there are more parameters than were read.
+    /// Fails if parameters are left.
     pub(crate) fn finish(self) -> Result<(), DecodeError> {
         let offset = FIXED_BYTES as u64 + self.reader.offset();
         match self.reader.remaining() {
@@ -265,7 +261,6 @@ impl Parameters<'_> {
     }
 }
 
-/// Encodes a structure from its parameters and its body.
 pub(crate) fn seal(kind: Kind, seed: u64, parameters: &[u64], body: &[u8]) -> Vec<u8> {
     let len = FIXED_BYTES + 8 * parameters.len();
     debug_assert!(len <= HEADER_BYTES_MAX);
@@ -317,7 +312,7 @@ pub(crate) fn filter_block(
     owner: FileId,
     keys: u64,
 ) -> Result<Vec<u8>, Error> {
-    // The bits per key have no effect on a filter of a given number of bits.
+    // The bits per key have no effect if the number of bits is given.
     let builder = FilterBuilder::new(sievedb_filter::Kind::Bloom, 10.0, seed, 0, owner);
     let builder = builder.and_then(|builder| builder.bits_and_probes(bits, probes));
     let block = builder

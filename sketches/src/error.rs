@@ -3,27 +3,28 @@
 
 use std::fmt;
 
-/// Why a structure could not be built or an operation failed. A failed operation changes nothing.
+/// Why a structure could not be built, or an operation failed. A failed operation changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// An argument has no meaning.
+    /// An argument is invalid.
     InvalidArgument(String),
-    /// The structure would need this many bytes: more than can be allocated or than its format allows.
+    /// The structure would need this many bytes, which exceeds the available memory or the limit of the
+    /// format.
     TooLarge(u64),
     /// Two structures cannot be combined because they differ in this parameter.
     Differ(&'static str),
     /// The structure has no room for another key.
     Full,
-    /// The key is certainly not in the structure, and so cannot be removed from it.
+    /// The key is certainly not in the structure and cannot be removed.
     Absent,
     /// Two entries have the same key, or keys with the same hash.
     Duplicate,
-    /// A time is further ahead of the latest one than the sketch allows.
+    /// A time is too far ahead of the latest one.
     LeapTooLarge {
-        /// How far it is ahead of the beginning of the present span or tick.
+        /// The distance from the beginning of the present span or tick.
         ahead: u64,
-        /// How far it may be.
+        /// The largest allowed distance.
         max: u64,
     },
 }
@@ -33,7 +34,7 @@ impl Error {
         Self::InvalidArgument(what.into())
     }
 
-    /// Fails with the first parameter that is not the same in two structures.
+    /// Fails with the first parameter that differs.
     pub(crate) fn unless_same(parameters: &[(&'static str, bool)]) -> Result<(), Self> {
         parameters.iter().find(|(_, same)| !same).map_or(Ok(()), |(what, _)| Err(Self::Differ(what)))
     }
@@ -50,7 +51,7 @@ impl fmt::Display for Error {
             Self::LeapTooLarge { ahead, max } => {
                 write!(f, "a time is {ahead} units ahead of the latest one, over the limit of {max}")
             }
-            Self::Absent => f.write_str("a key that is not there cannot be removed"),
+            Self::Absent => f.write_str("the key to remove is absent"),
         }
     }
 }

@@ -1,29 +1,30 @@
-//! Exchange by Bloom filters: what the other side lacks, without a query for every key.
+//! Exchange by Bloom filters: sends the keys that the other side lacks, without a query for every key.
 //!
 //! One side sends a Bloom filter of its set. The other side sends all of its keys that the filter reports as
-//! absent; the first side certainly lacks these. Of the keys it lacks, a share equal to the filter's rate is
-//! not sent. Another round with another seed finds them, except for the same share of them.
+//! absent; the first side certainly lacks these. A share of the missing keys equal to the filter's rate is
+//! not sent. Another round with another seed finds all but the same share of the rest.
 //!
 //! Byers, Considine, Mitzenmacher, Rost, *Informed content delivery across adaptive overlay networks*, ToN
 //! 2004, section 4.
 
 use crate::bloom::Bloom;
 
-/// The keys of `mine` that the set of the filter `theirs` certainly lacks: on average a share of `1 - rate`
-/// of all that it lacks.
+/// The keys of `mine` that are certainly not in the set of the filter `theirs`: on average a share of `1 -
+/// rate` of the missing keys.
 ///
 /// # Guarantees
 ///
-/// Nothing is sent that the other side has. Of what it lacks, a share equal to the filter's rate is not sent.
+/// No key is sent that the other side has. A share of the missing keys equal to the filter's rate is not
+/// sent.
 ///
 /// # Cost
 ///
-/// A probe for each key of `mine`; the filter's bits are exchanged, some ten for each key of `theirs`.
+/// A probe for each key of `mine`; the exchanged filter takes about ten bits for each key of `theirs`.
 ///
 /// # When not to use it
 ///
-/// For small differences, or those that must be listed completely. A [`Rateless`](crate::Rateless) table lists a
-/// small difference completely, in bytes proportional to the difference and not to the set.
+/// For small differences, or if the list must be complete: a [`Rateless`](crate::Rateless) table lists the
+/// difference in bytes proportional to the difference, not to the set.
 ///
 /// ```
 /// use sievedb_sketches::{Bloom, certainly_missing};

@@ -1,19 +1,19 @@
-//! A Bloom filter with a timestamp in each cell: which keys were inserted within a time to live.
+//! A Bloom filter with a timestamp in each cell: keys inserted within a time to live.
 //!
-//! 1. Time is cut into ticks of half the time to live. A cell has four bits: 0, or `1 + tick mod 15` of when
-//!    it was last written.
+//! 1. Time is cut into ticks of half the time to live. A cell has four bits: 0, or `1 + tick mod 15` of its
+//!    last write.
 //! 2. To insert a key, write the current tick into its `k` cells.
 //! 3. A key is possibly present if each of its cells was written in this tick or one of the two before.
-//! 4. At each tick, sweep the next twelfth of the cells, and clear those that have expired.
+//! 4. At each tick, sweep the next twelfth of the cells, and clear expired cells.
 //!
 //! A key is found for more than two and up to three ticks: for the time to live, and at most half as long
 //! again. The filter holds the keys of three ticks.
 //!
 //! The cells are those of the gem `bloombroom` (C. Haughton's "continuous" filter, 2012), which clears a cell
-//! only when a query reads it. There the tick of a cell that is not read for 13 ticks wraps, and the cell
-//! *looks fresh again*: a key is found long after it expired. Step 4 prevents this. The sweep visits a cell
-//! once in any twelve ticks, so at an age of 3 to 14 ticks: after it expires, and before it wraps. Here a
-//! query changes nothing, and an insertion by a late thread never makes a cell older than it is.
+//! only when a query reads it. A cell that is not read for 13 ticks wraps there and *looks fresh again*: a
+//! key is found long after it expired. Step 4 prevents this. The sweep visits a cell once in any twelve
+//! ticks, so at an age of 3 to 14 ticks: after it expires, and before it wraps. Here a query changes nothing,
+//! and a late insertion never makes a cell older.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -25,24 +25,23 @@ use crate::leap::Leaps;
 use crate::probes::{PROBES_MAX, positions};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Number of cell values that stand for a tick.
+/// Number of cell values for ticks.
 const CLOCK: u64 = 15;
 
-/// Number of ticks for which a written cell is live.
+/// Number of earlier ticks in which a live cell may have been written.
 const FRESH: u64 = 2;
 
 /// Ticks in which the sweep visits all cells once.
 const SWEEP_TICKS: u64 = CLOCK - FRESH - 1;
 
-/// Cells in a word.
 const CELLS: u64 = 16;
 
 const CELLS_MAX: u64 = 1 << 46;
 
-/// Remembers keys for a time to live, and up to half of it longer.
+/// Finds keys for a time to live, and up to half of it longer.
 ///
-/// Time is a number in any fixed unit. The filter never reads a clock. A time earlier than the latest it was
-/// given counts as that latest time.
+/// Time is a number in any fixed unit. The filter never reads a clock. An earlier time than the latest counts
+/// as the latest.
 ///
 /// ```
 /// use sievedb_sketches::Expiring;
@@ -57,22 +56,21 @@ const CELLS_MAX: u64 = 1 << 46;
 ///
 /// # Guarantees
 ///
-/// A key is always found until [`Expiring::least`] after its last insertion. It is forgotten at the latest
-/// after [`Expiring::longest`]. A key that was forgotten or never inserted is found with probability
-/// [`Expiring::predicted_rate`].
+/// A key is always found until [`Expiring::least`] after its last insertion, and expires at the latest after
+/// [`Expiring::longest`]. An expired or absent key is found with probability [`Expiring::predicted_rate`].
 ///
 /// # Times that leap
 ///
-/// A time in the far future would stop the clock until that time has come: no key would be forgotten, and nearly
-/// every new key would be found. So a time that is more than 1000 times the longest lifetime ahead of the latest one
-/// is refused with [`Error::LeapTooLarge`], and nothing changes. [`Expiring::leap_max`] sets another bound. After a
-/// pause that was longer, [`Expiring::leap`] advances to the present time. The first time is taken as it is.
+/// A time in the far future would stop the clock until then: no key would expire, and nearly every new key
+/// would be found. So a time more than 1000 times the longest lifetime ahead of the latest one fails with
+/// [`Error::LeapTooLarge`] and changes nothing. [`Expiring::leap_max`] sets another bound. After a longer
+/// pause, [`Expiring::leap`] advances to the present time. The first time is always accepted.
 ///
 /// # Cost
 ///
-/// `k` cells for each operation. Four bits a cell, for the keys inserted in 1.5 times the time to live: 58
-/// bits for each key of one time to live at 1 %. Each tick sweeps a twelfth of the cells; a pause of three
-/// ticks or more clears all.
+/// `k` cells per operation. Four bits per cell, for the keys of 1.5 times the time to live: 58 bits for each
+/// key of one time to live at 1 %. Each tick sweeps a twelfth of the cells; a pause of three ticks or more
+/// clears all.
 ///
 /// # When not to use it
 ///
@@ -98,15 +96,16 @@ struct Shape {
     tick: u64,
 }
 
-/// How many ticks before `present` a cell of this value, not 0, was written, if it has not wrapped.
+/// The number of ticks before `present` in which a cell with this nonzero value was written, unless it has
+/// wrapped.
 #[inline]
 fn age(present: u64, value: u64) -> u64 {
     (present % CLOCK + CLOCK - (value - 1)) % CLOCK
 }
 
 impl Expiring {
-    /// A filter that remembers for at least `ttl`, and has at most `rate` when `keys` keys are inserted in
-    /// each `ttl`.
+    /// A filter that finds keys for at least `ttl`, with at most `rate` if `keys` keys are inserted in each
+    /// `ttl`.
     ///
     /// # Errors
     ///
@@ -118,11 +117,11 @@ impl Expiring {
         Self::with_shape(cells, probes, ttl.div_ceil(2), seed)
     }
 
-    /// A filter of `cells` cells, of which a key has `probes`, and a tick of this length.
+    /// A filter of `cells` cells, `probes` of them per key, and a tick of this length.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if there are no cells, not 1 to 64 probes, or the tick is 0;
+    /// [`Error::InvalidArgument`] unless there are cells, 1 to 64 probes, and a tick of at least 1;
     /// [`Error::TooLarge`].
     pub fn with_shape(cells: u64, probes: u64, tick: u64, seed: u64) -> Result<Self, Error> {
         if cells == 0 || probes == 0 || probes > PROBES_MAX || tick == 0 {
@@ -144,16 +143,16 @@ impl Expiring {
         Ok(Self { words: words.into(), shape, present: 0, hand: 0, leaps, seed })
     }
 
-    /// Sets how far a time may be ahead of the latest one; at least a tick is allowed. The bound is not part of
-    /// the encoding: a decoded sketch has the default, 1000 times [`Expiring::longest`].
+    /// Sets the largest distance of a time ahead of the latest one; a tick is always allowed. The bound is
+    /// not encoded: a decoded sketch has the default, 1000 times [`Expiring::longest`].
     #[must_use]
     pub fn leap_max(mut self, units: u64) -> Self {
         self.leaps.set_max(units, self.shape.tick);
         self
     }
 
-    /// Advances the filter to the time `now`. Insertions do so too. Sweeps a twelfth of the cells for each
-    /// tick, and clears all after a pause.
+    /// Advances the filter to the time `now`, as insertions do. Sweeps a twelfth of the cells for each tick;
+    /// clears all after a pause.
     ///
     /// # Errors
     ///
@@ -164,12 +163,12 @@ impl Expiring {
         Ok(())
     }
 
-    /// Advances the filter to the time `now`, however far that is ahead.
+    /// Advances the filter to the time `now`, at any distance.
     pub fn leap(&mut self, now: u64) {
         self.leaps.begin();
         let now = now / self.shape.tick;
         if now > self.present.saturating_add(FRESH) {
-            // Every cell has expired.
+            // All cells have expired.
             self.words.iter_mut().for_each(|word| *word.get_mut() = 0);
             self.present = now;
         }
@@ -194,7 +193,7 @@ impl Expiring {
         }
     }
 
-    /// Adds a key at this time. Its lifetime starts anew, even if it was present before.
+    /// Adds a key at this time, and renews its lifetime.
     ///
     /// # Errors
     ///
@@ -203,7 +202,7 @@ impl Expiring {
         self.insert_hash(key_hash(self.seed, key.as_ref()), now)
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::insert`] by [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -218,17 +217,17 @@ impl Expiring {
         Ok(())
     }
 
-    /// Adds a key at the latest time that the filter was given, while other threads add and query keys.
+    /// Adds a key at the latest time, while other threads add and query keys.
     pub fn insert_shared(&self, key: &(impl AsRef<[u8]> + ?Sized)) {
         self.insert_hash_shared(key_hash(self.seed, key.as_ref()));
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::insert_shared`] by [hash](crate::hash).
     pub fn insert_hash_shared(&self, hash: u64) {
         let value = 1 + self.present % CLOCK;
         for cell in positions(hash, self.shape.probes, self.shape.cells) {
             let (word, shift) = (&self.words[(cell / CELLS) as usize], 4 * (cell % CELLS));
-            // Time cannot advance while this borrow lasts, so all threads write the same value here.
+            // Time cannot advance during this borrow, so all threads write the same value.
             if word.load(Relaxed) >> shift & 15 != value {
                 let _ =
                     word.fetch_update(Relaxed, Relaxed, |word| Some(word & !(15 << shift) | value << shift));
@@ -242,10 +241,10 @@ impl Expiring {
         self.contains_hash(key_hash(self.seed, key.as_ref()), now)
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::contains`] by [hash](crate::hash).
     #[must_use]
     pub fn contains_hash(&self, hash: u64, now: u64) -> bool {
-        // How far the filter is behind the time.
+        // Ticks by which the filter is behind `now`.
         let behind = (now / self.shape.tick).saturating_sub(self.present);
         positions(hash, self.shape.probes, self.shape.cells).all(|cell| self.is_fresh(cell, behind))
     }
@@ -256,13 +255,13 @@ impl Expiring {
         value != 0 && age(self.present, value).saturating_add(behind) <= FRESH
     }
 
-    /// The least time for which a key is remembered.
+    /// The least time for which a key is found.
     #[must_use]
     pub fn least(&self) -> u64 {
         self.shape.tick.saturating_mul(FRESH)
     }
 
-    /// The longest time for which a key is remembered.
+    /// The longest time for which an inserted key is found.
     #[must_use]
     pub fn longest(&self) -> u64 {
         self.shape.tick.saturating_mul(FRESH + 1)
@@ -340,7 +339,7 @@ impl Sketch for Expiring {
         parameters.finish()?;
         let body = parts.body_of(Some(cells.div_ceil(2)))?;
         if !cells.is_multiple_of(2) && body.last().is_some_and(|last| last >> 4 != 0) {
-            return Err(parts.corrupt("expiring body", "bits behind the last cell are set"));
+            return Err(parts.corrupt("expiring body", "bits after the last cell are set"));
         }
         let has_begun = present > 0 || body.iter().any(|&byte| byte != 0);
         let leaps = Leaps::new(tick.saturating_mul(FRESH + 1), has_begun);
@@ -360,7 +359,9 @@ impl Sketch for Expiring {
                 ("latest tick", format!("from {}", self.present.saturating_mul(self.shape.tick))),
                 (
                     "keys",
-                    keys.map_or("too many to tell".into(), |keys| format!("about {keys:.0} in three ticks")),
+                    keys.map_or("unknown, because all cells are live".into(), |keys| {
+                        format!("about {keys:.0} in three ticks")
+                    }),
                 ),
             ],
             predicted_rate: Some(self.predicted_rate(0)),
@@ -417,7 +418,7 @@ mod tests {
         let mut filter = Expiring::with_shape(10_000, 10, 10, 1).unwrap();
         let mut zombies = 0;
         for tick in 0..200 {
-            // One key a tick, not queried until it has expired.
+            // One key per tick, first queried after it has expired.
             filter.insert_hash(hash(tick), 10 * tick).unwrap();
             let over = (0..tick.saturating_sub(FRESH)).map(hash);
             zombies += over.filter(|&hash| filter.contains_hash(hash, 10 * tick)).count();
@@ -444,7 +445,7 @@ mod tests {
         let mut filter = Expiring::with_rate(40_000, 0.001, 1000, 1).unwrap();
         assert_eq!(filter.probes(), 10);
         assert!(filter.cells().abs_diff(862_656) < 100, "{}", filter.cells());
-        // 40 keys in each unit of time, for forty ticks, and measured at the end of one.
+        // 40 keys per unit of time, for forty ticks, measured at the end of a tick.
         for now in 0..20_000 {
             (0..40).for_each(|key| filter.insert_hash(hash(40 * now + key), now).unwrap());
         }
@@ -457,7 +458,7 @@ mod tests {
 
     #[test]
     fn one_time_far_ahead_is_refused_and_new_keys_stay_new() {
-        // One key in each unit of time, 60 of which are remembered, and one wrong time on the way.
+        // One key per unit of time, 60 of which are live, and one wrong time.
         let found_wrongly = |takes_it: bool| {
             let mut filter = Expiring::with_rate(60, 0.01, 60, 1).unwrap();
             let mut found = 0;
@@ -492,7 +493,7 @@ mod tests {
         assert!(decoded == filter);
         decoded.advance(1_000_040 + 30_000).unwrap();
         assert!(decoded.advance(1_000_040 + 70_000).is_err());
-        // A tick is always allowed, and so is every first time.
+        // A tick is always allowed, and so is the first time.
         let mut filter = Expiring::with_shape(100, 3, 10, 1).unwrap().leap_max(0);
         (0..100).for_each(|now| filter.insert(b"key", now).unwrap());
         let empty = Expiring::with_shape(100, 3, 10, 1).unwrap().encode();
@@ -519,7 +520,7 @@ mod tests {
     fn time_that_leaps_leaves_nothing_and_time_that_goes_back_is_the_latest() {
         let mut filter = Expiring::with_shape(10_000, 20, 10, 1).unwrap().leap_max(u64::MAX);
         hashes(20).for_each(|hash| filter.insert_hash(hash, 5).unwrap());
-        // A multiple of fifteen ticks, after which a tick has the same value.
+        // After a multiple of fifteen ticks, a tick has the same value.
         filter.insert(b"now", 5 + 150 * 1000).unwrap();
         assert!(hashes(20).all(|hash| !filter.contains_hash(hash, 0)));
         filter.insert(b"late", 3).unwrap();

@@ -1,8 +1,8 @@
 //! Tests the vectors of `format.md`: the code builds each vector from its parameters, and decodes it.
 //!
-//! `tests/golden/v1/NAME.bin` has the bytes of a vector as written when the version was introduced.
-//! `SIEVEDB_BLESS=1 cargo test -p sievedb-sketches vectors`, run twice, fills in the bytes of a new vector of
-//! the document and then writes its golden file. It never changes an existing one.
+//! `tests/golden/v1/NAME.bin` has the bytes of a vector from the introduction of the version.
+//! `SIEVEDB_BLESS=1 cargo test -p sievedb-sketches vectors`, run twice, writes the bytes of a new vector into
+//! the document, then the golden file. It never changes an existing one.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,6 @@ use crate::static_map::StaticMap;
 
 const DOCUMENT: &str = include_str!("../format.md");
 
-/// Builds the structure of a vector from its parameters.
 type Make = fn(&Vector) -> Vec<u8>;
 
 /// In the order of the document.
@@ -199,7 +198,7 @@ fn digest(vector: &Vector) -> Vec<u8> {
     checked(digest, vector, Digest::contains)
 }
 
-/// The encoding of a structure, after it was decoded and probed for the keys of the vector.
+/// The encoding of a structure, checked by decoding it and probing the keys of the vector.
 fn checked<S: Sketch>(sketch: S, vector: &Vector, contains: fn(&S, &Vec<u8>) -> bool) -> Vec<u8> {
     let bytes = sketch.encode();
     let decoded = S::decode(&bytes).unwrap();
@@ -249,12 +248,12 @@ fn blessing() -> bool {
     std::env::var_os("SIEVEDB_BLESS").is_some()
 }
 
-/// `01 ab`
+/// Formats bytes as `01 ab`.
 fn spaced(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
 }
 
-/// Writes the bytes of a vector that has none into the document.
+/// Writes the bytes of a new vector into the document.
 fn fill(name: &str, lines: &str) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/format.md");
     let document = std::fs::read_to_string(path).unwrap();
@@ -284,7 +283,7 @@ fn golden_files_are_the_vectors_and_decode() {
 fn every_kind_has_a_vector() {
     let kinds: Vec<_> = Vector::all_of(DOCUMENT).iter().map(|vector| vector.bytes[32]).collect();
     assert!(crate::Kind::ALL.iter().all(|&kind| kinds.contains(&(kind as u8))));
-    // And the document's checksums are what `reseal` computes.
+    // `reseal` must compute the document's checksums.
     for vector in Vector::all_of(DOCUMENT) {
         let mut bytes = vector.bytes.clone();
         reseal(&mut bytes);

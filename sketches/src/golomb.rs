@@ -1,11 +1,10 @@
-//! The Golomb-coded set: the sorted hashes of the keys, compressed, in blocks. It answers like a Bloom
-//! filter.
+//! The Golomb-coded set: the sorted hashes of the keys, compressed in blocks. It answers like a Bloom filter.
 //!
-//! Every key is hashed to a number below `N = n / rate`. The numbers, sorted and without duplicates, are cut
-//! into blocks of equal ranges, 256 numbers long on average. A block stores the gaps between successive
-//! numbers, less one, in Golomb's code; the first gap counts from the start of the range. The quotient of a
-//! gap by a divisor `M` is written in unary, ones and then a zero, and the remainder in truncated binary. A
-//! probe reduces its hash to a number, finds the block by a division, and decodes it up to that number.
+//! Every key is hashed to a number below `N = n / rate`. The sorted, distinct numbers are cut into blocks of
+//! equal ranges, 256 numbers long on average. A block stores the gaps between successive numbers, minus one,
+//! in Golomb's code; the first gap counts from the start of the range. The quotient of a gap by a divisor `M`
+//! is written in unary, ones and then a zero, and the remainder in truncated binary. A probe reduces its hash
+//! to a number, finds the block by a division, and decodes it up to that number.
 //!
 //! ```text
 //! rate   = numbers / N                    exactly, for hashes that are as good as random
@@ -34,22 +33,22 @@ const RANGE_MAX: u64 = 1 << 62;
 /// # Guarantees
 ///
 /// - Every key of the set is always found.
-/// - Another key is found with probability [`predicted_rate`](Self::predicted_rate), which is never above the
+/// - Another key is found with probability [`predicted_rate`](Self::predicted_rate), which never exceeds the
 ///   requested rate.
-/// - It is built once. No key can be added later.
+/// - No key can be added later.
 ///
 /// # Cost
 ///
-/// `log2(1 / rate) + 1.5` bits a key: 8.2 at 1 %, where a Bloom filter takes 9.6. Building sorts the hashes.
-/// A probe decodes half a block, 128 gaps on average: about a microsecond. In memory, each block takes 64
-/// bits more.
+/// `log2(1 / rate) + 1.5` bits per key: 8.2 at 1 %, where a Bloom filter takes 9.6. Building sorts the
+/// hashes. A probe decodes half a block, 128 gaps on average: about a microsecond. In memory, each block
+/// takes 64 bits more.
 ///
 /// # When not to use it
 ///
 /// In memory, where probes must be fast: the ribbon filter of `sievedb-filter` is smaller (`log2(1 / rate)`
-/// and 0.5 %) and fifty times faster. The advantage of a Golomb-coded set is that its numbers can be
-/// listed ([`numbers`](Self::numbers), [`block`](Self::block)): two sets can be merged or compared without
-/// their keys, and read block by block.
+/// and 0.5 %) and fifty times faster. The advantage of a Golomb-coded set is that its numbers can be listed
+/// ([`numbers`](Self::numbers), [`block`](Self::block)): two sets can be merged or compared without their
+/// keys, block by block.
 ///
 /// ```
 /// use sievedb_sketches::GolombSet;
@@ -61,9 +60,8 @@ const RANGE_MAX: u64 = 1 << 62;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GolombSet {
     seed: u64,
-    /// Count of numbers.
     len: u64,
-    /// All numbers are below it. 0 if there are no numbers.
+    /// Bound of the numbers. 0 if there are none.
     range: u64,
     divisor: u64,
     /// The bit at which each block starts, and the bit at which the last one ends.
@@ -76,8 +74,7 @@ impl GolombSet {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for other rates, [`Error::TooLarge`] if the keys divided by the rate are
-    /// over 2^62.
+    /// [`Error::InvalidArgument`] for other rates, [`Error::TooLarge`] if keys / rate exceeds 2^62.
     pub fn build<K: AsRef<[u8]>>(
         keys: impl IntoIterator<Item = K>,
         rate: f64,
@@ -93,7 +90,7 @@ impl GolombSet {
     /// As [`build`](Self::build).
     pub fn from_hashes(mut hashes: Vec<u64>, rate: f64, seed: u64) -> Result<Self, Error> {
         if !(32f64.exp2().recip()..=0.5).contains(&rate) {
-            return Err(Error::invalid(format!("a rate of {rate}, not from 2^-32 to 1/2")));
+            return Err(Error::invalid(format!("the rate {rate} must be 2^-32 to 1/2")));
         }
         let range = (hashes.len() as f64 / rate).ceil();
         if range > RANGE_MAX as f64 {
@@ -164,7 +161,7 @@ impl GolombSet {
         (0..self.blocks()).flat_map(|block| self.block(block))
     }
 
-    /// Count of numbers: keys that share a number count once.
+    /// Count of numbers; keys that share a number count once.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -179,12 +176,12 @@ impl GolombSet {
         self.range
     }
 
-    /// Number of blocks. Each can be decoded by itself.
+    /// Number of blocks, each decodable by itself.
     pub fn blocks(&self) -> u64 {
         self.len.div_ceil(BLOCK_NUMBERS)
     }
 
-    /// The probability that a key that is not in the set is found.
+    /// The probability that an absent key is found.
     pub fn predicted_rate(&self) -> f64 {
         if self.len == 0 { 0.0 } else { self.len as f64 / self.range as f64 }
     }
@@ -197,8 +194,8 @@ impl GolombSet {
         block * self.block_range()
     }
 
-    /// Checks that every block is complete, in order and in its range, and that the blocks have the stated
-    /// count of numbers.
+    /// Checks that every block is complete, in order and in its range, and that the count of numbers is
+    /// correct.
     fn check(&self) -> Result<(), &'static str> {
         let mut count = 0;
         for block in 0..self.blocks() {
@@ -215,7 +212,7 @@ impl GolombSet {
                 return Err("a gap runs into the next block");
             }
         }
-        if count == self.len { Ok(()) } else { Err("the blocks have another number of keys") }
+        if count == self.len { Ok(()) } else { Err("the blocks have another count of numbers") }
     }
 }
 
@@ -231,7 +228,7 @@ impl Sketch for GolombSet {
         vec![self.len, self.range, self.divisor, bits]
     }
 
-    /// The length in bits of every block as a varint, then the bits of all.
+    /// The length in bits of each block as a varint, then the bits of all blocks.
     fn body(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.starts.windows(2).for_each(|pair| put_varint(&mut out, pair[1] - pair[0]));
@@ -253,7 +250,7 @@ impl Sketch for GolombSet {
         set.words = bytes_to_words(bytes).collect();
         let used = bits % 64;
         if used != 0 && set.words.last().is_some_and(|&last| last >> used != 0) {
-            return Err(envelope.corrupt("golomb bits", "bits behind the last one are set"));
+            return Err(envelope.corrupt("golomb bits", "bits after the last one are set"));
         }
         set.check().map_err(|detail| envelope.corrupt("golomb blocks", detail))?;
         Ok(set)
@@ -278,12 +275,12 @@ impl Sketch for GolombSet {
 }
 
 impl GolombSet {
-    /// Reads the lengths of the blocks, which must add up to `bits`, and returns the bytes after them.
+    /// Reads the lengths of the blocks, which must add up to `bits`. Returns the bytes after them.
     fn read_starts<'a>(&mut self, envelope: &Envelope<'a>, bits: u64) -> Result<&'a [u8], DecodeError> {
         let mut body = envelope.body_reader();
-        // A block's length takes at least one byte.
+        // A length takes at least one byte.
         if self.blocks() > envelope.body.len() as u64 {
-            return Err(envelope.corrupt("golomb blocks", "more than there are bytes"));
+            return Err(envelope.corrupt("golomb blocks", "more blocks than bytes"));
         }
         let mut start = 0;
         for _ in 0..self.blocks() {
@@ -292,9 +289,8 @@ impl GolombSet {
         }
         self.starts.push(start);
         if start != bits {
-            return Err(
-                envelope.corrupt("golomb block lengths", format!("are {start} bits in all, not {bits}"))
-            );
+            return Err(envelope
+                .corrupt("golomb block lengths", format!("expected {bits} bits in all, found {start}")));
         }
         let bytes = body.bytes(bits.div_ceil(8) as usize, "golomb blocks")?;
         if body.is_empty() {
@@ -343,7 +339,7 @@ impl Bits {
         if remainder < saved {
             self.put(remainder, short);
         } else {
-            // The high bits first; they decide whether there is one more.
+            // The high bits first; they determine whether another bit follows.
             let long = remainder + saved;
             self.put(long >> 1, short);
             self.put(long & 1, 1);
@@ -351,7 +347,7 @@ impl Bits {
     }
 }
 
-/// Truncated binary for remainders below `divisor`: the bits of a short code, and how many codes are short.
+/// Truncated binary for remainders below `divisor`: the bits of a short code, and the number of short codes.
 fn truncated(divisor: u64) -> (u32, u64) {
     let short = divisor.ilog2();
     (short, (1u64 << short << 1) - divisor)

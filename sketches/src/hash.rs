@@ -1,8 +1,8 @@
-//! The hash that all structures share. It never changes: it is part of the format, as hash id 1.
+//! The hash of all structures. Frozen: part of the format, as hash id 1.
 //!
 //! A key is hashed once, by XXH3-64 with the structure's seed ([`key_hash`]). Two structures can be combined
-//! or compared only if they have the same seed. Keep the seed secret if keys come from untrusted sources.
-//! Publish it if structures are exchanged. Functions called `.._hash` take that hash, so a program with
+//! or compared only if they have the same seed. Keep the seed secret if keys come from untrusted sources;
+//! publish it if structures are exchanged. Functions named `.._hash` take that hash, so a program with
 //! several structures of one seed hashes each key once. All bits of a hash must be as good as random: do not
 //! pass counters or pointers.
 
@@ -18,15 +18,15 @@ pub(crate) const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The hash that places a key: the filter crate's table hash with salt 0.
 ///
-/// It keeps a structure's bits independent of other uses of the hash by the caller, such as choosing a shard
-/// by its high bits.
+/// It keeps a structure's bits independent of the caller's other uses of the hash, such as sharding by its
+/// high bits.
 #[inline]
 #[must_use]
 pub fn spread(hash: u64) -> u64 {
     table_hash(hash, 0)
 }
 
-/// Hash number `n` of a key, each independent of the others; number 0 is [`spread`].
+/// Hash number `n` of a key, independent of the others; number 0 is [`spread`].
 #[inline]
 #[must_use]
 pub fn nth(hash: u64, n: u64) -> u64 {

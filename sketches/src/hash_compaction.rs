@@ -1,8 +1,8 @@
 //! Hash compaction: visited states as short signatures in an open-addressing table.
 //!
-//! A state has two independent hashes: a first cell in a table of `m` cells, a prime number, and a signature
-//! of `b` bits that is not 0. From the first cell, its probe sequence moves in steps that depend on the
-//! signature only. It passes cells with larger signatures and stops
+//! A state has two independent hashes: a first cell in a table of `m` cells, a prime number, and a nonzero
+//! signature of `b` bits. From the first cell, its probe sequence moves in steps that depend on the signature
+//! only. It passes cells with larger signatures and stops
 //!
 //! 1. at its own signature: the state counts as visited (if it was not, it is *omitted*);
 //! 2. at an empty cell: the state is new, and its signature is stored there;
@@ -10,16 +10,16 @@
 //!    moves on from there by its own steps.
 //!
 //! Rule 3 is ordered hashing (Amble and Knuth 1974): a query for an absent state visits as few cells as one
-//! for a present state, 3.2 at a load of 95 %, and the table does not depend on the order of insertion.
-//! Because the step depends on the signature only, a signature can move without its state.
+//! for a present state, 3.2 at a load of 95 %, and the table does not depend on the order of insertion. A
+//! signature can move without its state, because the step depends on the signature only.
 //!
 //! # Error
 //!
-//! A state that was not inserted counts as visited if its probe sequence ends at the same signature. In a
-//! table with a share `a` of its cells taken, a signature of rank `u` (1 is the smallest) passes the larger
-//! ones: a share of `x = a*u`. Equal signatures have equal steps, and two of their probe sequences end in the
-//! same cell with probability `(1 + x) / (1 - x) / m`. Of `n` entries `n / (2^b - 1)` have the same
-//! signature; integrated over `u` this gives
+//! A new state counts as visited if its probe sequence ends at an equal signature. In a table with a share
+//! `a` of its cells taken, a signature of rank `u` (1 is the smallest) passes the larger ones: a share of `x
+//! = a*u`. Equal signatures have equal steps, and two of their probe sequences end in the same cell with
+//! probability `(1 + x) / (1 - x) / m`. There are `n / (2^b - 1)` equal signatures among `n` entries;
+//! integrated over `u` this gives
 //!
 //! ```text
 //! P(omission at load a) = (2 ln(1 / (1 - a)) - a) / (2^b - 1)
@@ -30,9 +30,9 @@
 //! (1/a ln(1/(1-a))), holds for steps that do not depend on the signature. At a load of 95 % it is 1.6 times
 //! too low for this table.
 //!
-//! The first cell is worth nearly as many bits as its number has. A table that compares `b` bits alone
-//! (Wolper and Leroy) omits none of `n` states with probability `e^(-n^2 / 2^(b+1))`. A million states with
-//! one chance in a thousand of an omission take 49 bits there, and 31 here.
+//! The first cell is worth nearly as many bits as its number has. A table that compares only `b` bits (Wolper
+//! and Leroy) omits none of `n` states with probability `e^(-n^2 / 2^(b+1))`. A million states with one
+//! chance in a thousand of an omission take 49 bits there, and 31 here.
 //!
 //! Stern and Dill, *Improved probabilistic verification by hash compaction*, CHARME 1995, and *A new scheme
 //! for memory-efficient probabilistic verification*, FORTE/PSTV 1996 (independent cell and signature, ordered
@@ -49,30 +49,30 @@ use crate::sketch::{Parts, Sketch, Summary};
 /// Share of the cells that [`HashCompaction::for_states`] plans to fill.
 const LOAD: f64 = 0.95;
 
-/// Most bits of a signature: together with the first cell, hardly more than a hash has.
+/// Most bits of a signature: with the first cell, about the entropy of a hash.
 const SIGNATURE_BITS_MAX: u32 = 56;
 
-/// Most cells: finding a prime number takes about the square root of that many divisions.
+/// Most cells: finding a prime takes about the square root of that many divisions.
 const CELLS_MAX: u64 = 1 << 40;
 
-/// The set of visited states of a model checker, in a few bits a state.
+/// The set of visited states of a model checker, in a few bits per state.
 ///
 /// # Guarantees
 ///
-/// - An inserted state is always found: it is never visited twice.
-/// - A state that was not inserted is *omitted*, that is, taken for visited, with probability
+/// - An inserted state is always found, so it is never visited twice.
+/// - A new state is *omitted*, that is, reported as visited, with probability
 ///   [`predicted_rate`](Self::predicted_rate). A search does not continue from an omitted state, so it misses
-///   states that are reachable through omitted states only.
+///   states that are reachable only through omitted states.
 /// - A full table returns [`Error::Full`] and loses nothing.
 ///
 /// # Cost
 ///
-/// Insertion and lookup visit 3.2 cells at a load of 95 %, each in a cache line of its own. `b / load` bits a
+/// Insertion and lookup visit 3.2 cells at a load of 95 %, each in its own cache line. `b / load` bits per
 /// state.
 ///
 /// # When not to use it
 ///
-/// If states can be listed in order, sorted exact sets take less. With too few bits a state (below 20 or so),
+/// If states can be listed in order, sorted exact sets take less. With fewer than about 20 bits per state,
 /// too many signatures are equal; a [`Bloom`](crate::Bloom) filter (*bitstate hashing*) then covers more
 /// states.
 ///
@@ -88,15 +88,14 @@ const CELLS_MAX: u64 = 1 << 40;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HashCompaction {
     seed: u64,
-    /// Cells that are taken.
     len: u64,
     /// 0 is an empty cell.
     cells: Cells,
 }
 
 impl HashCompaction {
-    /// A table for `states` states, of which on average `omissions` are omitted. A small value is the
-    /// probability that any state is omitted. The table has room for 5 % more.
+    /// A table for `states` states, with `omissions` omitted on average. A small value is the probability of
+    /// any omission. The table has room for 5 % more.
     ///
     /// # Errors
     ///
@@ -106,9 +105,9 @@ impl HashCompaction {
         let enough = |&bits: &u32| arithmetic::compaction_omissions(states, cells, bits) <= omissions;
         match (4..=SIGNATURE_BITS_MAX).find(enough) {
             Some(bits) => Self::with_shape(cells, bits, seed),
-            None => {
-                Err(Error::invalid(format!("{omissions} omissions of {states} states with 64-bit hashes")))
-            }
+            None => Err(Error::invalid(format!(
+                "{omissions} omissions of {states} states need hashes of more than 64 bits"
+            ))),
         }
     }
 
@@ -119,7 +118,7 @@ impl HashCompaction {
     /// [`Error::InvalidArgument`] for other lengths, [`Error::TooLarge`] for more than 2^40 cells.
     pub fn with_shape(cells: u64, signature_bits: u32, seed: u64) -> Result<Self, Error> {
         if !(4..=SIGNATURE_BITS_MAX).contains(&signature_bits) {
-            return Err(Error::invalid(format!("signatures of {signature_bits} bits, not of 4 to 56")));
+            return Err(Error::invalid(format!("signatures of {signature_bits} bits, expected 4 to 56")));
         }
         if cells > CELLS_MAX {
             return Err(Error::TooLarge(cells.saturating_mul(signature_bits.into()) / 8));
@@ -127,7 +126,7 @@ impl HashCompaction {
         Ok(Self { seed, len: 0, cells: Cells::new(prime_from(cells), signature_bits.into())? })
     }
 
-    /// Adds a state. Returns whether it is new: `false` if it was present or is omitted. `O(1 / (1 - load))`.
+    /// Adds a state. Returns whether it is new: `false` for a present or omitted state. `O(1 / (1 - load))`.
     ///
     /// # Errors
     ///
@@ -165,7 +164,7 @@ impl HashCompaction {
         }
     }
 
-    /// Whether the state was inserted or is taken for an inserted one. `O(1 / (1 - load))`.
+    /// Whether the state was inserted or is mistaken for an inserted one. `O(1 / (1 - load))`.
     pub fn contains(&self, state: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.contains_hash(key_hash(self.seed, state.as_ref()))
     }
@@ -183,8 +182,7 @@ impl HashCompaction {
         false
     }
 
-    /// Number of stored signatures: one for each state that was new, except where equal signatures met in one
-    /// cell.
+    /// Number of stored signatures. Equal signatures that meet in one cell are stored once.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -194,7 +192,7 @@ impl HashCompaction {
         self.len == 0
     }
 
-    /// Cells of the table.
+    /// Number of cells.
     pub fn cells(&self) -> u64 {
         self.cells.count()
     }
@@ -209,12 +207,12 @@ impl HashCompaction {
         self.len as f64 / self.cells.count() as f64
     }
 
-    /// The probability that a state that was not inserted is taken for visited, with the current contents.
+    /// The probability that a new state is reported as visited, with the current contents.
     pub fn predicted_rate(&self) -> f64 {
         arithmetic::compaction_rate(self.len, self.cells.count(), self.cells.width())
     }
 
-    /// The expected number of states omitted so far: the sum of the rates at their insertions.
+    /// The expected number of omissions so far: the sum of the rates at the insertions.
     pub fn expected_omissions(&self) -> f64 {
         arithmetic::compaction_omissions(self.len, self.cells.count(), self.cells.width())
     }
@@ -225,7 +223,7 @@ impl HashCompaction {
     }
 
     /// The cell after `place` in a signature's probe sequence. The number of cells is prime, so every step
-    /// visits all cells.
+    /// reaches all cells.
     #[inline]
     fn next(&self, place: u64, signature: u64) -> u64 {
         let next = place + 1 + reduce(nth(signature, 2), self.cells.count() - 1);
@@ -260,9 +258,8 @@ impl Sketch for HashCompaction {
         }
         let taken = cells - packed.zeros();
         if taken != len {
-            return Err(
-                envelope.corrupt("hash compaction states", format!("{taken} cells are taken, not {len}"))
-            );
+            return Err(envelope
+                .corrupt("hash compaction states", format!("expected {len} cells in use, found {taken}")));
         }
         Ok(Self { seed: envelope.seed, len, cells: packed })
     }
@@ -275,7 +272,7 @@ impl Sketch for HashCompaction {
                 ("states", self.len.to_string()),
                 ("cells", self.cells.count().to_string()),
                 ("signature bits", self.cells.width().to_string()),
-                ("omitted by now", format!("{:.3e} states expected", self.expected_omissions())),
+                ("omitted so far", format!("{:.3e} states expected", self.expected_omissions())),
             ],
             predicted_rate: Some(self.predicted_rate()),
             body_bytes: self.cells.bytes().len() as u64,
@@ -283,7 +280,7 @@ impl Sketch for HashCompaction {
     }
 }
 
-/// The smallest prime number from `least` on, and at least 3.
+/// The smallest prime number from `least.max(3)` on.
 fn prime_from(least: u64) -> u64 {
     let mut candidate = least.max(3);
     while !is_prime(candidate) {
@@ -292,7 +289,7 @@ fn prime_from(least: u64) -> u64 {
     candidate
 }
 
-/// By trial division: a million steps at most, for the largest table.
+/// By trial division: at most a million steps for the largest table.
 fn is_prime(number: u64) -> bool {
     number == 2
         || number > 2
@@ -389,7 +386,7 @@ mod tests {
 
     #[test]
     fn bits_without_a_cell_of_their_own_omit_as_many_as_the_birthday_formula_says() {
-        // 1,000 states of 20 bits, again and again: the share of trials without an omission.
+        // 1,000 states of 20 bits, repeated: the share of trials without an omission.
         let trials = 4000;
         let none = |trial: &u64| {
             let mut known = HashSet::new();
@@ -398,7 +395,7 @@ mod tests {
         let found = (0..trials).filter(none).count() as u64;
         let without = |states: f64, bits: i32| (-states * states / 2f64.powi(bits + 1)).exp();
         assert_rate("trials without an omission", found, trials, without(1e3, 20), 0.0);
-        // What a million states take there and here.
+        // The bits of a million states there and here.
         assert!(1.0 - without(1e6, 49) < 0.001 && 1.0 - without(1e6, 48) > 0.001);
         assert_eq!(HashCompaction::for_states(1_000_000, 0.001, 1).unwrap().signature_bits(), 31);
     }

@@ -1,11 +1,10 @@
-//! The invertible Bloom lookup table: a fixed number of cells from which a difference of limited size is
-//! listed.
+//! The invertible Bloom lookup table: lists a difference of limited size from a fixed number of cells.
 //!
-//! The table has `k` ranges of equally many cells; an item is in one cell of each range. Subtracting the
-//! tables of two sets leaves their difference. An item that is alone in a cell is listed and removed from its
-//! other cells, which can leave other items alone. With enough cells, all cells end empty: 1.222 cells an
-//! item for `k = 3` and 1.295 for `k = 4`, in the limit of large differences. Small differences need more for
-//! the same probability.
+//! The table has `k` ranges of equal length; an item is in one cell of each range. Subtracting the tables of
+//! two sets leaves their difference. An item that is alone in a cell is listed and removed from its other
+//! cells, which can leave other items alone. With enough cells, all cells become empty: 1.222 cells per item
+//! for `k = 3` and 1.295 for `k = 4`, in the limit of large differences. Small differences need more for the
+//! same probability.
 //!
 //! Goodrich and Mitzenmacher, *Invertible Bloom lookup tables*, Allerton 2011; Eppstein, Goodrich, Uyeda,
 //! Varghese, *What's the difference? Efficient set reconciliation without prior context*, SIGCOMM 2011,
@@ -18,10 +17,8 @@ use crate::hash::{nth, reduce};
 use crate::rateless::split;
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Most cells of an item.
 const PROBES_MAX: u64 = 8;
 
-/// Most cells.
 const CELLS_MAX: u64 = 1 << 31;
 
 /// The cells of a set of 128-bit items. With the cells of another set, they list the difference.
@@ -29,19 +26,18 @@ const CELLS_MAX: u64 = 1 << 31;
 /// # Guarantees
 ///
 /// - [`difference`](Self::difference) lists the whole difference or is `None`. A list is wrong with the
-///   probability of a wrong check, `2^-64` a cell.
-/// - It is `None` with a probability of less than 1 % if the difference is at most the one the table was
-///   [made for](Self::for_differences).
+///   probability of a wrong check, `2^-64` per cell.
+/// - It is `None` with a probability below 1 % if the difference is at most the size [planned
+///   for](Self::for_differences).
 ///
 /// # Cost
 ///
 /// An insertion writes four cells of 32 bytes. A table has 1.36 cells for each item of the largest
-/// difference, plus 30. An encoded cell takes some 26 bytes.
+/// difference, plus 30. An encoded cell takes about 26 bytes.
 ///
 /// # When not to use it
 ///
-/// Where a second message can be sent: a [`Rateless`](crate::Rateless) table needs no bound and can be
-/// extended.
+/// If a second message can be sent: a [`Rateless`](crate::Rateless) table needs no bound and can be extended.
 ///
 /// ```
 /// use sievedb_sketches::Iblt;
@@ -80,7 +76,7 @@ impl Iblt {
     /// available memory.
     pub fn with_shape(cells: u64, probes: u64, seed: u64) -> Result<Self, Error> {
         if !(3..=PROBES_MAX).contains(&probes) {
-            return Err(Error::invalid(format!("{probes} cells an item, not 3 to {PROBES_MAX}")));
+            return Err(Error::invalid(format!("{probes} cells per item, expected 3 to {PROBES_MAX}")));
         }
         let count = cells.max(1).div_ceil(probes).saturating_mul(probes);
         let mut cells = Vec::new();
@@ -96,8 +92,7 @@ impl Iblt {
         self.add(item, 1);
     }
 
-    /// Removes an item, which must be there: an absent one counts as a difference to a table without it.
-    /// `O(1)`.
+    /// Removes an item, which must be present: an absent one counts as a difference. `O(1)`.
     pub fn remove(&mut self, item: u128) {
         self.add(item, -1);
     }
@@ -172,10 +167,12 @@ impl Sketch for Iblt {
         let probes = parameters.number_in(3, PROBES_MAX, "IBLT probes")?;
         parameters.finish()?;
         if count % probes != 0 {
-            return Err(parts.corrupt("IBLT cells", format!("{count} are not in {probes} equal ranges")));
+            return Err(
+                parts.corrupt("IBLT cells", format!("{count} cells cannot form {probes} equal ranges"))
+            );
         }
         if count * CELL_BYTES_MIN > parts.body.len() as u64 {
-            return Err(parts.corrupt("IBLT cells", "more than there are bytes"));
+            return Err(parts.corrupt("IBLT cells", "more cells than bytes allow"));
         }
         let mut body = parts.body_reader();
         let cells = (0..count).map(|_| Cell::get(&mut body, 0)).collect::<Result<Vec<_>, _>>()?;

@@ -1,14 +1,14 @@
-//! How a hash becomes the positions of `k` cells out of `m`, any number.
+//! Maps a hash to the positions of `k` of `m` cells.
 
 use crate::hash::{STEP, nth, reduce, remix, spread};
 
 /// Most probes of a structure. The store's filter block has at most 30.
 pub(crate) const PROBES_MAX: u64 = 64;
 
-/// How a hash becomes the positions of `k` bits. The numbers are on disk: append only.
+/// The mapping of a hash to the positions of `k` bits. The numbers are on disk: append only.
 ///
-/// With `x`, `y` and `z` from the key's hash, as numbers of 64 bits whose high bits choose the position,
-/// probe `i` is at
+/// `x`, `y` and `z` are 64-bit numbers from the key's hash, whose high bits choose the position. Probe `i` is
+/// at
 ///
 /// | | probe `i` | source |
 /// |---|---|---|
@@ -17,8 +17,8 @@ pub(crate) const PROBES_MAX: u64 = 64;
 /// | `Enhanced` | `x + i·y + i(i-1)/2·c + i(i-1)(i-2)/6·c` with a constant `c` | the same, section 5.3, scaled |
 /// | `Seeded` | hash number `i` | the simplest, and the reference for the others |
 ///
-/// In the limit of large filters `Double` is as good as `Seeded`. With `Double`, small filters with low rates
-/// are worse than the formula, because keys that share two bits may share all. `Triple` and `Enhanced` do not
+/// In the limit of large filters `Double` is as good as `Seeded`. Small `Double` filters with low rates are
+/// worse than the formula, because keys that share two bits may share all. `Triple` and `Enhanced` do not
 /// have that floor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -35,10 +35,10 @@ pub enum Hashing {
 }
 
 impl Hashing {
-    /// All of them, in the order of their numbers.
+    /// All values, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Double, Self::Triple, Self::Enhanced, Self::Seeded];
 
-    /// The positions, in the order in which they are tested; some may be equal.
+    /// The positions in test order; some may be equal.
     #[inline]
     pub(crate) fn positions(self, hash: u64, probes: u64, size: u64) -> impl Iterator<Item = u64> + Clone {
         let first = spread(hash);
@@ -61,7 +61,7 @@ impl Hashing {
     }
 }
 
-/// The positions by enhanced double hashing, which all structures but the Bloom filter use.
+/// The positions by enhanced double hashing, for all structures but the Bloom filter.
 #[inline]
 pub(crate) fn positions(hash: u64, probes: u64, size: u64) -> impl Iterator<Item = u64> + Clone {
     Hashing::Enhanced.positions(hash, probes, size)

@@ -1,10 +1,9 @@
-//! The rateless invertible table: an endless sequence of cells, of which a prefix is sent that grows with the
-//! difference.
+//! The rateless invertible table: a prefix of an endless sequence of cells, as long as the difference
+//! requires.
 //!
-//! Every item is in cell 0, and in cell `i` with probability `1 / (1 + i/2)`. The first `d` cells or so of
-//! the difference of two sets are enough to list `d` items: 1.35 cells an item in the limit, up to some 1.7
-//! on average for few. `d` need not be known: a receiver with too few cells requests the next ones, and no
-//! cell is wasted.
+//! Every item is in cell 0, and in cell `i` with probability `1 / (1 + i/2)`. To list a difference of `d`
+//! items takes about `d` cells: 1.35 cells per item in the limit, up to 1.7 on average for few items. `d`
+//! need not be known: a receiver with too few cells requests the next ones, and no cell is wasted.
 //!
 //! 1. An item's check, its hash, starts a sequence of random numbers `z` (SplitMix64).
 //! 2. Its first cell is 0. From cell `i` it goes to `i + ceil((2i + 3) (2^32 - s) / 2s)`, at least one
@@ -12,8 +11,9 @@
 //!    1.5) (1 / sqrt(u) - 1)`. The probability of a step of more than `g` cells is `((i + 1.5) / (i + 1.5 +
 //!    g))^2`, the product of `(1 - 1/(1+j/2))` over those cells.
 //! 3. A table is the cells of a set from `first` to `end`. Subtracting the cells of two sets leaves the cells
-//!    of their difference. Its items are listed as in [`cell`](crate::Difference): the item of a pure cell is
-//!    removed from all of its cells, which can make others pure. When cell 0 is empty, the list is complete.
+//!    of their difference, whose items are listed as in [`cell`](crate::Difference): the item of a pure cell
+//!    is removed from all of its cells, which can make others pure. When cell 0 is empty, the list is
+//!    complete.
 //!
 //! Yang, Gilad, Alizadeh, *Practical rateless set reconciliation*, SIGCOMM 2024, sections 4.1 and 4.2 (there
 //! with a floating-point square root); Eppstein, Goodrich, Uyeda, Varghese, *What's the difference?*, SIGCOMM
@@ -27,31 +27,31 @@ use crate::error::Error;
 use crate::hash::STEP;
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// No table goes beyond this cell, so the steps of an item fit into 64 bits.
+/// Bound of all cell numbers, so that the steps of an item fit into 64 bits.
 const END_MAX: u64 = 1 << 30;
 
 /// Cells per item of a large difference.
 const CELLS_PER_ITEM: f64 = 1.37;
 
-/// Some of the cells of a set of 128-bit items: the items themselves, or fingerprints of keys.
+/// A range of cells of a set of 128-bit items, which may be fingerprints of keys.
 ///
 /// # Guarantees
 ///
-/// - The items that [`Decoder::finish`] lists are the difference, unless different keys have equal
-///   fingerprints: with 128 bits, a probability of `n^2 / 2^129`.
+/// - The list of [`Decoder::finish`] is the difference, unless different keys have equal fingerprints: with
+///   128 bits, a probability of `n^2 / 2^129`.
 /// - Too few cells are detected ([`Decoder::is_complete`]). They give a wrong list only with the probability
-///   of a wrong check, `2^-64` a cell. Keep the seed secret from anyone who can choose items, because
+///   of a wrong check, `2^-64` per cell. Keep the seed secret from anyone who can choose items, because
 ///   colliding items can be computed from it.
 ///
 /// # Cost
 ///
-/// An item is in `2 ln(m / 2)` of `m` cells: 14 of 1,400. A cell takes 32 bytes in memory and some 26
+/// An item is in `2 ln(m / 2)` of `m` cells: 14 of 1,400. A cell takes 32 bytes in memory and about 26
 /// encoded.
 ///
 /// # When not to use it
 ///
-/// If sets differ in most of their items, send the set. If the size of the difference is known and a second
-/// round is impossible, an [`Iblt`](crate::Iblt) of fixed size has a bounded number of cells an item.
+/// If most items differ, send the set. If the size of the difference is known and a second round is
+/// impossible, an [`Iblt`](crate::Iblt) of fixed size has a bounded number of cells per item.
 ///
 /// ```
 /// use sievedb_sketches::{Decoder, Rateless};
@@ -69,12 +69,11 @@ const CELLS_PER_ITEM: f64 = 1.37;
 pub struct Rateless {
     seed: u64,
     first: u64,
-    /// Items added less items removed.
     items: i64,
     cells: Vec<Cell>,
 }
 
-/// The cells of an item, in order, without end.
+/// The endless sequence of an item's cells.
 #[derive(Debug, Clone)]
 struct Walk {
     cell: u64,
@@ -86,7 +85,7 @@ impl Walk {
         Self { cell: 0, state: check }
     }
 
-    /// Moves to the next cell. A cell beyond [`END_MAX`] counts as the end.
+    /// Moves to the next cell, at most [`END_MAX`].
     #[inline]
     fn step(&mut self) {
         self.state = self.state.wrapping_add(STEP);
@@ -119,7 +118,7 @@ fn cells_in(range: Range<u64>, check: u64) -> impl Iterator<Item = usize> {
 }
 
 impl Rateless {
-    /// The cells of an empty set in this range; the first cell of all is 0.
+    /// The cells of an empty set in this range, which may start at 0.
     ///
     /// # Errors
     ///
@@ -127,7 +126,10 @@ impl Rateless {
     /// if the memory cannot be allocated.
     pub fn new(range: Range<u64>, seed: u64) -> Result<Self, Error> {
         if range.start > range.end || range.end > END_MAX {
-            return Err(Error::invalid(format!("cells {} to {}, not in 0 to 2^30", range.start, range.end)));
+            return Err(Error::invalid(format!(
+                "cells {} to {}, expected a range within 0 to 2^30",
+                range.start, range.end
+            )));
         }
         let count = range.end - range.start;
         let mut cells = Vec::new();
@@ -199,13 +201,13 @@ impl Decoder {
         Self { seed, cells: Vec::new(), found: Vec::new(), sound: true }
     }
 
-    /// Takes the next cells of both sets and lists all items that they reveal. `O(new cells + items *
+    /// Adds the next cells of both sets and lists all items that they reveal. `O(new cells + items *
     /// log(cells))`.
     ///
     /// # Errors
     ///
-    /// [`Error::Differ`] if the tables have another seed, have different ranges, or do not follow the cells
-    /// taken so far; [`Error::InvalidArgument`] if the cells are not those of two sets of distinct items.
+    /// [`Error::Differ`] if the tables have another seed, have different ranges, or do not follow the present
+    /// cells; [`Error::InvalidArgument`] if the cells do not belong to two sets of distinct items.
     pub fn extend(&mut self, mine: &Rateless, theirs: &Rateless) -> Result<(), Error> {
         if mine.seed != self.seed || theirs.seed != self.seed {
             return Err(Error::Differ("seed"));
@@ -227,16 +229,16 @@ impl Decoder {
         let end = self.cells.len() as u64;
         self.sound &=
             peel(&mut self.cells, self.seed, pure, |check| cells_in(0..end, check), &mut self.found);
-        if self.sound { Ok(()) } else { Err(Error::invalid("the cells are not those of two sets")) }
+        if self.sound { Ok(()) } else { Err(Error::invalid("the cells do not belong to two sets")) }
     }
 
-    /// Number of cells taken of each set.
+    /// Number of cells received from each set.
     #[must_use]
     pub fn cells(&self) -> u64 {
         self.cells.len() as u64
     }
 
-    /// Number of items of the difference listed so far.
+    /// Number of items listed so far.
     #[must_use]
     pub fn listed(&self) -> u64 {
         self.found.len() as u64
@@ -255,7 +257,7 @@ impl Decoder {
     }
 }
 
-/// Splits the items by the set they belong to.
+/// Splits the items by side.
 pub(crate) fn split(found: &[(u128, i64)]) -> Difference {
     let of = |sign| {
         let mut items: Vec<_> = found.iter().filter(|found| found.1 == sign).map(|found| found.0).collect();
@@ -291,7 +293,7 @@ impl Sketch for Rateless {
         let items = parameters.number("rateless items")? as i64;
         parameters.finish()?;
         if count * CELL_BYTES_MIN > parts.body.len() as u64 {
-            return Err(parts.corrupt("rateless cells", "more than there are bytes"));
+            return Err(parts.corrupt("rateless cells", "more cells than bytes allow"));
         }
         let mut body = parts.body_reader();
         let cells = (first..first + count).map(|index| Cell::get(&mut body, Self::expected(items, index)));
@@ -337,7 +339,7 @@ mod tests {
         table
     }
 
-    /// Number of cells until a difference of `differences` items, half of them on each side, is listed.
+    /// Number of cells until a difference of `differences` items, half on each side, is listed.
     fn cells_needed(differences: u64, trial: u64) -> u64 {
         let mut decoder = Decoder::new(1);
         let items =
@@ -429,7 +431,7 @@ mod tests {
         decoder.extend(&mine(100..400), &theirs(100..400)).unwrap();
         let found = decoder.finish().unwrap();
         assert_eq!((found.mine.len(), found.theirs.len()), (100, 100));
-        // Cells of other places, and of other seeds.
+        // Cells of other ranges, and of other seeds.
         assert_eq!(decoder.extend(&mine(100..400), &theirs(100..400)), Err(Error::Differ("cells")));
         assert_eq!(decoder.extend(&mine(400..401), &theirs(400..402)), Err(Error::Differ("cells")));
         let other = Rateless::new(400..401, 2).unwrap();

@@ -1,13 +1,13 @@
-//! The ring: which keys were inserted within a recent time. Time is cut into spans; each expires as a whole.
+//! The ring: keys inserted within a recent time. Time is cut into spans, and each span expires as a whole.
 //!
-//! 1. Time is cut into spans of equal length. A ring has `N` Bloom filters, one for each of the last `N`
-//!    spans, and one more that is being cleared.
+//! 1. A ring has `N` Bloom filters, one for each of the last `N` spans of equal length, and one more that is
+//!    being cleared.
 //! 2. A key is inserted into the filter of the present span.
 //! 3. A key is possibly present if one of the `N` filters has it. Each filter stores its span, so an expired
-//!    filter is not probed even if it has not been cleared yet.
+//!    filter is not probed even if it is not cleared yet.
 //!
 //! A key is found for more than `N - 1` and up to `N` spans after its last insertion. The rates of the
-//! filters add up. The double buffering of Chang, Feng and Li ("Approximate Caches for Packet
+//! filters add up. This is the double buffering of Chang, Feng and Li ("Approximate Caches for Packet
 //! Classification", 2004, section IV) with more than two buffers.
 
 use crate::arithmetic::{checked_rate, optimal_bits, optimal_probes};
@@ -19,19 +19,18 @@ use crate::leap::Leaps;
 use crate::probes::{Hashing, PROBES_MAX};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Most spans that a ring remembers.
+/// Most live spans.
 const SPANS_MAX: u64 = 255;
 
-/// The largest span number.
 const SPAN_MAX: u64 = u64::MAX - 1;
 
-/// Words of the expired filter that one insertion clears.
+/// Words of the expired filter cleared per insertion.
 const SWEEP_WORDS: usize = 16;
 
-/// Remembers keys for a time, and forgets them soon after.
+/// Finds keys for a time after insertion, and expires them soon after.
 ///
 /// Time is a number in any fixed unit: milliseconds since the epoch, or a count of requests. The ring never
-/// reads a clock. A time earlier than the latest it was given counts as that latest time.
+/// reads a clock. An earlier time than the latest counts as the latest.
 ///
 /// ```
 /// use sievedb_sketches::Ring;
@@ -46,44 +45,41 @@ const SWEEP_WORDS: usize = 16;
 ///
 /// # Guarantees
 ///
-/// A key is always found until [`Ring::least`] after its last insertion. It is forgotten at the latest after
-/// [`Ring::longest`]. A key that was forgotten or never inserted is found with probability
-/// [`Ring::predicted_rate`].
+/// A key is always found until [`Ring::least`] after its last insertion, and expires at the latest after
+/// [`Ring::longest`]. An expired or absent key is found with probability [`Ring::predicted_rate`].
 ///
 /// # Times that leap
 ///
-/// A time in the far future would stop the clock until that time has come: no key would be forgotten, and nearly
-/// every new key would be found. So a time that is more than 1000 times the longest lifetime ahead of the latest one
-/// is refused with [`Error::LeapTooLarge`], and nothing changes. [`Ring::leap_max`] sets another bound. After a
-/// pause that was longer, [`Ring::leap`] advances to the present time. The first time is taken as it is.
+/// A time in the far future would stop the clock until then: no key would expire, and nearly every new key
+/// would be found. So a time more than 1000 times the longest lifetime ahead of the latest one fails with
+/// [`Error::LeapTooLarge`] and changes nothing. [`Ring::leap_max`] sets another bound. After a longer pause,
+/// [`Ring::leap`] advances to the present time. The first time is always accepted.
 ///
 /// # Cost
 ///
 /// A query for an absent key probes `N` Bloom filters. Space for all keys of `N + 1` spans at a rate of `rate
-/// / N`: 19 bits for each remembered key at 1 % with 5 spans. Forgetting takes no work of its own; clearing
-/// is spread over the insertions.
+/// / N`: 19 bits for each live key at 1 % with 5 spans. Expiry is free; clearing is spread over the
+/// insertions.
 ///
 /// # When not to use it
 ///
-/// If the longest time may be 1.5 times the least: [`Expiring`](crate::Expiring) probes one filter. If the
-/// limit is memory and not time: [`Stable`](crate::Stable).
+/// If the longest time may be 1.5 times the least: [`Expiring`](crate::Expiring) probes one filter. If memory
+/// is limited, not time: [`Stable`](crate::Stable).
 #[derive(Debug, Clone)]
 pub struct Ring {
     /// Filter `i` holds the latest span whose number is `i` modulo the number of filters.
     slices: Vec<Bloom>,
-    /// Length of a span.
     span: u64,
-    /// Number of the present span.
     present: u64,
-    /// First word of the next span's filter that is not cleared yet.
+    /// First uncleared word of the next span's filter.
     dirty: usize,
     leaps: Leaps,
     seed: u64,
 }
 
 impl Ring {
-    /// A ring that remembers for at least `ttl` and at most `ttl · spans / (spans - 1)` (a little more where
-    /// `ttl` is no multiple of `spans - 1`), and has at most `rate` when `keys` keys are inserted in each
+    /// A ring that finds keys for at least `ttl` and at most `ttl · spans / (spans - 1)` (slightly more
+    /// unless `ttl` is a multiple of `spans - 1`), with at most `rate` if `keys` keys are inserted in each
     /// `ttl`.
     ///
     /// # Errors
@@ -107,8 +103,8 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if there are not 1 to 255 spans, of a length of at least 1, or no bits, or
-    /// not 1 to 64 probes; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless there are 1 to 255 spans, a span length of at least 1, at least one
+    /// bit, and 1 to 64 probes; [`Error::TooLarge`].
     pub fn with_shape(spans: u64, span: u64, bits: u64, probes: u64, seed: u64) -> Result<Self, Error> {
         if !(1..=SPANS_MAX).contains(&spans) || span == 0 {
             return Err(Error::invalid(format!("{spans} spans of {span}, expected 1 to 255 of 1 or more")));
@@ -120,8 +116,8 @@ impl Ring {
         Ok(Self { slices, span, present: 0, dirty, leaps, seed })
     }
 
-    /// Sets how far a time may be ahead of the latest one; at least a span is allowed. The bound is not part of
-    /// the encoding: a decoded sketch has the default, 1000 times [`Ring::longest`].
+    /// Sets the largest distance of a time ahead of the latest one; a span is always allowed. The bound is
+    /// not encoded: a decoded sketch has the default, 1000 times [`Ring::longest`].
     #[must_use]
     pub fn leap_max(mut self, units: u64) -> Self {
         self.leaps.set_max(units, self.span);
@@ -136,12 +132,12 @@ impl Ring {
         (span % self.slices.len() as u64) as usize
     }
 
-    /// The span of a time, or the present one if that is later.
+    /// The span of a time, or the present span if it is later.
     fn span_at(&self, now: u64) -> u64 {
         (now / self.span).clamp(self.present, SPAN_MAX)
     }
 
-    /// Advances the ring to the time `now`. Insertions do so too.
+    /// Advances the ring to the time `now`, as insertions do.
     ///
     /// # Errors
     ///
@@ -152,11 +148,11 @@ impl Ring {
         Ok(())
     }
 
-    /// Advances the ring to the time `now`, however far that is ahead.
+    /// Advances the ring to the time `now`, at any distance.
     pub fn leap(&mut self, now: u64) {
         self.leaps.begin();
         let present = self.span_at(now);
-        // After a long time all spans have expired, and each filter is cleared once.
+        // After a long pause all spans have expired, and each filter is cleared once.
         let first = (self.present + 1).max(present.saturating_sub(self.spans()));
         for span in first..=present {
             if span > self.present + 1 {
@@ -164,19 +160,18 @@ impl Ring {
                 self.dirty = 0;
             }
             self.sweep(usize::MAX);
-            // The cleared filter becomes that of the new span; the next filter expires.
+            // The cleared filter serves the new span; the next filter expires.
             self.present = span;
             self.dirty = 0;
         }
     }
 
-    /// Clears the next `words` words of the expired filter.
     fn sweep(&mut self, words: usize) {
         let spare = self.place(self.present + 1);
         self.dirty = self.slices[spare].clear_words(self.dirty, words);
     }
 
-    /// Adds a key at this time. Its lifetime starts anew, even if it was present before.
+    /// Adds a key at this time, and renews its lifetime.
     ///
     /// # Errors
     ///
@@ -185,7 +180,7 @@ impl Ring {
         self.insert_hash(key_hash(self.seed, key.as_ref()), now)
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::insert`] by [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -198,12 +193,12 @@ impl Ring {
         Ok(())
     }
 
-    /// Adds a key at the latest time that the ring was given, while other threads add and query keys.
+    /// Adds a key at the latest time, while other threads add and query keys.
     pub fn insert_shared(&self, key: &(impl AsRef<[u8]> + ?Sized)) {
         self.insert_hash_shared(key_hash(self.seed, key.as_ref()));
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::insert_shared`] by [hash](crate::hash).
     pub fn insert_hash_shared(&self, hash: u64) {
         self.slices[self.place(self.present)].insert_hash_shared(hash);
     }
@@ -214,25 +209,25 @@ impl Ring {
         self.contains_hash(key_hash(self.seed, key.as_ref()), now)
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::contains`] by [hash](crate::hash).
     #[must_use]
     pub fn contains_hash(&self, hash: u64, now: u64) -> bool {
         self.live(now).any(|span| self.slices[self.place(span)].contains_hash(hash))
     }
 
-    /// The spans remembered at this time, the newest first.
+    /// The live spans at this time, the newest first.
     fn live(&self, now: u64) -> impl Iterator<Item = u64> + use<> {
         let oldest = self.span_at(now).saturating_sub(self.spans() - 1);
         (oldest..=self.present).rev()
     }
 
-    /// The least time for which a key is remembered.
+    /// The least time for which a key is found.
     #[must_use]
     pub fn least(&self) -> u64 {
         self.span.saturating_mul(self.spans() - 1)
     }
 
-    /// The longest time for which a key is remembered.
+    /// The longest time for which an inserted key is found.
     #[must_use]
     pub fn longest(&self) -> u64 {
         self.span.saturating_mul(self.spans())
@@ -246,7 +241,7 @@ impl Ring {
     }
 }
 
-/// By what the encoding has.
+/// Compares the encoded fields.
 impl PartialEq for Ring {
     fn eq(&self, other: &Self) -> bool {
         let numbers = |ring: &Self| (ring.span, ring.present, ring.dirty, ring.seed);
@@ -268,7 +263,7 @@ impl Sketch for Ring {
     fn body(&self) -> Vec<u8> {
         let live = (0..self.spans()).rev().filter_map(|age| self.present.checked_sub(age));
         let mut body: Vec<u8> = live.flat_map(|span| self.slices[self.place(span)].body()).collect();
-        // Before that many spans have passed.
+        // Padding while fewer spans have passed.
         let len = self.slices[0].bits().div_ceil(8) * self.spans();
         body.resize(len as usize, 0);
         body
@@ -298,7 +293,7 @@ impl Sketch for Ring {
             ring.slices[place] = filter(bytes)?;
         }
         if bodies.any(|bytes| bytes.iter().any(|&byte| byte != 0)) {
-            return Err(parts.corrupt("ring body", "there are keys of spans before the first"));
+            return Err(parts.corrupt("ring body", "has keys of spans before the first"));
         }
         Ok(ring)
     }
@@ -311,7 +306,7 @@ impl Sketch for Ring {
                 ("spans", self.spans().to_string()),
                 ("span", format!("{} units of time", self.span)),
                 ("remembers", format!("{} to {} units of time", self.least(), self.longest())),
-                ("bits", format!("{} a span", self.slices[0].bits())),
+                ("bits", format!("{} per span", self.slices[0].bits())),
                 ("probes", self.slices[0].probes().to_string()),
                 ("latest span", format!("from {}", self.present.saturating_mul(self.span))),
             ],
@@ -368,7 +363,7 @@ mod tests {
     #[test]
     fn rates_add_up_to_that_asked_for() {
         let mut ring = Ring::with_rate(10_000, 0.01, 1000, 5, 1).unwrap();
-        // Ten keys in each unit of time, for three lifetimes.
+        // Ten keys per unit of time, for three lifetimes.
         for (number, hash) in hashes(30_000).enumerate() {
             ring.insert_hash(hash, number as u64 / 10).unwrap();
         }
@@ -394,7 +389,7 @@ mod tests {
 
     #[test]
     fn one_time_far_ahead_is_refused_and_new_keys_stay_new() {
-        // One key in each unit of time, 60 of which are remembered, and one wrong time on the way.
+        // One key per unit of time, 60 of which are live, and one wrong time.
         let found_wrongly = |takes_it: bool| {
             let mut ring = Ring::with_rate(60, 0.01, 60, 4, 1).unwrap();
             let mut found = 0;
@@ -430,7 +425,7 @@ mod tests {
         assert!(decoded == ring);
         decoded.advance(1_000_040 + 30_000).unwrap();
         assert!(decoded.advance(1_000_040 + 70_000).is_err());
-        // A span is always allowed, and so is every first time.
+        // A span is always allowed, and so is the first time.
         let mut ring = Ring::with_shape(3, 10, 100, 3, 1).unwrap().leap_max(0);
         (0..100).for_each(|now| ring.insert(b"key", now).unwrap());
         Ring::decode(&Ring::with_shape(3, 10, 100, 3, 1).unwrap().encode())

@@ -9,8 +9,8 @@
 //! Slice `i` has the rate `P0 · t^i`. The rate of all slices is at most the sum, `P0 / (1 - t)`. With `P0 = P
 //! (1 - t)` the rate is at most `P` for any number of slices (Almeida, Baquero, Preguiça and Hutchison,
 //! "Scalable Bloom Filters", 2007, section 3). A slice has `ceil(log2(1 / rate))` probes, so it reaches its
-//! rate when half of its bits are set. A slice is full by its set bits and not by a count of keys, so
-//! inserting a key again takes no space.
+//! rate when half of its bits are set. Slices are full by set bits, not by a count of keys, so a repeated key
+//! takes no space.
 
 use crate::arithmetic::{checked_rate, rate_from_bits, rate_to_bits};
 use crate::bloom::Bloom;
@@ -20,13 +20,12 @@ use crate::hash::key_hash;
 use crate::probes::{Hashing, PROBES_MAX};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Most bits of a slice: 2^48.
 const BITS_MAX: u64 = 1 << 48;
 
 /// Most slices; with a growth of 2, memory ends before half as many.
 const SLICES_MAX: usize = 64;
 
-/// Factor from the rate of a slice to that of the next.
+/// Factor between the rates of successive slices.
 const TIGHTENING: f64 = 0.85;
 
 /// A Bloom filter that grows with its keys.
@@ -45,15 +44,15 @@ const TIGHTENING: f64 = 0.85;
 ///
 /// # Guarantees
 ///
-/// An inserted key is always found. Any other key is found with at most the requested rate, at any number of
+/// An inserted key is always found. Any other key is found with at most the requested rate, for any number of
 /// keys, on average over seeds.
 ///
 /// # Cost
 ///
 /// A query for an absent key probes every slice, two bits in each. For most present keys it probes one slice.
 /// There are about `log2(keys / first capacity)` slices. Space: 1 to 2 times (more with a larger growth) that
-/// of a filter with the slices' rates, which are lower than the requested rate. At 1 % and 10,000 to 2 million
-/// keys that is 15 bits a key when a slice is full, and 34 when the next has just begun.
+/// of a filter with the slices' rates, which are lower than the requested rate. At 1 % and 10,000 to 2
+/// million keys this is 15 bits per key with a full slice, and 34 with a new one.
 ///
 /// # When not to use it
 ///
@@ -86,12 +85,12 @@ impl Scalable {
     }
 
     /// A filter with at most `rate`. Its first slice is for `first_keys` keys. Each further slice is for
-    /// `growth` times as many as the slice before it, at `tightening` times its rate.
+    /// `growth` times as many keys as the last, at `tightening` times its rate.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if a rate is not between 0 and 1 or too small for 64 probes, the growth not
-    /// from 1 to 16, or the first slice for no keys; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless both rates are between 0 and 1 and need at most 64 probes, the
+    /// growth is 1 to 16, and the first slice is for at least one key; [`Error::TooLarge`].
     pub fn with_shape(
         first_keys: u64,
         growth: u64,
@@ -101,7 +100,7 @@ impl Scalable {
     ) -> Result<Self, Error> {
         if first_keys == 0 || !(1..=16).contains(&growth) {
             return Err(Error::invalid(format!(
-                "{first_keys} keys and growth by {growth}, expected 1 to 16"
+                "{first_keys} keys and growth by {growth}, expected 1 or more and 1 to 16"
             )));
         }
         let (rate, tightening) = (rate_to_bits(checked_rate(rate)?), rate_to_bits(checked_rate(tightening)?));
@@ -133,8 +132,7 @@ impl Scalable {
         Ok(())
     }
 
-    /// Adds a key. Returns whether a query would have found it before: always for an inserted key, sometimes
-    /// for another.
+    /// Adds a key. Returns whether a query would have found it before.
     ///
     /// # Errors
     ///
@@ -144,7 +142,7 @@ impl Scalable {
         self.insert_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::insert`] by [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -168,7 +166,7 @@ impl Scalable {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::contains`] by [hash](crate::hash).
     #[must_use]
     pub fn contains_hash(&self, hash: u64) -> bool {
         self.slices.iter().rev().any(|slice| slice.bloom.contains_hash(hash))
@@ -183,8 +181,7 @@ impl Scalable {
         1.0 - self.slices.iter().map(recognised).product::<f64>()
     }
 
-    /// An estimate of the number of distinct keys inserted, from the set bits. `None` if all bits of a slice
-    /// are set.
+    /// Estimates the number of distinct keys from the set bits. `None` if all bits of a slice are set.
     #[must_use]
     pub fn estimate_keys(&self) -> Option<f64> {
         self.slices.iter().map(|slice| slice.bloom.estimate_keys()).sum()
@@ -247,14 +244,16 @@ impl Sketch for Scalable {
     }
 
     fn summary(&self) -> Summary {
-        let keys = self.estimate_keys().map_or("too many to tell".into(), |keys| format!("about {keys:.0}"));
+        let keys = self
+            .estimate_keys()
+            .map_or("unknown, because all bits of a slice are set".into(), |keys| format!("about {keys:.0}"));
         Summary {
             kind: Self::KIND,
             seed: self.seed,
             facts: vec![
                 ("slices", self.slices.len().to_string()),
                 ("bits", self.bits().to_string()),
-                ("rate held", format!("{:.4} %", 100.0 * rate_from_bits(self.rate))),
+                ("rate limit", format!("{:.4} %", 100.0 * rate_from_bits(self.rate))),
                 ("keys", keys),
             ],
             predicted_rate: Some(self.predicted_rate()),
@@ -315,7 +314,7 @@ mod tests {
         }
         assert_eq!(slices, 10);
         let keys = filter.estimate_keys().unwrap();
-        // A key that was found before it was inserted is not counted.
+        // A key found before its insertion is not counted.
         assert!((keys / 60_000.0 - 1.0).abs() < 0.03, "{keys}");
     }
 

@@ -1,4 +1,4 @@
-//! What all structures have in common: an encoding and a summary.
+//! The common interface of all structures: an encoding and a summary.
 
 use std::fmt;
 
@@ -12,22 +12,22 @@ pub trait Sketch: Sized {
     /// The seed of its hash, [`key_hash`](crate::hash::key_hash).
     fn seed(&self) -> u64;
 
-    /// Its parameters as the header has them.
+    /// The parameters as stored in the header.
     #[doc(hidden)]
     fn parameters(&self) -> Vec<u64>;
 
-    /// Its contents.
+    /// The encoded contents.
     #[doc(hidden)]
     fn body(&self) -> Vec<u8>;
 
-    /// The structure with these parts. Checks them.
+    /// Validates these parts and builds the structure.
     #[doc(hidden)]
     fn from_parts(parts: Parts<'_>) -> Result<Self, DecodeError>;
 
-    /// A summary for display. At most linear in its size.
+    /// A summary for display. At most linear in the size.
     fn summary(&self) -> Summary;
 
-    /// Its encoding. The same contents have the same bytes on every machine. Linear in its size.
+    /// The encoding. Equal contents have equal bytes on every machine. Linear in the size.
     fn encode(&self) -> Vec<u8> {
         seal(Self::KIND, self.seed(), &self.parameters(), &self.body())
     }

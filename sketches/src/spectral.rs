@@ -1,17 +1,16 @@
-//! The spectral Bloom filter estimates how often each key was inserted.
+//! The spectral Bloom filter: estimates the number of insertions of each key.
 //!
-//! A key has `k` counters of `m`. Each counter is too high by what other keys added to it; the least of them
-//! is the estimate. Two methods improve on adding one to all (Cohen and Matias, "Spectral Bloom Filters",
-//! 2003):
+//! A key has `k` of `m` counters. Other keys can raise a counter; the least counter is the estimate. Two
+//! methods improve on adding one to all (Cohen and Matias, "Spectral Bloom Filters", 2003):
 //!
 //! - **Minimal increase** (section 3.2): raise only the least of the key's counters. The estimate is never
-//!   too low and is the most exact, but insertions cannot be undone. This is the same as a count-min sketch
-//!   with conservative update.
-//! - **Recurring minimum** (section 3.3): add to all. A key whose least value occurs in one counter only is
-//!   suspect. It is also added to a second, smaller filter, starting from its estimate at that time. From
-//!   then on the second filter answers for it. Removals are possible. A key that is found in the second
-//!   filter by mistake gets its estimate from there, so an estimate can be too low or too high. The method
-//!   helps keys that are inserted many times, not keys that are inserted once.
+//!   too low and is the most exact, but insertions cannot be undone. This equals a count-min sketch with
+//!   conservative update.
+//! - **Recurring minimum** (section 3.3): add to all. A key whose least value occurs in only one counter is
+//!   suspect. It is also added to a second, smaller filter, starting from its estimate at that time, and is
+//!   answered from there. Removals are possible. A false positive of the second filter changes an estimate,
+//!   so it can be too low or too high. The method helps keys that are inserted many times, not keys that are
+//!   inserted once.
 
 use std::fmt;
 
@@ -23,20 +22,20 @@ use crate::hash::{key_hash, nth};
 use crate::probes::{PROBES_MAX, positions};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// How counters are raised. The numbers are on disk: append only.
+/// The method of raising counters. The numbers are on disk: append only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Method {
-    /// Raises only the least counters: estimates are never too low, and there are no removals.
+    /// Raises only the least counters: estimates are never too low; no removals.
     MinimalIncrease = 1,
-    /// Raises all counters, and keeps suspect keys in a second filter of half the size: allows removals, and
-    /// errs on both sides.
+    /// Raises all counters, and keeps suspect keys in a second filter of half the size: allows removals, errs
+    /// on both sides.
     RecurringMinimum = 2,
 }
 
 impl Method {
-    /// All of them, in the order of their numbers.
+    /// All values, in the order of their numbers.
     pub const ALL: [Self; 2] = [Self::MinimalIncrease, Self::RecurringMinimum];
 }
 
@@ -49,7 +48,7 @@ impl fmt::Display for Method {
     }
 }
 
-/// A filter that estimates how often each key was inserted.
+/// A filter that estimates the number of insertions of each key.
 ///
 /// ```
 /// use sievedb_sketches::{Method, Spectral};
@@ -66,20 +65,19 @@ impl fmt::Display for Method {
 ///
 /// With [`Method::MinimalIncrease`], [`Spectral::count`] is never below the true count (up to the largest
 /// value of a counter). It is above it for at most a share of [`Spectral::predicted_rate`] of the keys. With
-/// [`Method::RecurringMinimum`] it errs on both sides: less often than the least of plain counters for keys that
-/// are inserted many times, as often for keys that are inserted once.
-/// [`Spectral::contains`] is never wrongly false, as long as only present keys are removed. Saturated
-/// counters stay saturated.
+/// [`Method::RecurringMinimum`] it errs on both sides: less often than the least of plain counters for keys
+/// inserted many times, as often for keys inserted once. [`Spectral::contains`] is never wrongly false, as
+/// long as only present keys are removed. Saturated counters stay saturated.
 ///
 /// # Cost
 ///
-/// `k` counters for each operation. With recurring minimum, twice as many for some keys, and half as much
-/// space again for the second filter.
+/// `k` counters per operation. With recurring minimum, twice as many for some keys, and half as much space
+/// again for the second filter.
 ///
 /// # When not to use it
 ///
-/// To know whether a key was inserted, and not how often: [`Counting`](crate::Counting) or
-/// [`Bloom`](crate::Bloom). For the few most frequent keys: a sketch with a heap.
+/// For membership without counts: [`Counting`](crate::Counting) or [`Bloom`](crate::Bloom). For the few most
+/// frequent keys: a sketch with a heap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spectral {
     cells: Cells,
@@ -92,8 +90,8 @@ pub struct Spectral {
 }
 
 impl Spectral {
-    /// A filter with counters of 8 bits in which at most `rate` of the estimates are wrong with `keys`
-    /// distinct keys.
+    /// A filter with counters of 8 bits and at most a share `rate` of wrong estimates at `keys` distinct
+    /// keys.
     ///
     /// # Errors
     ///
@@ -104,11 +102,11 @@ impl Spectral {
         Self::with_shape(cells, 8, probes, method, seed)
     }
 
-    /// A filter of `cells` counters of `width` bits, of which each key has `probes`.
+    /// A filter of `cells` counters of `width` bits, `probes` of them per key.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if there are no cells, their width is not 1 to 32, or there are not 1 to 64
+    /// [`Error::InvalidArgument`] unless there are cells, their width is 1 to 32, and there are 1 to 64
     /// probes; [`Error::TooLarge`].
     pub fn with_shape(cells: u64, width: u64, probes: u64, method: Method, seed: u64) -> Result<Self, Error> {
         if probes == 0 || probes > PROBES_MAX {
@@ -129,7 +127,7 @@ impl Spectral {
         self.insert_hash(key_hash(self.seed, key.as_ref()));
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::insert`] by [hash](crate::hash).
     pub fn insert_hash(&mut self, hash: u64) {
         let probes = self.probes;
         let Some(second) = &mut self.second else {
@@ -150,20 +148,20 @@ impl Spectral {
     ///
     /// # Errors
     ///
-    /// [`Error::Absent`] if the key is certainly not there, [`Error::InvalidArgument`] with minimal increase,
+    /// [`Error::Absent`] if the key is certainly absent, [`Error::InvalidArgument`] with minimal increase,
     /// which cannot undo an insertion. Nothing has changed.
     pub fn remove(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Error> {
         self.remove_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::remove`] by [hash](crate::hash).
     ///
     /// # Errors
     ///
     /// As [`Spectral::remove`].
     pub fn remove_hash(&mut self, hash: u64) -> Result<(), Error> {
         let Some(second) = &mut self.second else {
-            return Err(Error::invalid("what was added by minimal increase cannot be taken back"));
+            return Err(Error::invalid("minimal increase does not support removal"));
         };
         if !take(&mut self.cells, self.probes, hash) {
             return Err(Error::Absent);
@@ -172,19 +170,19 @@ impl Spectral {
         Ok(())
     }
 
-    /// Forgets everything.
+    /// Clears all counters.
     pub fn clear(&mut self) {
         self.cells.clear();
         self.second.iter_mut().for_each(Cells::clear);
     }
 
-    /// An estimate of how often a key was inserted.
+    /// Estimates the number of insertions of a key.
     #[must_use]
     pub fn count(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> u64 {
         self.count_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::count`] by [hash](crate::hash).
     #[must_use]
     pub fn count_hash(&self, hash: u64) -> u64 {
         let (value, recurs) = least(&self.cells, self.probes, hash);
@@ -203,7 +201,7 @@ impl Spectral {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// The same for a key with this [hash](crate::hash).
+    /// [`Self::contains`] by [hash](crate::hash).
     #[must_use]
     pub fn contains_hash(&self, hash: u64) -> bool {
         least(&self.cells, self.probes, hash).0 > 0
@@ -222,14 +220,14 @@ impl Spectral {
         arithmetic::rate(self.cells.count() as f64 / keys as f64, self.probes as f64)
     }
 
-    /// How counters are raised.
+    /// The method of raising counters.
     #[must_use]
     pub fn method(&self) -> Method {
         self.method
     }
 }
 
-/// The least of a key's counters, and whether more than one of them has that value.
+/// The least of a key's counters, and whether another counter has the same value.
 fn least(cells: &Cells, probes: u64, hash: u64) -> (u64, bool) {
     let mut found = (u64::MAX, 0, false);
     for cell in positions(hash, probes, cells.count()) {
@@ -243,7 +241,7 @@ fn least(cells: &Cells, probes: u64, hash: u64) -> (u64, bool) {
     (found.0, found.2)
 }
 
-/// Raises a key's counters that are below `value` to it.
+/// Raises a key's counters to at least `value`.
 fn raise(cells: &mut Cells, probes: u64, hash: u64, value: u64) {
     for cell in positions(hash, probes, cells.count()) {
         if cells.get(cell) < value {
@@ -252,12 +250,12 @@ fn raise(cells: &mut Cells, probes: u64, hash: u64, value: u64) {
     }
 }
 
-/// Adds one to each of a key's counters; two to a counter that two probes hit.
+/// Adds one to each of a key's counters; two to a counter hit by two probes.
 fn add(cells: &mut Cells, probes: u64, hash: u64) {
     positions(hash, probes, cells.count()).for_each(|cell| cells.increment(cell));
 }
 
-/// Subtracts one from each of a key's counters that is not saturated, if none is 0.
+/// Subtracts one from each of a key's unsaturated counters. Returns `false` without a change if one is 0.
 fn take(cells: &mut Cells, probes: u64, hash: u64) -> bool {
     if least(cells, probes, hash).0 == 0 {
         return false;
@@ -334,12 +332,11 @@ mod tests {
     use super::*;
     use crate::testing::{absent_hashes, assert_rate, check_codec, hash};
 
-    /// How often key `i` is inserted.
+    /// The number of insertions of key `i`.
     fn times(key: u64) -> u64 {
         1 + hash(key) % 100 + 1000 / (1 + key)
     }
 
-    /// A thousand keys in a shuffled order.
     fn stream() -> impl Iterator<Item = u64> {
         let mut stream: Vec<u64> = (0..1000).flat_map(|key| (0..times(key)).map(move |_| key)).collect();
         for at in 1..stream.len() {
@@ -354,7 +351,7 @@ mod tests {
         spectral
     }
 
-    /// How many of the thousand counts are too high, and how many too low.
+    /// The number of counts that are too high, and too low.
     fn wrong(count: impl Fn(u64) -> u64) -> (usize, usize) {
         let found = |key: u64| count(hash(key));
         let high = (0..1000).filter(|&key| found(key) > times(key)).count();

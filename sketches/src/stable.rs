@@ -1,12 +1,12 @@
-//! The stable Bloom filter: was an element seen recently in an endless stream?
+//! The stable Bloom filter: detects recent duplicates in an endless stream.
 //!
 //! 1. `m` cells of a few bits, all 0.
 //! 2. An element is possibly known if none of its `K` cells is 0.
 //! 3. In either case, subtract one from `P` randomly chosen cells, then set its `K` cells to the highest
 //!    value, `Max`.
 //!
-//! The filter forgets as fast as it learns. For a stream of distinct elements, the share of cells that are 0
-//! converges to
+//! Insertions and expiry are in balance. For a stream of distinct elements, the share of zero cells converges
+//! to
 //!
 //! ```text
 //! zeros = (1 / (1 + 1 / (P (1/K - 1/m))))^Max        the rate of wrong "known" to (1 - zeros)^K
@@ -26,10 +26,10 @@ use crate::hash::{STEP, key_hash, reduce, spread};
 use crate::probes::{PROBES_MAX, positions};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Steps of the simulation of a cell: enough for three figures.
+/// Steps of the simulation of a cell, for three figures.
 const STEPS: f64 = 4000.0;
 
-/// A filter for streams that forgets old elements.
+/// A filter for streams in which old elements expire.
 ///
 /// ```
 /// use sievedb_sketches::Stable;
@@ -42,24 +42,23 @@ const STEPS: f64 = 4000.0;
 ///
 /// # Guarantees
 ///
-/// None for a single answer: the filter errs on both sides. A new element is taken for known with a
-/// probability of at most [`Stable::stable_rate`], at any time. A known element is forgotten with a
-/// probability that grows with the number of elements since, [`Stable::expected_forgotten`]. The last element
-/// is always known.
+/// None for a single answer: the filter errs on both sides. A new element is reported as known with a
+/// probability of at most [`Stable::stable_rate`], at any time. A known element is lost with a probability
+/// that grows with the number of elements since, [`Stable::expected_forgotten`]. The last element is always
+/// known.
 ///
 /// # Cost
 ///
-/// `K + P` cells for each element, of which the `P` are adjacent. Memory is constant.
+/// `K + P` cells per element; the `P` cells are adjacent. Memory is constant.
 ///
 /// # When not to use it
 ///
-/// Where a wrong "new" does harm. Where elements must be remembered for a certain time: [`Ring`](crate::Ring)
-/// and [`Expiring`](crate::Expiring) state how long they remember, and never forget earlier.
+/// If a wrong "new" does harm, or if elements must be known for a certain time: [`Ring`](crate::Ring) and
+/// [`Expiring`](crate::Expiring) state how long a key is found, and keep it that long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stable {
     cells: Cells,
     shape: Shape,
-    /// State of the random number generator.
     state: u64,
     seed: u64,
 }
@@ -77,7 +76,7 @@ impl Shape {
         (1 << self.width) - 1
     }
 
-    /// The share of cells that are 0 in the long run.
+    /// The limit of the share of zero cells.
     fn stable_zeros(self) -> f64 {
         let per_cell = 1.0 / self.probes as f64 - 1.0 / self.cells as f64;
         (1.0 / (1.0 + 1.0 / (self.decrements as f64 * per_cell))).powf(self.max() as f64)
@@ -116,7 +115,6 @@ impl Shape {
         1.0 - (1.0 - shares[0]).powf(self.probes as f64)
     }
 
-    /// The number of other elements after which half of the elements are forgotten.
     fn half_life(self) -> f64 {
         let (mut low, mut high) = (0.0, 1.0);
         while self.forgotten(high) < 0.5 && high < self.cells as f64 * 1e3 {
@@ -131,8 +129,8 @@ impl Shape {
 }
 
 impl Stable {
-    /// The filter of at most `bytes` bytes that takes at most `rate` of new elements for known ones and
-    /// remembers longest.
+    /// The filter of at most `bytes` bytes that reports at most `rate` of new elements as known and keeps
+    /// elements longest.
     ///
     /// # Errors
     ///
@@ -157,17 +155,17 @@ impl Stable {
             }
         }
         let (_, shape) =
-            best.ok_or_else(|| Error::invalid(format!("{bytes} bytes cannot hold a rate of {rate}")))?;
+            best.ok_or_else(|| Error::invalid(format!("{bytes} bytes are too few for a rate of {rate}")))?;
         Self::of_shape(shape, seed)
     }
 
-    /// A filter of `cells` cells of `width` bits. An element has `probes` cells, and decrements `decrements`
+    /// A filter of `cells` cells of `width` bits. An element sets `probes` cells and decrements `decrements`
     /// cells.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the width is not 1 to 8, or there are not 1 to 64 probes, at least 1
-    /// decrement, and more cells than of either; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless the width is 1 to 8, there are 1 to 64 probes, at least 1 decrement,
+    /// and more cells than either; [`Error::TooLarge`].
     pub fn with_shape(
         cells: u64,
         width: u64,
@@ -197,7 +195,7 @@ impl Stable {
         self.insert_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// The same for an element with this [hash](crate::hash).
+    /// [`Self::insert`] by [hash](crate::hash).
     pub fn insert_hash(&mut self, hash: u64) -> bool {
         let known = self.contains_hash(hash);
         self.state = self.state.wrapping_add(STEP);
@@ -212,26 +210,27 @@ impl Stable {
         known
     }
 
-    /// Whether an element is known. An element may have been forgotten, and a new one may be taken for known.
+    /// Whether an element is known. A known element may be lost, and a new one may be reported as known.
     #[must_use]
     pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// The same for an element with this [hash](crate::hash).
+    /// [`Self::contains`] by [hash](crate::hash).
     #[must_use]
     #[inline]
     pub fn contains_hash(&self, hash: u64) -> bool {
         positions(hash, self.shape.probes, self.shape.cells).all(|cell| self.cells.get(cell) > 0)
     }
 
-    /// The share of new elements that are taken for known, from the current cells. Linear.
+    /// The share of new elements reported as known, from the current cells. Linear.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         (1.0 - self.zeros()).powf(self.shape.probes as f64)
     }
 
-    /// The limit of [`Stable::predicted_rate`]: a stream of distinct elements rises to it, another one less far.
+    /// The limit of [`Stable::predicted_rate`] for a stream of distinct elements; other streams stay below
+    /// it.
     #[must_use]
     pub fn stable_rate(&self) -> f64 {
         self.shape.stable_rate()
@@ -249,13 +248,13 @@ impl Stable {
         self.shape.stable_zeros()
     }
 
-    /// The share of elements that are forgotten after `gap` others.
+    /// The share of elements that are lost after `gap` others.
     #[must_use]
     pub fn expected_forgotten(&self, gap: u64) -> f64 {
         self.shape.forgotten(gap as f64)
     }
 
-    /// The number of other elements after which half of the elements are forgotten.
+    /// The number of other elements after which half of the elements are lost.
     #[must_use]
     pub fn half_life(&self) -> f64 {
         self.shape.half_life()
@@ -300,13 +299,9 @@ impl Sketch for Stable {
                 ("decrements", self.shape.decrements.to_string()),
                 (
                     "zeros",
-                    format!(
-                        "{:.2} %, in the long run {:.2} %",
-                        100.0 * self.zeros(),
-                        100.0 * self.stable_zeros()
-                    ),
+                    format!("{:.2} %, limit {:.2} %", 100.0 * self.zeros(), 100.0 * self.stable_zeros()),
                 ),
-                ("rate in the end", format!("{:.4} %", 100.0 * self.stable_rate())),
+                ("limit of the rate", format!("{:.4} %", 100.0 * self.stable_rate())),
             ],
             predicted_rate: Some(self.predicted_rate()),
             body_bytes: self.cells.bytes().len() as u64,

@@ -6,21 +6,20 @@
 //!
 //! # Algorithm
 //!
-//! 1. The keys are cut by the high bits of their hash into shards of 3,000 on average. A shard is a separate
+//! 1. The high bits of the hash divide the keys into shards of 3,000 on average. A shard is a separate
 //!    system, with 0.5 % more slots than keys (at least 128).
 //! 2. A key's hash, mixed with the number of the attempt, gives the first slot of its window, and 128
-//!    coefficients of which the first is 1. The outermost slots would have too few equations, so 64 times as
-//!    many hashes have them as their first slot.
+//!    coefficients, the first of which is 1. The outermost slots would have too few equations, so 64 times as
+//!    many hashes start there.
 //! 3. Equations are added to a band matrix by elimination: an equation whose first slot is taken is added to
 //!    the equation there, and moves right to its first remaining coefficient. If none remains, it contradicts
 //!    the others and the next attempt starts; after sixteen attempts, with more slots.
 //! 4. The slots are solved from the last to the first, all columns at once. Free slots are 0, so the table
-//!    depends on the set of pairs and not on their order.
+//!    depends only on the set of pairs.
 //!
-//! The solver is not the filter crate's: that one builds a filter, whose columns are hashed from a key, in
-//! shards of its own size; here the columns hold values, and each shard has an attempt of its own.
-//!
-//! The slots of all shards follow each other, 64 in a block. A block has a word for each column.
+//! The solver is separate from the filter crate's: there the columns are hashed from a key; here they hold
+//! values, and each shard has its own attempt. The slots of all shards follow each other, 64 per block, with
+//! a word for each column.
 //!
 //! Charles and Chellapilla, *Bloomier filters: a second look*, ESA 2008; Dietzfelbinger and Pagh 2008; Porat
 //! 2009 (solving a linear system); Dillinger and Walzer 2021 (ribbon: band matrices, and this row); Chazelle,
@@ -37,10 +36,9 @@ const SHARD_KEYS: u64 = 3000;
 /// Slots in the window of an equation.
 const WIDE: u64 = 128;
 
-/// Slots in a block.
 const BLOCK_SLOTS: u64 = 64;
 
-/// Additional hashes for the first start, and as many for the last.
+/// Additional hashes for the first start, and for the last.
 const SMASH: u64 = 63;
 
 /// Most attempts at a shard.
@@ -54,17 +52,17 @@ const COLUMNS_MAX: u32 = 64;
 /// # Guarantees
 ///
 /// - For a key of the map, [`get`](Self::get) is exactly its value.
+///
 /// - For any other key it is `None`, except with probability `2^-fingerprint_bits`
 ///   ([`predicted_rate`](Self::predicted_rate)), when it is an arbitrary value. Without a fingerprint every
 ///   key has a value.
-/// - Two pairs with the same key or the same hash are refused when the map is built. No pair can be added
-///   later.
+/// - Building rejects two pairs with the same key or the same hash. No pair can be added later.
 ///
 /// # Cost
 ///
-/// Less than 1 % more than `value_bits + fingerprint_bits` a key from 30,000 keys on (1.7 % at 10,000); sets of less
-/// than 128 keys take 128 slots. Building sorts the hashes and takes some 200 ns a key and column group; a
-/// lookup reads three adjacent blocks.
+/// Less than 1 % more than `value_bits + fingerprint_bits` per key from 30,000 keys on (1.7 % at 10,000);
+/// sets of less than 128 keys take 128 slots. Building sorts the hashes and takes about 200 ns per key and
+/// column group; a lookup reads three adjacent blocks.
 ///
 /// # When not to use it
 ///
@@ -91,13 +89,11 @@ pub struct StaticMap {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Shard {
-    /// Its first slot.
     first: u64,
     slots: u64,
     attempt: u64,
 }
 
-/// One equation of a shard.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     start: u64,
@@ -123,8 +119,8 @@ impl StaticMap {
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] for other numbers of bits or larger values; [`Error::Duplicate`] if two
-    /// pairs have the same key, or two keys the same hash (for a million keys a probability of 3 in 10^8; use
-    /// another seed); [`Error::TooLarge`] if the table does not fit into the address space.
+    /// pairs have the same key or hash (for a million distinct keys, a probability of 3 in 10^8; use another
+    /// seed); [`Error::TooLarge`] if the table exceeds the address space.
     pub fn build<K: AsRef<[u8]>>(
         pairs: impl IntoIterator<Item = (K, u64)>,
         value_bits: u32,
@@ -149,7 +145,7 @@ impl StaticMap {
         let columns = value_bits.saturating_add(fingerprint_bits);
         if !(1..=COLUMNS_MAX).contains(&columns) {
             let detail = format!(
-                "{value_bits} bits of value and {fingerprint_bits} of fingerprint, not 1 to 64 in all"
+                "{value_bits} bits of value and {fingerprint_bits} of fingerprint, expected 1 to 64 in all"
             );
             return Err(Error::invalid(detail));
         }
@@ -203,7 +199,7 @@ impl StaticMap {
         self.words.shrink_to_fit();
     }
 
-    /// The value of a key; `None` if the key is certainly not in the map.
+    /// The value of a key; `None` if the key is certainly absent.
     pub fn get(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Option<u64> {
         self.get_hash(key_hash(self.seed, key.as_ref()))
     }
@@ -259,7 +255,7 @@ impl StaticMap {
         self.fingerprint_bits
     }
 
-    /// The probability that a key that is not in the map has a value.
+    /// The probability that an absent key has a value.
     pub fn predicted_rate(&self) -> f64 {
         if self.len == 0 { 0.0 } else { (-f64::from(self.fingerprint_bits)).exp2() }
     }
@@ -275,7 +271,7 @@ impl StaticMap {
     }
 }
 
-/// A number whose lowest bits, at most 64, are ones.
+/// A number with `count` (at most 64) low bits set.
 fn low_bits(count: u32) -> u64 {
     if count == 0 { 0 } else { u64::MAX >> (64 - count) }
 }
@@ -284,7 +280,7 @@ fn shard_count(keys: u64) -> u64 {
     keys.div_ceil(SHARD_KEYS)
 }
 
-/// The equations of one shard while they are added and solved: at most one for each slot.
+/// The equations of one shard while they are added and solved: at most one per slot.
 #[derive(Debug, Default)]
 struct Band {
     rows: Vec<u128>,
@@ -339,7 +335,6 @@ impl Band {
     }
 }
 
-/// Slots of a shard of `keys` keys in this attempt.
 fn slots_for(keys: u64, attempt: u64) -> u64 {
     (keys + keys / 200 + 1 + attempt / 16 * (keys / 256 + 1)).max(WIDE)
 }
@@ -355,7 +350,7 @@ impl Sketch for StaticMap {
         vec![self.len, self.value_bits.into(), self.fingerprint_bits.into(), self.slots]
     }
 
-    /// For every shard its slots and its attempt as varints, then the blocks.
+    /// Slots and attempt of each shard as varints, then the blocks.
     fn body(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for shard in &self.shards {
@@ -388,7 +383,7 @@ impl Sketch for StaticMap {
         let mut body = envelope.body_reader();
         // A shard takes at least two bytes.
         if 2 * shard_count(len) > envelope.body.len() as u64 {
-            return Err(envelope.corrupt("static map shards", "more than there are bytes"));
+            return Err(envelope.corrupt("static map shards", "more shards than bytes allow"));
         }
         for _ in 0..shard_count(len) {
             let shard = Shard {
@@ -405,20 +400,19 @@ impl Sketch for StaticMap {
             map.shards.push(shard);
         }
         if map.slots != slots {
-            return Err(
-                envelope.corrupt("static map slots", format!("the shards have {}, not {slots}", map.slots))
-            );
+            return Err(envelope
+                .corrupt("static map slots", format!("expected {slots}, the shards have {}", map.slots)));
         }
         let bytes = 8 * slots.div_ceil(BLOCK_SLOTS) * u64::from(map.columns());
         if body.remaining() as u64 != bytes {
-            let detail = format!("need {bytes} bytes, have {}", body.remaining());
+            let detail = format!("expected {bytes} bytes, found {}", body.remaining());
             return Err(envelope.corrupt("static map blocks", detail));
         }
         map.words = bytes_to_words(body.bytes(bytes as usize, "static map blocks")?).collect();
         let used = slots % BLOCK_SLOTS;
         let tail = map.words.len() - if used == 0 { 0 } else { map.columns() as usize };
         if map.words[tail..].iter().any(|word| word >> used != 0) {
-            return Err(envelope.corrupt("static map blocks", "bits behind the last slot are set"));
+            return Err(envelope.corrupt("static map blocks", "bits after the last slot are set"));
         }
         map.pad();
         Ok(map)

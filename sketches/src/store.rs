@@ -1,14 +1,15 @@
 //! Functions on a store: the digest of a snapshot, and the difference of two stores.
 //!
-//! An entry of a store becomes a *fingerprint* of 128 bits: XXH3-128 of its key, or of its key and value,
-//! with a public seed. Two stores that differ in `d` entries are compared in messages of some 36 bytes for
-//! each of the `d`, whatever their size:
+//! An entry becomes a *fingerprint* of 128 bits: XXH3-128 of its key, or of its key and value, with a public
+//! seed. Comparing two stores that differ in `d` entries takes about 36 bytes of messages for each of the
+//! `d`, at any size:
 //!
-//! 1. one sends the [size](Fingerprints::size) of its set, 4 to 8 KiB, and the other estimates how much they
-//!    differ;
-//! 2. one sends [cells](Fingerprints::cells) for that and a margin, and the other lists the difference;
-//! 3. if they are too few, it requests as many again and uses all cells sent so far;
-//! 4. each side finds the [keys](Fingerprints::keys) of its own listed fingerprints by another scan.
+//! 1. One side sends the [size](Fingerprints::size) of its set, 4 to 8 KiB, and the other estimates the size
+//!    of the difference.
+//! 2. One side sends [cells](Fingerprints::cells) for the estimate and a margin, and the other lists the
+//!    difference.
+//! 3. If the cells do not suffice, it requests a quarter as many again, and uses all cells received so far.
+//! 4. Each side finds the [keys](Fingerprints::keys) of its own listed fingerprints by another scan.
 //!
 //! Each step is a full scan of a snapshot, in memory that does not grow with the store.
 
@@ -85,14 +86,14 @@ impl From<Error> for StoreError {
     }
 }
 
-/// A seed that may be published: random, and not the seed of any store.
+/// A random seed that may be published, independent of any store's seed.
 #[must_use]
 pub fn public_seed() -> u64 {
     RandomState::new().hash_one(0x9e37_79b9u32)
 }
 
 /// Builds the digest of a snapshot's keys with a new public seed and the current time. A full scan, and eight
-/// bytes of memory a key.
+/// bytes of memory per key.
 ///
 /// # Errors
 ///
@@ -107,7 +108,7 @@ pub fn digest(snapshot: &impl Entries, rate: f64) -> Result<Digest, StoreError> 
     Ok(Digest::from_hashes(hashes, rate, time, seed)?)
 }
 
-/// Maps entries to fingerprints with a seed that both sides share.
+/// Maps entries to fingerprints with a shared seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprints {
     seed: u64,
@@ -115,19 +116,19 @@ pub struct Fingerprints {
 
 impl Fingerprints {
     /// Fingerprints with a new seed, of keys only or of keys and values. The lowest bit of the seed records
-    /// which.
+    /// the choice.
     #[must_use]
     pub fn new(values: bool) -> Self {
         Self { seed: public_seed() & !1 | u64::from(values) }
     }
 
-    /// The fingerprints used by a structure that the other side sent.
+    /// The fingerprints used by a structure of the other side.
     #[must_use]
     pub fn with_seed(seed: u64) -> Self {
         Self { seed }
     }
 
-    /// The seed that both sides share.
+    /// The shared seed.
     #[must_use]
     pub fn seed(self) -> u64 {
         self.seed
@@ -150,7 +151,7 @@ impl Fingerprints {
         hash.digest128()
     }
 
-    /// What the other side needs to estimate the difference. A full scan.
+    /// The counters from which the other side estimates the difference. A full scan.
     ///
     /// # Errors
     ///
@@ -164,7 +165,7 @@ impl Fingerprints {
         Ok(size)
     }
 
-    /// Cells from which the other side lists the difference. A full scan, and 32 bytes of memory a cell.
+    /// Cells from which the other side lists the difference. A full scan, and 32 bytes of memory per cell.
     ///
     /// # Errors
     ///
@@ -178,7 +179,7 @@ impl Fingerprints {
         Ok(cells)
     }
 
-    /// The keys of this store that have one of these fingerprints, in order. A full scan.
+    /// The keys of this store with one of these fingerprints, in order. A full scan.
     ///
     /// # Errors
     ///
@@ -196,8 +197,7 @@ impl Fingerprints {
     }
 }
 
-/// The number of cells sent first for an estimated difference. It includes a margin of two deviations of the
-/// estimate.
+/// The number of cells to send first, with a margin of two deviations of the estimate.
 #[must_use]
 pub fn cells_for_estimate(estimate: f64, deviation: f64) -> u64 {
     Rateless::cells_for((estimate * (1.0 + 2.0 * deviation)).ceil() as u64)
@@ -207,9 +207,9 @@ pub fn cells_for_estimate(estimate: f64, deviation: f64) -> u64 {
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct StoreDifference {
-    /// Keys that only the first store has.
+    /// Keys of the first store only.
     pub only_first: Vec<Vec<u8>>,
-    /// Keys that only the second store has.
+    /// Keys of the second store only.
     pub only_second: Vec<Vec<u8>>,
     /// Keys with different values, if values were compared.
     pub differ: Vec<Vec<u8>>,

@@ -6,7 +6,6 @@ use super::input::Input;
 use crate::approximator::{Approximator, Flags, Lattice, Max};
 use crate::sketch::Sketch;
 
-/// Runs an input of the target `sketch_approximator`.
 pub fn run(bytes: &[u8]) {
     if bytes.first().is_some_and(|first| first & 0x80 != 0) {
         super::run::<Approximator<Flags>>(bytes, operations::<Flags>);

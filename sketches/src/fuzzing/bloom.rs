@@ -7,12 +7,12 @@ use crate::bloom::Bloom;
 use crate::probes::Hashing;
 use crate::sketch::Sketch;
 
-/// Runs an input of the target `sketch_bloom`.
 pub fn run(bytes: &[u8]) {
     super::run::<Bloom>(bytes, operations);
 }
 
-/// Adds keys to two filters of one shape. Every added key is found, and the union is that of both sets.
+/// Adds keys to two filters of one shape. Every added key is found, and the union equals the filter of both
+/// sets.
 fn operations(input: &mut Input<'_>) {
     let (bits, probes) = (1 + u64::from(input.u16()), 1 + input.below(64) as u64);
     let hashing = Hashing::ALL[input.below(4)];
@@ -33,7 +33,7 @@ fn operations(input: &mut Input<'_>) {
             }
             4..7 => {
                 let found = filters[side].contains(&key);
-                assert_eq!(filters[side].insert(&key), found, "insertion says what the question says");
+                assert_eq!(filters[side].insert(&key), found, "an insertion answers as a query does");
                 models[side].insert(key);
             }
             _ => filters[side] = Bloom::decode(&filters[side].encode()).unwrap(),
@@ -42,7 +42,7 @@ fn operations(input: &mut Input<'_>) {
     }
     both.extend(models.iter().flatten());
     let union = filters[0].union(&filters[1]).unwrap();
-    assert!(union == both, "the union has other bits than the filter of both sets");
+    assert!(union == both, "the union differs from the filter of both sets");
     let common = filters[0].intersection(&filters[1]).unwrap();
     assert!(models[0].intersection(&models[1]).all(|key| common.contains(key)), "a common key is absent");
     assert!((0.0..=1.0).contains(&union.predicted_rate()));

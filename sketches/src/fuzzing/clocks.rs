@@ -1,4 +1,4 @@
-//! [`Ring`] and [`Expiring`] against a map of when each key was inserted last.
+//! [`Ring`] and [`Expiring`] against a map of the last insertions.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,10 @@ use crate::expiring::Expiring;
 use crate::ring::Ring;
 use crate::sketch::Sketch;
 
-/// Runs an input of the target `sketch_ring`.
 pub fn ring(bytes: &[u8]) {
     super::run::<Ring>(bytes, slices);
 }
 
-/// Runs an input of the target `sketch_expiring`.
 pub fn expiring(bytes: &[u8]) {
     super::run::<Expiring>(bytes, cells);
 }
@@ -27,7 +25,7 @@ fn time(input: &mut Input<'_>, now: u64) -> u64 {
     }
 }
 
-/// After a time that was refused: leaps there for some keys, and goes back for the others. Returns the time.
+/// After a rejected time: leaps there for some keys, and goes back for the others. Returns the new time.
 fn refused(key: [u8; 1], latest: u64, now: u64, leap: impl FnOnce(u64)) -> u64 {
     if key[0].is_multiple_of(2) {
         leap(now);
@@ -36,7 +34,7 @@ fn refused(key: [u8; 1], latest: u64, now: u64, leap: impl FnOnce(u64)) -> u64 {
     latest
 }
 
-/// No key is forgotten before its time. In a large filter none is found after it.
+/// No key expires too early. In a large filter none is found too late.
 fn slices(input: &mut Input<'_>) {
     let (spans, span) = (1 + input.below(9) as u64, 1 + input.below(20) as u64);
     let large = input.below(2) == 1;
@@ -67,7 +65,7 @@ fn slices(input: &mut Input<'_>) {
     assert!((0.0..=1.0).contains(&filter.predicted_rate(now)));
 }
 
-/// The same for cells with a clock.
+/// [`slices`] for cells with a clock.
 fn cells(input: &mut Input<'_>) {
     let tick = 1 + input.below(20) as u64;
     let large = input.below(2) == 1;
@@ -101,7 +99,7 @@ fn cells(input: &mut Input<'_>) {
     assert!((0.0..=1.0).contains(&filter.predicted_rate(now)));
 }
 
-/// Queries each key of the model. In a large filter eight keys share no cells, so no key is found too long.
+/// Queries each key of the model. In a large filter eight keys share no cells, so no key is found too late.
 fn check(
     model: &HashMap<[u8; 1], u64>,
     now: u64,
@@ -111,8 +109,8 @@ fn check(
 ) {
     for (key, &inserted) in model {
         let found = contains(key, now);
-        assert!(found || now - inserted > least, "a key was forgotten before its time");
+        assert!(found || now - inserted > least, "a key expired too early");
         let over = longest.is_some_and(|longest| now - inserted >= longest);
-        assert!(!(found && over), "a key was found after its time");
+        assert!(!(found && over), "a key was found too late");
     }
 }

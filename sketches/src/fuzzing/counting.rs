@@ -8,18 +8,16 @@ use crate::error::Error;
 use crate::sketch::Sketch;
 use crate::spectral::{Method, Spectral};
 
-/// Runs an input of the target `sketch_counting`.
 pub fn counting(bytes: &[u8]) {
     super::run::<Counting>(bytes, count);
 }
 
-/// Runs an input of the target `sketch_spectral`.
 pub fn spectral(bytes: &[u8]) {
     super::run::<Spectral>(bytes, estimate);
 }
 
-/// Removes only keys that were inserted or are certainly absent. No inserted key is ever absent, and no count
-/// is too low.
+/// Removes only keys that were inserted or are certainly absent. Inserted keys are always present, and no
+/// count is too low.
 fn count(input: &mut Input<'_>) {
     let (cells, probes) = (1 + u64::from(input.u16()), 1 + input.below(64) as u64);
     let mut counting = Counting::with_shape(cells, probes, input.u8().into()).unwrap();
@@ -39,7 +37,7 @@ fn count(input: &mut Input<'_>) {
             2 if !counting.contains(&key) => {
                 let before = counting.clone();
                 assert_eq!(counting.remove(&key), Err(Error::Absent));
-                assert!(counting == before, "a refused removal changed something");
+                assert!(counting == before, "a failed removal changed something");
             }
             _ => counting = Counting::decode(&counting.encode()).unwrap(),
         }
@@ -53,7 +51,7 @@ fn count(input: &mut Input<'_>) {
     assert!((0.0..=1.0).contains(&counting.predicted_rate()));
 }
 
-/// The same; counts are bounded below by minimal increase only.
+/// [`count`] for spectral filters; only minimal increase bounds counts below.
 fn estimate(input: &mut Input<'_>) {
     let (cells, probes) = (1 + u64::from(input.u16()), 1 + input.below(64) as u64);
     let (width, method) = (1 + input.below(32) as u64, Method::ALL[input.below(2)]);

@@ -7,12 +7,11 @@ use crate::cuckoo::Cuckoo;
 use crate::error::Error;
 use crate::sketch::Sketch;
 
-/// Runs an input of the target `sketch_cuckoo`.
 pub fn run(bytes: &[u8]) {
     super::run::<Cuckoo>(bytes, operations);
 }
 
-/// Removes only keys that were inserted or are certainly absent. No inserted key is ever absent, and the
+/// Removes only keys that were inserted or are certainly absent. Inserted keys are always present, and the
 /// number of keys is exact.
 fn operations(input: &mut Input<'_>) {
     let (buckets, width) = (1 + input.below(64) as u64, 2 + input.below(31) as u64);
@@ -33,7 +32,7 @@ fn operations(input: &mut Input<'_>) {
             }
             2 if !filter.contains(&key) => {
                 assert_eq!(filter.remove(&key), Err(Error::Absent));
-                assert!(filter == before, "a refused removal changed something");
+                assert!(filter == before, "a failed removal changed something");
             }
             _ => filter = Cuckoo::decode(&filter.encode()).unwrap(),
         }

@@ -6,7 +6,6 @@ use super::input::Input;
 use crate::difference_size::DifferenceSize;
 use crate::sketch::Sketch;
 
-/// Runs an input of the target `sketch_difference_size`.
 pub fn run(bytes: &[u8]) {
     super::run::<DifferenceSize>(bytes, operations);
 }

@@ -6,7 +6,6 @@ use super::input::Input;
 use crate::digest::Digest;
 use crate::sketch::Sketch;
 
-/// Runs an input of the target `sketch_digest`.
 pub fn run(bytes: &[u8]) {
     super::run::<Digest>(bytes, operations);
 }

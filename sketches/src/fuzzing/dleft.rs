@@ -7,13 +7,12 @@ use crate::dleft::DLeft;
 use crate::error::Error;
 use crate::sketch::Sketch;
 
-/// Runs an input of the target `sketch_dleft`.
 pub fn run(bytes: &[u8]) {
     super::run::<DLeft>(bytes, operations);
 }
 
-/// Removes only keys that were inserted or are certainly absent. No inserted key is ever absent, and no count
-/// is too low.
+/// Removes only keys that were inserted or are certainly absent. Inserted keys are always present, and no
+/// count is too low.
 fn operations(input: &mut Input<'_>) {
     let (buckets, remainder_bits) = (1 + input.below(32) as u64, 1 + input.below(16) as u64);
     let counter_bits = 1 + input.below(16) as u64;
@@ -34,7 +33,7 @@ fn operations(input: &mut Input<'_>) {
             }
             2 if !table.contains(&key) => {
                 assert_eq!(table.remove(&key), Err(Error::Absent));
-                assert!(table == before, "a refused removal changed something");
+                assert!(table == before, "a failed removal changed something");
             }
             _ => table = DLeft::decode(&table.encode()).unwrap(),
         }

@@ -7,12 +7,11 @@ use crate::golomb::GolombSet;
 use crate::hash::{key_hash, reduce, spread};
 use crate::sketch::Sketch;
 
-/// Runs an input of the target `sketch_golomb`.
 pub fn run(bytes: &[u8]) {
     super::run::<GolombSet>(bytes, operations);
 }
 
-/// The numbers are those of the keys, and each probe reports whether the key's number is among them.
+/// The set has exactly the numbers of the keys, and each probe reports whether it has the key's number.
 fn operations(input: &mut Input<'_>) {
     let rate = 1.0 / (2.0 + f64::from(input.u16()));
     let seed = input.u8().into();
@@ -26,7 +25,7 @@ fn operations(input: &mut Input<'_>) {
     let set = GolombSet::build(&keys, rate, seed).unwrap();
     let number = |key: &[u8; 8]| reduce(spread(key_hash(seed, key)), set.range());
     let model: BTreeSet<u64> = keys.iter().map(number).collect();
-    assert!(set.numbers().eq(model.iter().copied()), "the numbers are not those of the keys");
+    assert!(set.numbers().eq(model.iter().copied()), "the numbers differ from the keys' numbers");
     assert!(keys.iter().all(|key| set.contains(key)), "a key is absent");
     for key in (0..300u64).map(u64::to_le_bytes) {
         assert_eq!(set.contains(&key), model.contains(&number(&key)));

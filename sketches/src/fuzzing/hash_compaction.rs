@@ -7,12 +7,11 @@ use crate::error::Error;
 use crate::hash_compaction::HashCompaction;
 use crate::sketch::Sketch;
 
-/// Runs an input of the target `sketch_hash_compaction`.
 pub fn run(bytes: &[u8]) {
     super::run::<HashCompaction>(bytes, operations);
 }
 
-/// An inserted state is found and never new again. A full table refuses a new state and changes nothing.
+/// An inserted state is found and never new again. A full table rejects a new state and changes nothing.
 fn operations(input: &mut Input<'_>) {
     let (cells, bits) = (u64::from(input.u8()), 4 + input.below(53) as u32);
     let mut table = HashCompaction::with_shape(cells, bits, input.u8().into()).unwrap();
@@ -27,7 +26,7 @@ fn operations(input: &mut Input<'_>) {
         let found = table.contains(&key);
         match table.insert(&key) {
             Ok(new) => {
-                assert_eq!(new, !found, "insertion says what the question says");
+                assert_eq!(new, !found, "an insertion answers as a query does");
                 model.insert(key);
             }
             Err(error) => {

@@ -7,10 +7,9 @@ use crate::cell::Difference;
 use crate::iblt::Iblt;
 use crate::sketch::Sketch;
 
-/// Runs an input of the target `sketch_iblt`: an input of two tables is decoded and subtracted.
 pub fn run(bytes: &[u8]) {
     super::run::<Iblt>(bytes, operations);
-    // The listing ends for any cells.
+    // Listing terminates for any cells.
     if let Ok(table) = Iblt::decode(bytes.get(1..).unwrap_or(&[])) {
         let empty = Iblt::with_shape(table.cells(), table.probes(), table.seed()).unwrap();
         let _ = table.difference(&empty).unwrap();
@@ -34,8 +33,8 @@ fn operations(input: &mut Input<'_>) {
     let [mine, theirs] = tables.map(|table| Iblt::decode(&table.encode()).unwrap());
     match mine.difference(&theirs).unwrap() {
         Some(Difference { mine, theirs }) => {
-            assert!(mine.iter().eq(models[0].difference(&models[1])), "another list than the difference");
-            assert!(theirs.iter().eq(models[1].difference(&models[0])), "another list than the difference");
+            assert!(mine.iter().eq(models[0].difference(&models[1])), "the list is not the difference");
+            assert!(theirs.iter().eq(models[1].difference(&models[0])), "the list is not the difference");
         }
         None => assert_ne!(models[0], models[1]),
     }

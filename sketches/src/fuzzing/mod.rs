@@ -1,4 +1,4 @@
-//! The fuzz functions, one for each structure. The fuzzer and `cargo test` run them.
+//! The fuzz functions, one per structure. The fuzzer and `cargo test` run them.
 //!
 //! Compiled only under `cfg(fuzzing)` and in tests. The first byte of an input chooses:
 //!
@@ -7,8 +7,8 @@
 //!    body.
 //! 2. *operations*: the rest describes a structure and operations, which an exact model repeats.
 //!
-//! Bytes are refused, or decode to a structure that encodes to the same bytes. Nothing panics. Memory is
-//! proportional to the bytes. Operations never give an answer that the structure's documentation forbids.
+//! Bytes are rejected, or decode to a structure that encodes to the same bytes. Nothing panics. Memory is
+//! proportional to the bytes. Operations never give an answer that the structure's documentation rules out.
 
 mod approximator;
 mod bloom;
@@ -61,15 +61,14 @@ fn run<S: Sketch>(bytes: &[u8], operations: impl FnOnce(&mut Input<'_>)) {
     }
 }
 
-/// Any bytes are refused, or decode to a structure with the same encoding.
 fn decoder<S: Sketch>(bytes: &[u8]) {
     let described = crate::describe(bytes);
     if let Ok(sketch) = S::decode(bytes) {
         let again = sketch.encode();
-        // Optional flags are ignored and not kept, so the checksum of the header differs too.
+        // Optional flags are not kept, so the header checksum may differ.
         assert!(
             again.len() == bytes.len() && again[38..] == bytes[38..],
-            "bytes that decode are those that encode"
+            "decoded bytes encode to the same bytes"
         );
         assert_eq!(described.unwrap(), sketch.summary());
     }

@@ -7,10 +7,9 @@ use crate::cell::Difference;
 use crate::rateless::{Decoder, Rateless};
 use crate::sketch::Sketch;
 
-/// Runs an input of the target `sketch_rateless`.
 pub fn run(bytes: &[u8]) {
     super::run::<Rateless>(bytes, operations);
-    // The listing ends for any cells.
+    // Listing terminates for any cells.
     if let Ok(table) = Rateless::decode(bytes.get(1..).unwrap_or(&[])) {
         let mut decoder = Decoder::new(table.seed());
         let _ = decoder.extend(&table, &Rateless::new(table.range(), table.seed()).unwrap());
@@ -18,7 +17,7 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// With enough cells exactly the difference of the sets is listed.
+/// With enough cells, the list is exactly the difference of the sets.
 fn operations(input: &mut Input<'_>) {
     let (seed, step) = (input.u8().into(), 1 + u64::from(input.u8()));
     let mut models = [BTreeSet::new(), BTreeSet::new()];

@@ -127,7 +127,7 @@ fn seeds_that_were_changed_keep_the_promises_of_their_target() {
     }
 }
 
-/// What the fuzzer found: target, input, what was wrong.
+/// Findings of the fuzzer: target, input, problem.
 const FINDINGS: [(&str, &[u8], &str); 0] = [];
 
 #[test]

@@ -7,18 +7,15 @@ use crate::scalable::Scalable;
 use crate::sketch::Sketch;
 use crate::stable::Stable;
 
-/// Runs an input of the target `sketch_scalable`.
 pub fn scalable(bytes: &[u8]) {
     super::run::<Scalable>(bytes, grow);
 }
 
-/// Runs an input of the target `sketch_stable`.
 pub fn stable(bytes: &[u8]) {
     super::run::<Stable>(bytes, forget);
 }
 
-/// Every inserted key is found, however often the filter has grown. An insertion returns what a query would
-/// have returned.
+/// Every inserted key is found after any growth. An insertion returns the answer of a query before it.
 fn grow(input: &mut Input<'_>) {
     let (first, growth) = (1 + input.below(64) as u64, 1 + input.below(4) as u64);
     let (rate, tightening) = ((1 + input.below(200)) as f64 / 256.0, (1 + input.below(200)) as f64 / 256.0);
