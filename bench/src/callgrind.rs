@@ -1,18 +1,17 @@
-//! Instructions as counted by callgrind, all threads together.
+//! Instructions counted by callgrind, in all threads.
 //!
-//! The program runs itself under valgrind with little work and with more. The costs of starting, of the preparations
-//! and of ending are the same in both runs, so the difference is that of the further work. Valgrind offers AVX2 but
-//! not AVX-512, so it counts the AVX2 kernels.
+//! The program runs itself under valgrind with little work and with more work. Starting, preparing and ending
+//! cost the same in both runs, so the difference is the cost of the additional work. Valgrind supports AVX2
+//! but not AVX-512, so it counts the AVX2 kernels.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::process::Command;
 
-/// A counter of callgrind.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Counter {
     Instructions,
-    /// Reads and writes that miss the first cache of a core, as callgrind simulates it.
+    /// Reads and writes that miss the first-level cache in callgrind's simulation.
     Misses,
 }
 
@@ -22,7 +21,7 @@ impl Counter {
     }
 }
 
-/// The instructions of one unit of work: the difference of two runs of this program with `args` and one more
+/// Instructions per unit of work: the difference of two runs of this program with `args` and one more
 /// argument, `few` and `many` units of work. `None` without valgrind, or if a run fails.
 pub(crate) fn each(args: &[&str], few: u64, many: u64) -> Option<f64> {
     each_of(Counter::Instructions, args, few, many)
@@ -34,8 +33,8 @@ pub(crate) fn each_of(counter: Counter, args: &[&str], few: u64, many: u64) -> O
     Some((collected(many)? - collected(few)?) / (many - few) as f64)
 }
 
-/// The source files whose code runs in one unit of work, with its instructions: the difference of two runs, as in
-/// [`each`]. Code that the compiler has inlined counts for the file in which it is written.
+/// Instructions per unit of work by source file: the difference of two runs, as in [`each`]. Inlined code
+/// counts for the file in which it is written.
 pub(crate) fn files(args: &[&str], few: u64, many: u64) -> Option<BTreeMap<String, f64>> {
     let [few_by_file, mut by_file] = [few, many].map(|times| {
         let dir = tempfile::tempdir().ok()?;
@@ -51,7 +50,7 @@ pub(crate) fn files(args: &[&str], few: u64, many: u64) -> Option<BTreeMap<Strin
     Some(by_file.iter().map(|(file, counted)| (file.clone(), each(counted))).collect())
 }
 
-/// The instructions of each file, without those of the functions that it calls.
+/// The instructions of each file, excluding called functions.
 fn by_file(profile: &str) -> BTreeMap<String, f64> {
     let mut names: HashMap<&str, &str> = HashMap::new();
     let mut by_file = BTreeMap::new();
@@ -70,7 +69,7 @@ fn by_file(profile: &str) -> BTreeMap<String, f64> {
                 *by_file.entry(file.to_owned()).or_default() += counted.unwrap_or(0.0);
             }
         } else if let Some(name) = ["cfl=", "cfi="].iter().find_map(|start| line.strip_prefix(start)) {
-            // A called file may be named there for the first time.
+            // The name of a called file may appear here first.
             if let Some((id, name)) = name.split_once(' ') {
                 names.insert(id, name);
             }
@@ -79,7 +78,7 @@ fn by_file(profile: &str) -> BTreeMap<String, f64> {
     by_file
 }
 
-/// Runs this program under callgrind. Returns what callgrind prints.
+/// Runs this program under callgrind and returns callgrind's output.
 fn run(counter: Counter, args: &[&str], times: u64, out: &Path) -> Option<String> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", counter.option()])
@@ -97,7 +96,8 @@ fn run(counter: Counter, args: &[&str], times: u64, out: &Path) -> Option<String
     Some(text)
 }
 
-/// The first number counts instructions; the fifth and the sixth count reads and writes that miss the first cache.
+/// The first number counts instructions; the fifth and sixth count read and write misses of the first-level
+/// cache.
 fn parse(counter: Counter, text: &str) -> Option<f64> {
     let collected = text.lines().find_map(|line| line.split_once("Collected :"))?.1;
     let number = |at| collected.split_whitespace().nth(at)?.parse::<f64>().ok();

@@ -1,5 +1,5 @@
-//! The cost of work: processor time of the calling thread where the system reports it, else elapsed time.
-//! Processor time excludes the time of other programs, but not the cache misses they cause.
+//! The cost of work: processor time of the calling thread if the system reports it, else elapsed time.
+//! Processor time excludes other programs, but includes the cache misses that they cause.
 
 use std::time::{Duration, Instant};
 
@@ -7,28 +7,25 @@ use system::{now, of_process};
 
 use crate::report::count;
 
-/// What [`cost`] measures, in words.
+/// The quantity that [`cost`] measures, in words.
 pub(crate) const WHAT: &str =
     if cfg!(target_os = "linux") { "processor time of the thread" } else { "time that passed" };
 
-/// The cost of `work`.
 pub(crate) fn cost<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     let start = now();
     let result = work();
     (now().saturating_sub(start), result)
 }
 
-/// The time of a phase.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Took {
-    /// Elapsed time.
     pub(crate) elapsed: Duration,
-    /// Processor time of all threads, background included; `None` where the system does not report it.
+    /// Processor time of all threads, including background threads; `None` if the system does not report it.
     pub(crate) processor: Option<Duration>,
 }
 
 impl Took {
-    /// Its columns: seconds, keys per second, processor time per key.
+    /// Table cells: seconds, keys per second, processor time per key.
     pub(crate) fn cells(self, keys: u64) -> [String; 3] {
         let seconds = self.elapsed.as_secs_f64();
         let each = self.processor.map(|time| time.as_secs_f64() * 1e6 / keys as f64);
@@ -39,11 +36,10 @@ impl Took {
         ]
     }
 
-    /// The heads of these columns.
+    /// The headers of these cells.
     pub(crate) const CELLS: [&'static str; 3] = ["seconds", "keys per second", "processor µs per key"];
 }
 
-/// Measures `work`.
 pub(crate) fn took<T>(work: impl FnOnce() -> T) -> (Took, T) {
     let (start, processor) = (Instant::now(), of_process());
     let result = work();

@@ -1,8 +1,8 @@
-//! What conditional writes cost beside plain calls: `insert_new_many` of new keys beside `write`, and of keys
-//! that were seen beside `multi_contains`.
+//! The cost of conditional writes compared with plain calls: `insert_new_many` of new keys with `write`, and
+//! of existing keys with `multi_contains`.
 //!
-//! Times are processor times of all threads, in rounds. Instructions are counted by callgrind, if valgrind is
-//! installed. On a machine that others use too, compare instructions.
+//! Times are processor times of all threads, in rounds. If valgrind is installed, instructions are counted
+//! too; on a busy machine, compare those.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,19 +13,19 @@ use crate::report::{Report, Table, count};
 use crate::rounds::Rounds;
 use crate::{Result, callgrind, clock, machine, store};
 
-/// Keys that are in the store, in one run of tables.
+/// Keys of the store, in one run of tables.
 const KEYS: u64 = 200_000;
-/// Entries of a call.
+/// Entries per call.
 const ENTRIES: u64 = 1000;
-/// Calls of a round, all threads together.
+/// Calls per round, of all threads together.
 const CALLS: u64 = 40;
 const ROUNDS: usize = 9;
 const VALUE: [u8; 100] = [7; 100];
 
-/// Measures what conditional writes cost.
+/// Measures the cost of conditional writes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Does one work with so many threads so many times and prints nothing: what callgrind counts.
+    /// Repeats one kind of work and prints nothing: the run that callgrind counts.
     #[arg(long, value_names = ["WORK", "THREADS", "TIMES"], num_args = 3, hide = true)]
     only: Option<Vec<String>>,
     /// Writes the table to this file as well.
@@ -33,7 +33,6 @@ pub(crate) struct Args {
     write: Option<PathBuf>,
 }
 
-/// What a call does.
 #[derive(Clone, Copy, PartialEq)]
 enum Work {
     Write,
@@ -43,7 +42,7 @@ enum Work {
 }
 
 impl Work {
-    /// Each beside the plain call that it is compared with.
+    /// Pairs of a plain call and the call to compare with it.
     const PAIRS: [(&str, Self, Self, f64); 2] = [
         ("all new", Self::Write, Self::InsertNew, 0.7),
         ("all seen", Self::MultiContains, Self::InsertSeen, 0.8),
@@ -61,7 +60,7 @@ impl Work {
     }
 }
 
-/// A store, and how many new keys it has been given.
+/// A store, and the number of new keys that were written to it.
 struct Subject {
     db: Db,
     new: AtomicU64,
@@ -78,12 +77,12 @@ impl Subject {
         Ok(Self { db, new: AtomicU64::new(0), _dir: dir })
     }
 
-    /// Does one call. The keys of every call are made anew, for all kinds of work alike.
+    /// Makes one call. All kinds of work make the keys of a call anew.
     fn call(&self, work: Work) -> Result<()> {
         let first = self.new.fetch_add(ENTRIES, Ordering::Relaxed);
         let keys: Vec<_> = match work {
             Work::Write | Work::InsertNew => (first..first + ENTRIES).map(store::absent_key).collect(),
-            // Apart from each other, so that their blocks are not.
+            // Spread out, so that the keys are in different blocks.
             _ => (0..ENTRIES).map(|n| store::key((first + n * 7919) % KEYS)).collect(),
         };
         match work {
@@ -113,7 +112,7 @@ impl Subject {
         })
     }
 
-    /// Nanoseconds of processor time for an entry. What the calls have written is flushed afterwards.
+    /// Processor time per entry in nanoseconds. Flushes the written entries afterwards.
     fn measure(&self, work: Work, threads: u64) -> Result<f64> {
         let (took, done) = clock::took(|| self.calls(work, threads, CALLS));
         done?;
@@ -131,14 +130,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return Subject::open()?.calls(work, threads.parse()?, times.parse()?);
     }
     let mut report = Report::new(
-        "Costs of conditional writes: measured",
+        "Costs of conditional writes: measurements",
         "cargo run --release -p sievedb-bench -- conditional --write docs/benchmarks/conditional.md",
     );
     report.text(&format!(
-        "Calls with {} entries of {} bytes and values of {}, buffered, on a store with {} other keys in one run of \
-         tables. The keys of a call are made anew inside of what is measured. Nanoseconds of processor time of all \
-         threads for an entry, the median of {ROUNDS} rounds in turns (least–greatest), and instructions for an \
-         entry as counted by callgrind. *Speed*: the plain call's cost over that of the conditional one.",
+        "Calls with {} entries of {} bytes and values of {}, buffered, on a store with {} other keys in one \
+         run of tables. The costs include making the keys of a call. Nanoseconds of processor time of all \
+         threads per entry: median of {ROUNDS} rounds in turns (least–greatest). Instructions per entry, \
+         counted by callgrind. *Speed*: the cost of the plain call over the cost of the conditional call.",
         count(ENTRIES),
         store::KEY_BYTES,
         VALUE.len(),
@@ -168,7 +167,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 fn measure(pair: [Work; 2], threads: u64) -> Result<Rounds> {
-    // A store for each, so that both have the same tables in each round.
+    // One store each, so that both have the same tables in each round.
     let subjects = [Subject::open()?, Subject::open()?];
     let mut failure = Ok(());
     let rounds = Rounds::run(ROUNDS, 2, |n| {
@@ -180,7 +179,7 @@ fn measure(pair: [Work; 2], threads: u64) -> Result<Rounds> {
     failure.map(|()| rounds)
 }
 
-/// Instructions for an entry; `None` without valgrind.
+/// Instructions per entry; `None` without valgrind.
 fn instructions(work: Work, threads: u64) -> Option<f64> {
     let name = work.name();
     eprintln!("counting instructions of {name} …");

@@ -1,6 +1,6 @@
-//! What filters and wasted reads cost: the figures behind `FilterKind::Auto` (`sievedb::filter::cost`).
+//! The costs of filters and of wasted reads, from which `FilterKind::Auto` chooses (`sievedb::filter::cost`).
 //!
-//! Times are medians of rounds. Instructions are counted by callgrind, if valgrind is installed.
+//! Times are medians of rounds. If valgrind is installed, instructions are counted too.
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -14,17 +14,17 @@ use crate::rounds::{Rounds, Spread};
 use crate::{Result, callgrind, clock, machine, store};
 
 const BITS_PER_KEY: f64 = 10.0;
-/// Keys of a filter, and probes of a round.
+/// Keys of a filter, and probes per round.
 const KEYS: u64 = 100_000;
 const ROUNDS: usize = 15;
-/// Keys of the stores whose reads are timed, and lookups of a round.
+/// Keys of the stores for timed reads, and lookups per round.
 const STORE_KEYS: u64 = 200_000;
 const LOOKUPS: u64 = 20_000;
 
-/// Measures what filters and wasted reads cost.
+/// Measures the costs of filters and of wasted reads.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Does one work so many times and prints nothing: what callgrind counts.
+    /// Repeats one kind of work and prints nothing: the run that callgrind counts.
     #[arg(long, value_names = ["WORK", "TIMES"], num_args = 2, hide = true)]
     only: Option<Vec<String>>,
     /// Writes the tables to this file as well.
@@ -40,7 +40,7 @@ fn build(kind: Kind) -> Result<Vec<u8>> {
     Ok(builder.finish()?)
 }
 
-/// Probes for absent keys; how many the filter does not prove absent.
+/// Probes for absent keys; returns the number of false positives.
 fn probe(filter: &Filter<Vec<u8>>) -> u64 {
     (0..KEYS).map(|index| u64::from(filter.may_contain(number(2, index)))).sum()
 }
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return only(work, times.parse()?);
     }
     let mut report = Report::new(
-        "Costs of filters and of wasted reads: measured",
+        "Costs of filters and of wasted reads: measurements",
         "cargo run --release -p sievedb-bench -- costs --write docs/benchmarks/costs.md",
     );
     filters(&mut report)?;
@@ -85,9 +85,9 @@ fn instructions(work: &str, kind: Kind) -> Option<f64> {
 fn filters(report: &mut Report) -> Result<()> {
     report.heading("Filters");
     report.text(&format!(
-        "{} keys, {BITS_PER_KEY} bits per key. Nanoseconds of {}, the median of {ROUNDS} rounds in turns \
-         (least–greatest), and instructions as counted by callgrind, both per key; making the hash of a key is \
-         included. A probe is for an absent key.",
+        "{} keys, {BITS_PER_KEY} bits per key. Per key: nanoseconds of {}, median of {ROUNDS} rounds in \
+         turns (least–greatest), and instructions, counted by callgrind. Both include hashing the key. \
+         Probes are for absent keys.",
         count(KEYS),
         clock::WHAT
     ));
@@ -111,7 +111,7 @@ fn filters(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The time of each competitor per key, in nanoseconds.
+/// Nanoseconds per key of each competitor.
 fn rounds(competitors: usize, keys: u64, mut work: impl FnMut(usize) -> Result<u64>) -> Result<Vec<Spread>> {
     let mut failure = None;
     let rounds = Rounds::run(ROUNDS, competitors, |competitor| {
@@ -122,13 +122,13 @@ fn rounds(competitors: usize, keys: u64, mut work: impl FnMut(usize) -> Result<u
     failure.map_or_else(|| Ok((0..competitors).map(|competitor| rounds.of(competitor)).collect()), Err)
 }
 
-/// The time of a wasted read: that of absent lookups without filters over that with filters, for each data
-/// block read.
+/// The time of a wasted read: the time of absent lookups without filters minus the time with filters, per
+/// data block read.
 fn reads(report: &mut Report) -> Result<()> {
     report.heading("Wasted reads");
     report.text(&format!(
         "Absent lookups in a run of {} keys of {} bytes with values of 100, without filters and with ribbon \
-         filters; {} a round. The difference, for each data block read, is a wasted read.",
+         filters; {} per round. The difference per data block read is the cost of a wasted read.",
         count(STORE_KEYS),
         store::KEY_BYTES,
         count(LOOKUPS)

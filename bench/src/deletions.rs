@@ -1,11 +1,11 @@
-//! What deleted keys leave behind: tombstones, and entries that a scan passes before it finds a key.
+//! The cost of deleted keys: tombstones, and hidden entries that a scan skips before it finds a key.
 //!
-//! 1. A million keys with default options, deleted in the order of the keys: all of them, and those before
-//!    another million that stay. The first entry is looked for in each state.
-//! 2. A queue: take the first entry, delete it, write one at the end.
+//! 1. A million keys with default options are deleted in key order: all keys of a store, and the first half
+//!    of a larger store. The first remaining entry is searched in each state.
+//! 2. A queue: take the first entry, delete it, append a new one.
 //!
-//! The counts are the same in each run, because background work is done by steps between the batches. The
-//! times are elapsed times of one thread.
+//! Background work runs in steps between the batches, so the counts are the same in each run. The times are
+//! elapsed times of one thread.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -19,16 +19,16 @@ use crate::{Result, machine, store};
 const BATCH_ENTRIES: u64 = 1000;
 const VALUE: [u8; 100] = [7; 100];
 
-/// Counts what deleted keys leave behind, and what scans pass because of them.
+/// Counts tombstones of deleted keys, and the entries that scans skip because of them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Keys that are deleted.
+    /// Keys to delete.
     #[arg(long, default_value_t = 1_000_000)]
     keys: u64,
     /// Entries in the queue.
     #[arg(long, default_value_t = 10_000)]
     queue: u64,
-    /// Entries taken from the queue.
+    /// Entries to take from the queue.
     #[arg(long, default_value_t = 200_000)]
     pops: u64,
     /// Writes the tables to this file as well.
@@ -50,9 +50,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn describe_deleted(keys: u64, report: &mut Report) -> Result<()> {
     report.heading("Deleted keys");
     report.text(&format!(
-        "{} keys in order, with values of {} bytes and default options, settled and then deleted in order by \
-         batches of {}, with the background work that is due in between. `iter().next()` looks for the first \
-         key that is left: hidden entries that it passes (tombstones and what they delete), and its time.",
+        "{} keys in order, with values of {} bytes and default options, settled and then deleted in order \
+         in batches of {}; due background work runs between batches. `iter().next()` finds the first \
+         remaining key. *Passed* counts the hidden entries that it skips (tombstones and deleted entries).",
         count(keys),
         VALUE.len(),
         count(BATCH_ENTRIES)
@@ -75,7 +75,7 @@ fn describe_deleted(keys: u64, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// A store of which the first keys are deleted.
+/// A store whose first keys are deleted.
 struct Deleted<'t> {
     db: Db,
     keys: u64,
@@ -94,7 +94,7 @@ impl<'t> Deleted<'t> {
 
     fn delete_and_settle(&mut self) -> Result<()> {
         self.delete()?;
-        self.look("deleted, background work done as it came")?;
+        self.look("deleted, with due background work")?;
         self.db.flush()?;
         self.look("flushed")?;
         self.db.settle()?;
@@ -106,7 +106,7 @@ impl<'t> Deleted<'t> {
         self.delete()?;
         self.db.flush()?;
         self.db.settle()?;
-        self.look("flushed and settled, with a snapshot from before")?;
+        self.look("flushed and settled, with an earlier snapshot")?;
         drop(snapshot);
         self.db.settle()?;
         self.look("settled again without the snapshot")
@@ -124,7 +124,7 @@ impl<'t> Deleted<'t> {
         let took = start.elapsed();
         let expected = (self.kept > 0).then(|| key_of(self.keys).to_vec());
         if first.map(|(key, _)| key.to_vec()) != expected {
-            return Err("the first key is another one".into());
+            return Err("wrong first key".into());
         }
         self.table.row([
             count(self.kept),
@@ -158,7 +158,7 @@ fn key_of(number: u64) -> [u8; 8] {
     key
 }
 
-/// Hidden entries that scans have passed so far.
+/// Hidden entries that scans have skipped so far.
 fn passed(db: &Db) -> u64 {
     db.stats().keyspaces[0].skipped_entries
 }
@@ -166,8 +166,8 @@ fn passed(db: &Db) -> u64 {
 fn describe_queue(args: &Args, report: &mut Report) -> Result<()> {
     report.heading("A queue");
     report.text(&format!(
-        "{} entries, default options. {} times: take the first one by `iter().next()`, delete it, write one at \
-         the end; then the background work that is due. Passed: hidden entries, by a call.",
+        "{} entries, default options. {} times: take the first entry by `iter().next()`, delete it, append \
+         an entry, and run due background work. *Passed* counts the hidden entries that a call skips.",
         count(args.queue),
         count(args.pops)
     ));
@@ -190,7 +190,7 @@ fn describe_queue(args: &Args, report: &mut Report) -> Result<()> {
             (sum, most) = (sum + passed, most.max(passed));
             let (key, _) = first.ok_or("the queue is empty")?;
             if key[..] != key_of(pop) {
-                return Err("the first entry is another one".into());
+                return Err("wrong first entry".into());
             }
             db.delete(key)?;
             db.put(key_of(pop + args.queue), VALUE)?;

@@ -1,4 +1,4 @@
-//! Lookups per second of the engine, one thread, everything in memory: as loaded, and as one run.
+//! Lookups per second on one thread with all data in memory: as loaded, and merged into one run.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::store::{self, KEY_BYTES};
 use crate::{Result, clock, machine};
 
 const VALUE_BYTES: usize = 100;
-/// Lookups of a round.
+/// Lookups per round.
 const LOOKUPS: usize = 100_000;
 const ROUNDS: usize = 21;
 
@@ -20,7 +20,7 @@ pub(crate) struct Args {
     /// Keys in the store.
     #[arg(long, default_value_t = 1_000_000)]
     keys: u64,
-    /// The processor to be pinned to.
+    /// Pins the thread to this processor.
     #[arg(long, value_name = "NUMBER")]
     cpu: Option<usize>,
     /// Writes the tables to this file as well.
@@ -28,14 +28,15 @@ pub(crate) struct Args {
     write: Option<PathBuf>,
 }
 
-/// A kind of lookup: its name, the keys, and how many of them it reports as present.
+/// A kind of lookup: its name, whether its keys are present, and a function that returns the number of keys
+/// found.
 type Way = (&'static str, bool, fn(&Keyspace, &[[u8; KEY_BYTES]]) -> Result<usize>);
 
 const WAYS: [Way; 7] = [
     ("get, absent", false, |keyspace, keys| tally(keys, |key| Ok(keyspace.get(key)?.is_some()))),
     ("contains, absent", false, |keyspace, keys| tally(keys, |key| Ok(keyspace.contains(key)?))),
     ("may_contain, absent", false, |keyspace, keys| {
-        // False positives are allowed here.
+        // Ignores the answers, which may be false positives.
         tally(keys, |key| Ok(keyspace.may_contain(key))).map(|_| 0)
     }),
     ("multi_contains of 32, absent", false, |keyspace, keys| batches(keyspace, keys, 32)),
@@ -69,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     db.close()?;
 
     let mut report = Report::new(
-        "The engine: lookups measured",
+        "The engine: measured lookups",
         "cargo run --release -p sievedb-bench -- engine --write docs/benchmarks/engine.md",
     );
     report.text(&format!("{}; {pinned}; load {} at the end.", machine::describe(), machine::load()));

@@ -1,27 +1,26 @@
-//! Keys of several shapes, by their numbers. The keys of a shape are all different. In the order of their numbers they are in no
-//! order, unless the shape says otherwise.
+//! Keys of several shapes, computed from their numbers. The keys of a shape are distinct, and their order is
+//! random unless the shape is ordered.
 
 use byteorder::{BigEndian, ByteOrder};
 
 use crate::random::{below, number};
 use crate::store;
 
-/// The shape of the keys of a store.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum KeyShape {
     /// 16 random bytes, the reference for the others.
     Random,
-    /// 36 hex digits.
+    /// 36 hexadecimal digits.
     Hex,
     /// File paths below eight roots, in directories of packages.
     Paths,
     /// Pages of one host, by number.
     Urls,
-    /// Pages of thousands of hosts, most of them of a few hosts.
+    /// Pages of thousands of hosts, most of them from a few hosts.
     ManyHosts,
-    /// A tenant of a thousand, then the bytes of a UUID of version 7.
+    /// One of a thousand tenants, then the bytes of a version 7 UUID.
     TenantUuids,
-    /// 12 equal bytes, then 16 random ones.
+    /// 12 equal bytes, then 16 random bytes.
     EqualStart,
     /// Times in nanoseconds, big-endian.
     TimesInOrder,
@@ -63,7 +62,7 @@ impl KeyShape {
         }
     }
 
-    /// The key with this number, below 2^24.
+    /// Key number `index`, below 2^24.
     pub(crate) fn key(self, index: u64) -> Vec<u8> {
         let random = number(40, index);
         match self {
@@ -98,13 +97,13 @@ impl KeyShape {
     }
 }
 
-/// The numbers below 2^24 in another order.
+/// A permutation of the numbers below 2^24.
 fn mixed(index: u64) -> u64 {
     let mixed = |index: u64| (index ^ index >> 11).wrapping_mul(0x9e37_79b1) & 0xff_ffff;
     mixed(mixed(index))
 }
 
-/// A time, about a microsecond after the time of the number before.
+/// A time; successive numbers are about a microsecond apart.
 fn time(index: u64) -> Vec<u8> {
     let mut key = vec![0; 8];
     BigEndian::write_u64(&mut key, 1_767_225_600_000_000_000 + index * 1000 + number(43, index) % 1000);

@@ -1,28 +1,10 @@
-//! Measures SieveDB. Each command is a module and prints Markdown; `--write FILE` keeps it.
+//! The benchmarks of SieveDB: each command is a module and prints Markdown (see `README.md`).
 //!
-//! ```sh
-//! cargo run --release -p sievedb-bench -- filters            # beside other crates' filters; --full for all sizes
-//! cargo run --release -p sievedb-bench -- wasted             # wasted block reads, by default and by policy
-//! cargo run --release -p sievedb-bench -- costs              # what filters and wasted reads cost
-//! cargo run --release -p sievedb-bench -- deletions          # what deleted keys leave behind, and scans pass
-//! cargo run --release -p sievedb-bench -- conditional        # what conditional writes cost beside plain calls
-//! cargo run --release -p sievedb-bench -- uniq --paths FILE  # `sievedb uniq` beside `sort -u` and `awk`
-//! cargo run --release -p sievedb-bench -- engine             # lookups per second
-//! cargo run --release -p sievedb-bench -- instructions       # instructions of gets, puts, scans, flush, compaction
-//! cargo run --release -p sievedb-bench -- shapes             # instructions on a memtable, for keys of many shapes
-//! cargo run --release -p sievedb-bench -- scale              # ten million keys, every answer checked
-//! cargo run --release -p sievedb-bench -- paths FILE         # real keys, every answer checked
-//! cargo run --release -p sievedb-bench -- sketches           # the sketches beside those of other crates
-//! cargo run --release -p sievedb-bench -- forbidden          # answers that no sketch may give, counted
-//! cargo run --release -p sievedb-bench -- inside             # where inside a store the sketches would help
-//! cargo run --release -p sievedb-bench -- soak               # threads, faults and a model, for an hour
-//! ```
-//!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `rounds` | rounds of competitors; medians |
-//! | `clock`, `callgrind`, `machine` | the cost of work by time and by instructions, and the machine |
-//! | `random`, `keys`, `store` | numbers, keys of many shapes, and stores full of keys |
+//! | `clock`, `callgrind`, `machine` | time, instructions, and the machine |
+//! | `random`, `keys`, `store` | numbers, keys of many shapes, and stores |
 //! | `report` | Markdown |
 
 mod callgrind;

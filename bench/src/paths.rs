@@ -1,8 +1,8 @@
-//! Real keys: file paths, one a line. All are looked up, with three absent paths for each; directories are
-//! scanned by prefix. Every answer is compared with a sorted list. A wrong one ends the run with an error.
+//! Real keys: file paths, one per line. Every path is looked up with three absent paths, and directories are
+//! scanned by prefix. Every answer is compared with a sorted list, and a wrong one ends the run with an
+//! error.
 //!
-//! Two million and more are in Debian's index of contents:
-//!
+//! Debian's index of package contents has more than two million paths:
 //! ```sh
 //! apt-get install apt-file && apt-file update
 //! /usr/lib/apt/apt-helper cat-file /var/lib/apt/lists/*Contents* | sed 's/[[:space:]]\+[^[:space:]]*$//' |
@@ -20,24 +20,23 @@ use crate::random::{below, bytes_of, number, shuffle};
 use crate::report::{Report, Table, count};
 use crate::{Result, machine, store};
 
-/// Directories that are scanned.
+/// Directories to scan.
 const SCANS: u64 = 2_000;
-/// Most keys of one that are compared.
+/// Most keys of a directory to compare.
 const SCAN_KEYS: usize = 2_000;
-/// Entries in a batch.
+/// Entries per batch.
 const BATCH_ENTRIES: usize = 1000;
 
 /// Loads the lines of a file, looks up all of them and absent ones, and scans directories.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Paths, one a line; - for standard input.
+    /// File of paths, one per line; - for standard input.
     file: PathBuf,
     /// Writes the tables to this file as well.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
 
-/// The result of a phase.
 struct Phase {
     name: &'static str,
     keys: u64,
@@ -71,14 +70,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     db.close()?;
 
     let mut report = Report::new(
-        "Real paths: measured",
+        "Real paths: measurements",
         "cargo run --release -p sievedb-bench -- paths FILE --write docs/benchmarks/paths.md",
     );
     report.text(&format!("{}; not pinned; load {} at the end.", machine::describe(), machine::load()));
     let bytes: usize = keys.iter().map(|key| key.len()).sum();
     report.text(&format!(
-        "{} different paths of {:.1} bytes in the mean, values of 8 bytes, default options, one thread beside the store's \
-         own two. Every answer was compared with a sorted list of the paths.",
+        "{} distinct paths with a mean length of {:.1} bytes, values of 8 bytes, default options, one \
+         thread in addition to the store's two. Every answer was compared with a sorted list of the paths.",
         count(keys.len() as u64),
         bytes as f64 / keys.len() as f64
     ));
@@ -97,7 +96,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     report.table(&table);
     report.text(&format!(
-        "The scan is of {} directories, up to {} paths of each. Filters, probed by all the lookups:",
+        "{} directories are scanned, up to {} paths each. Filters, probed by all lookups:",
         count(SCANS),
         count(SCAN_KEYS as u64)
     ));
@@ -105,7 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     report.write(args.write.as_deref())
 }
 
-/// The lines, sorted, each once.
+/// The distinct lines in order.
 fn read(file: &Path) -> Result<Vec<Key>> {
     let mut input: Box<dyn BufRead> = if file.as_os_str() == "-" {
         Box::new(stdin().lock())
@@ -154,13 +153,13 @@ fn present(db: &Db, keys: &[Key], order: &[u32]) -> Result<u64> {
     for &index in order {
         let key = &keys[index as usize];
         if db.get(key)?.as_deref() != Some(&bytes_of(u64::from(index))[..]) {
-            return Err(format!("{} has a wrong value, or none", key.escape_ascii()).into());
+            return Err(format!("{} has a wrong value or is missing", key.escape_ascii()).into());
         }
     }
     Ok(order.len() as u64)
 }
 
-/// Looks up a key altered by `alter` for each present key, unless the altered one exists too.
+/// For each present key, looks up the key changed by `alter`, unless that is also present.
 fn absent(db: &Db, keys: &[Key], order: &[u32], alter: impl Fn(&mut Vec<u8>, u64)) -> Result<u64> {
     let mut asked = 0;
     let mut key = Vec::new();
@@ -170,7 +169,7 @@ fn absent(db: &Db, keys: &[Key], order: &[u32], alter: impl Fn(&mut Vec<u8>, u64
         alter(&mut key, index.into());
         let exists = keys.binary_search_by(|other| other[..].cmp(&key)).is_ok();
         if db.get(&key)?.is_some() != exists {
-            return Err(format!("{} was answered wrongly", key.escape_ascii()).into());
+            return Err(format!("wrong answer for {}", key.escape_ascii()).into());
         }
         asked += 1;
     }
@@ -186,14 +185,14 @@ fn change(key: &mut [u8], index: u64) {
     }
 }
 
-/// Takes another name for the last component.
+/// Replaces the last component.
 fn sibling(key: &mut Vec<u8>, index: u64) {
     const NAMES: [&[u8]; 6] = [b"README", b"index.html", b"Makefile", b"config", b".gitignore", b"main.c"];
     key.truncate(key.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1));
     key.extend_from_slice(NAMES[below(number(23, index), NAMES.len() as u64) as usize]);
 }
 
-/// Scans the directories of random paths and compares the result with the list.
+/// Scans the directories of random paths and compares the results with the list.
 fn scans(db: &Db, keys: &[Key]) -> Result<u64> {
     let mut seen = 0;
     for scan in 0..SCANS {

@@ -1,36 +1,32 @@
-//! The report of a benchmark in Markdown: printed as it grows, and written to a file at the end on request.
+//! The Markdown report of a benchmark: printed while it grows, and optionally written to a file at the end.
 
 use std::fmt::Display;
 use std::path::Path;
 
 use crate::Result;
 
-/// A document that is printed while it is made.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     text: String,
 }
 
 impl Report {
-    /// Begins a document; `command` reproduces it.
+    /// Starts a report; `command` reproduces it.
     pub(crate) fn new(title: &str, command: &str) -> Self {
         let mut report = Self::default();
         report.add(&format!("# {title}\n"));
-        report.text(&format!("Made, whole, by one run of `{command}`; nothing here is written by hand."));
+        report.text(&format!("Output of one run of `{command}`, not edited by hand."));
         report
     }
 
-    /// A heading of a part.
     pub(crate) fn heading(&mut self, title: &str) {
         self.add(&format!("\n## {title}\n"));
     }
 
-    /// A paragraph.
     pub(crate) fn text(&mut self, paragraph: &str) {
         self.add(&format!("\n{paragraph}\n"));
     }
 
-    /// A table.
     pub(crate) fn table(&mut self, table: &Table) {
         self.add(&format!("\n{}", table.markdown()));
     }
@@ -40,7 +36,7 @@ impl Report {
         self.text.push_str(text);
     }
 
-    /// Writes it to a file, if one is given.
+    /// Writes the report to a file, if there is one.
     pub(crate) fn write(&self, file: Option<&Path>) -> Result<()> {
         if let Some(file) = file {
             if let Some(directory) = file.parent() {
@@ -52,7 +48,7 @@ impl Report {
     }
 }
 
-/// Rows below a head. All columns but the first are numbers, on the right.
+/// All columns but the first are right-aligned numbers.
 #[derive(Debug)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
@@ -105,7 +101,7 @@ pub(crate) fn keys(number: u64) -> String {
     }
 }
 
-/// A number of bytes in MiB.
+/// Bytes in MiB.
 pub(crate) fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }

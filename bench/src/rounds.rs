@@ -1,13 +1,11 @@
 //! Competitors measured in rounds.
 //!
-//! Each round measures every competitor once, starting with another one each time, so that disturbances of
-//! the machine affect all alike. A figure is the median of the rounds; a ratio is the median of the ratios
-//! within each round, which is steadier than the ratio of two medians. A warm-up round is not counted, unless
-//! there is time for one round only.
+//! Each round measures every competitor once and starts with another one, so that disturbances affect all
+//! alike. A figure is the median of the rounds. A ratio is the median of the ratios within each round, which
+//! varies less than the ratio of two medians. If there are several rounds, a warm-up round precedes them.
 
 use std::fmt;
 
-/// The least, the middle and the greatest of some samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) min: f64,
@@ -16,7 +14,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of samples of which there is at least one.
+    /// Requires at least one sample.
     pub(crate) fn of(samples: impl IntoIterator<Item = f64>) -> Self {
         let mut samples: Vec<f64> = samples.into_iter().collect();
         samples.sort_unstable_by(f64::total_cmp);
@@ -30,7 +28,7 @@ impl Spread {
 }
 
 impl Spread {
-    /// The distance of the extremes, as a share of the median.
+    /// The range as a fraction of the median.
     pub(crate) fn relative(self) -> f64 {
         (self.max - self.min) / self.median
     }
@@ -52,7 +50,6 @@ pub(crate) fn digits(value: f64) -> String {
     }
 }
 
-/// The samples of each competitor in each round.
 #[derive(Debug)]
 pub(crate) struct Rounds {
     /// For each round, the sample of each competitor.
@@ -60,7 +57,7 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// `count` rounds, at least one; `sample` measures the competitor with this number.
+    /// Runs `count` rounds, at least one; `sample` measures a competitor.
     pub(crate) fn run(count: usize, competitors: usize, mut sample: impl FnMut(usize) -> f64) -> Self {
         if count > 1 {
             (0..competitors).for_each(|competitor| _ = sample(competitor));
@@ -78,12 +75,11 @@ impl Rounds {
         Self { rounds }
     }
 
-    /// Of one competitor.
     pub(crate) fn of(&self, competitor: usize) -> Spread {
         Spread::of(self.rounds.iter().map(|samples| samples[competitor]))
     }
 
-    /// Of one over another, round by round.
+    /// Ratios of two competitors by round.
     pub(crate) fn ratio(&self, competitor: usize, over: usize) -> Spread {
         Spread::of(self.rounds.iter().map(|samples| samples[competitor] / samples[over]))
     }
@@ -113,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_ratio_is_taken_within_each_round() {
-        // The machine is ten times as slow in the second round: the ratio stays the same.
+        // In the second round the machine is ten times slower, and the ratio is the same.
         let mut slow = [1.0, 1.0, 1.0, 1.0, 10.0, 10.0].into_iter();
         let rounds =
             Rounds::run(2, 2, |competitor| slow.next().unwrap() * if competitor == 0 { 3.0 } else { 2.0 });

@@ -1,5 +1,5 @@
-//! Many keys: loaded in random order, every one read back and compared, as many absent ones looked up, and
-//! all of it again after reopening. A wrong answer ends the run with an error.
+//! Many keys: loads them in random order, reads every key back, looks up as many absent keys, and repeats the
+//! lookups after reopening. A wrong answer ends the run with an error.
 
 use std::path::{Path, PathBuf};
 
@@ -10,13 +10,13 @@ use crate::report::{Report, Table, count, mib};
 use crate::store::{self, KEY_BYTES};
 use crate::{Result, machine};
 
-/// Entries in a batch.
+/// Entries per batch.
 const BATCH_ENTRIES: u64 = 1000;
 
 /// Loads many keys, reads them all back, and reports memory, space, writes and speed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Keys, of 16 bytes.
+    /// Number of 16-byte keys.
     #[arg(long, default_value_t = 10_000_000)]
     keys: u64,
     /// Length of a value in bytes.
@@ -39,21 +39,18 @@ fn mebibytes(text: &str) -> Result<usize, String> {
     number.checked_mul(1 << 20).ok_or_else(|| "is too large".into())
 }
 
-/// The cost of a phase.
 struct Phase {
     name: &'static str,
     keys: u64,
     took: Took,
-    /// Data blocks read.
     blocks: u64,
     peak_bytes: Option<u64>,
 }
 
-/// A run.
 struct Run<'a> {
     args: &'a Args,
     phases: Vec<Phase>,
-    /// Whether each phase has a peak of its own.
+    /// Whether the peak was reset for each phase.
     peaks_apart: bool,
 }
 
@@ -124,7 +121,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Reads every key and compares its value; looks up as many absent ones.
+    /// Reads every key, compares its value, and looks up as many absent keys.
     fn lookups(&mut self, db: &Db, [present, absent]: [&'static str; 2]) -> Result<()> {
         let Args { keys, value, .. } = *self.args;
         self.phase(present, Some(db), || {
@@ -132,7 +129,7 @@ impl Run<'_> {
             for index in 0..keys {
                 store::fill_value(index, &mut expected);
                 if db.get(store::key(index))?.as_deref() != Some(&*expected) {
-                    return Err(format!("key number {index} has a wrong value, or none").into());
+                    return Err(format!("key number {index} has a wrong value or is missing").into());
                 }
             }
             Ok(())
@@ -151,7 +148,7 @@ impl Run<'_> {
         let Args { keys, value, budget, .. } = *self.args;
         let user_bytes = keys * (KEY_BYTES + value) as u64;
         let mut report = Report::new(
-            "Many keys: measured",
+            "Many keys: measurements",
             &format!(
                 "cargo run --release -p sievedb-bench -- scale --keys {keys} --value {value} --budget {}M --write \
                  docs/benchmarks/scale.md",
@@ -160,9 +157,9 @@ impl Run<'_> {
         );
         report.text(&format!("{}; not pinned; load {} at the end.", machine::describe(), machine::load()));
         report.text(&format!(
-            "{} keys of {KEY_BYTES} bytes in random order with values of {value} bytes that cannot be compressed, {} \
-             in all, one thread beside the store's own two; default options but for a memory budget of {}. Every \
-             value read was compared, every absent key was absent.",
+            "{} keys of {KEY_BYTES} bytes in random order with incompressible values of {value} bytes, {} \
+             in total; one thread in addition to the store's two; default options except for a memory \
+             budget of {}. Every value was compared, and every absent key was reported as absent.",
             count(keys),
             mib(user_bytes),
             mib(budget as u64)

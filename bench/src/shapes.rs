@@ -1,9 +1,9 @@
-//! Instructions of calls on a memtable, for keys of several shapes, as counted by callgrind: the counts by shape in
-//! `docs/benchmarks/limits.md`.
+//! Instructions of calls on a memtable for keys of several shapes, counted by callgrind: the counts by shape
+//! in `docs/benchmarks/limits.md`.
 //!
-//! For each cell, the program runs itself twice under callgrind, with two lengths of the same work. Each run opens a new
-//! store without background threads, makes all keys, and writes the entries that the counted calls need. The memtable takes
-//! all entries.
+//! For each cell, the program runs itself twice under callgrind, with two lengths of the same work. Each run
+//! opens a new store without background threads, makes all keys, and writes the entries that the counted
+//! calls need. The memtable holds all entries.
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -16,10 +16,9 @@ use crate::{Result, callgrind};
 
 /// Entries in the memtable at the end of the longer run.
 const KEYS: u64 = 30_000;
-/// Keys of one unit of work.
+/// Keys per unit of work.
 const UNIT: u64 = 5_000;
 const VALUE_BYTES: usize = 100;
-/// Entries of a short scan.
 const SCAN_ENTRIES: usize = 10;
 
 /// Counts the instructions of calls on a memtable, for keys of many shapes.
@@ -39,7 +38,6 @@ pub(crate) struct Args {
     write: Option<PathBuf>,
 }
 
-/// The calls of a column.
 #[derive(Debug, Clone, Copy)]
 enum Work {
     Puts,
@@ -67,14 +65,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let (_, work) = WORKS.into_iter().find(|(name, _)| name == work).ok_or("no such work")?;
         return work.run(shape, times.parse()?);
     }
-    let mut report = Report::new(
-        "Keys of many shapes in a memtable: counted",
-        "cargo run --release -p sievedb-bench -- shapes",
-    );
+    let mut report =
+        Report::new("Keys of many shapes in a memtable", "cargo run --release -p sievedb-bench -- shapes");
     report.text(&format!(
-        "{}, of an entry; in brackets the ratio to random keys. {} keys with values of {VALUE_BYTES} bytes.",
+        "{} per entry; in brackets the ratio to random keys. {} keys with values of {VALUE_BYTES} bytes.",
         if args.misses {
-            "Misses of the first cache of a core, as callgrind simulates it"
+            "Misses of the first-level cache in callgrind's simulation"
         } else {
             "Instructions"
         },
@@ -110,7 +106,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 impl Work {
-    /// Does the work so many times in a new store.
+    /// Runs `times` units of work in a new store.
     fn run(self, shape: KeyShape, times: u64) -> Result<()> {
         let dir = tempfile::tempdir()?;
         let keyspace = KeyspaceOptions::new().memtable_bytes(1 << 30);

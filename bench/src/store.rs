@@ -8,23 +8,21 @@ use crate::Result;
 use crate::random::{bytes_of, number};
 use crate::report::{Table, count};
 
-/// Length of a key in bytes.
 pub(crate) const KEY_BYTES: usize = 16;
 
-/// Entries written together.
+/// Entries per batch.
 const BATCH_ENTRIES: usize = 1000;
 
-/// The key with this number: keys in the order of their numbers are in random order.
+/// The key with this number. Keys with successive numbers are in random order.
 pub(crate) fn key(index: u64) -> [u8; KEY_BYTES] {
     wide(6, index)
 }
 
-/// An absent key.
 pub(crate) fn absent_key(index: u64) -> [u8; KEY_BYTES] {
     wide(7, index)
 }
 
-/// Streams differ in their first halves: a number of one stream is none of the other's below 2^40.
+/// Keys of two streams differ in the first half for all numbers below 2^40.
 fn wide(stream: u64, index: u64) -> [u8; KEY_BYTES] {
     let mut bytes = [0; KEY_BYTES];
     bytes[..8].copy_from_slice(&bytes_of(number(stream, index)));
@@ -32,19 +30,19 @@ fn wide(stream: u64, index: u64) -> [u8; KEY_BYTES] {
     bytes
 }
 
-/// Fills `value` with what belongs to the key with this number: bytes that cannot be compressed.
+/// Fills `value` with the incompressible bytes of the key with this number.
 pub(crate) fn fill_value(index: u64, value: &mut [u8]) {
     for (word, part) in value.chunks_mut(8).enumerate() {
         part.copy_from_slice(&bytes_of(number(11 + word as u64, index))[..part.len()]);
     }
 }
 
-/// Opens a store whose background work the caller does: see [`load`].
+/// Opens a store without background threads: see [`load`].
 pub(crate) fn open_stepwise(dir: &Path) -> Result<Db> {
     Ok(Options::new().background_threads(0).open_files_max(1 << 14).open(dir)?)
 }
 
-/// Writes keys with these numbers, does the background work in between, and leaves none to do.
+/// Writes keys with these numbers and runs all background work.
 pub(crate) fn load(
     db: &Db,
     keyspace: &Keyspace,
@@ -71,20 +69,20 @@ pub(crate) fn data_blocks(stats: &Stats) -> u64 {
     stats.data_block_reads + stats.data_block_cache_hits
 }
 
-/// A level and the answers of its filters meanwhile.
+/// A level, and the answers of its filters in the meantime.
 #[derive(Debug)]
 pub(crate) struct Level {
     pub(crate) number: usize,
     pub(crate) stats: LevelStats,
-    /// Probes for keys that the probed tables do not hold.
+    /// Probes for keys that the probed tables do not contain.
     pub(crate) absent: u64,
     pub(crate) false_positives: u64,
-    /// The false positives predicted: for each filter, its rate times its probes.
+    /// The predicted number of false positives: the sum of the rates of all probes.
     pub(crate) expected: f64,
 }
 
 impl Level {
-    /// Filters count by how often they were probed.
+    /// The mean over the probes.
     pub(crate) fn predicted_rate(&self) -> Option<f64> {
         (self.absent > 0).then(|| self.expected / self.absent as f64)
     }
@@ -94,7 +92,7 @@ impl Level {
     }
 }
 
-/// The levels that hold tables, with the answers between two statistics.
+/// The levels that have tables, with the answers between two statistics.
 pub(crate) fn levels(before: &Stats, after: &Stats, keyspace: &str) -> Vec<Level> {
     let (Some(before), Some(after)) = (before.keyspace(keyspace), after.keyspace(keyspace)) else {
         return Vec::new();
@@ -116,7 +114,6 @@ pub(crate) fn levels(before: &Stats, after: &Stats, keyspace: &str) -> Vec<Level
         .collect()
 }
 
-/// The levels as rows.
 pub(crate) fn level_table(levels: &[Level]) -> Table {
     let mut table =
         Table::new(["level", "runs", "tables", "keys", "bits/key", "predicted %", "observed %", "probed"]);

@@ -1,6 +1,6 @@
-//! `sievedb uniq` beside `sort -u` and `awk '!seen[$0]++'`: time and peak memory.
+//! `sievedb uniq` compared with `sort -u` and `awk '!seen[$0]++'`: time and peak memory.
 //!
-//! Generated lines, and real paths. Every tool must put out the same number of lines.
+//! The input is generated lines and real paths. Every tool must print the same number of lines.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write as _};
@@ -13,19 +13,19 @@ use crate::report::{Report, Table, count, mib};
 use crate::rounds::Spread;
 use crate::{Result, machine};
 
-/// Measures `sievedb uniq` beside other tools.
+/// Measures `sievedb uniq` and other tools.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The command `sievedb`, built for release.
+    /// The `sievedb` command, built for release.
     #[arg(long, value_name = "FILE", default_value = "target/release/sievedb")]
     sievedb: PathBuf,
     /// Generated lines.
     #[arg(long, default_value_t = 10_000_000)]
     lines: u64,
-    /// A file of real paths, one a line: `find / -xdev > FILE`.
+    /// A file of real paths, one per line: `find / -xdev > FILE`.
     #[arg(long, value_name = "FILE")]
     paths: PathBuf,
-    /// So many lines are made of the paths: they are repeated under other directories if there are fewer.
+    /// Lines made from the paths; if there are fewer paths, they are repeated below other directories.
     #[arg(long, default_value_t = 2_000_000)]
     path_lines: u64,
     #[arg(long, default_value_t = 3)]
@@ -35,10 +35,9 @@ pub(crate) struct Args {
     write: Option<PathBuf>,
 }
 
-/// What a tool has done with a file.
 struct Sample {
     seconds: f64,
-    /// Processor time, all processes.
+    /// Processor time of all processes.
     processor: f64,
     peak_bytes: u64,
     lines: u64,
@@ -46,7 +45,7 @@ struct Sample {
 
 struct Tool {
     name: &'static str,
-    /// The store is there already, with all lines.
+    /// The store exists already, with all lines.
     is_again: bool,
     script: &'static str,
 }
@@ -61,15 +60,15 @@ const TOOLS: [Tool; 4] = [
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut report = Report::new(
-        "`sievedb uniq` beside `sort -u` and `awk`: measured",
+        "`sievedb uniq`, `sort -u` and `awk`: measurements",
         "cargo run --release -p sievedb-bench -- uniq --paths FILE --write docs/benchmarks/uniq.md",
     );
     report.text(&format!(
-        "Each reads a file and puts out its distinct lines. `sievedb uniq` also remembers them, durably every \
-         100 ms, so that a later call puts out only what is new: *again* is a second call on the same \
-         store. `sort` and `awk` begin anew each time. The median of {} runs in turns (least–greatest); all tools \
-         put out the same number of lines. *Peak memory* is that of the process, the file's pages not counted. \
-         `awk` is {}.",
+        "Each tool reads a file and prints its distinct lines. `sievedb uniq` also stores them, durably \
+         every 100 ms, so a later call prints only new lines: *again* is a second call on the same store. \
+         `sort` and `awk` start without earlier lines. Median of {} runs in turns (least–greatest); all \
+         tools print the same number of lines. *Peak memory* covers the process without the pages of the \
+         file. `awk` is {}.",
         args.rounds,
         awk()
     ));
@@ -87,7 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     report.heading("Real paths");
     let repeated = if paths < args.path_lines { ", then the same below other directories" } else { "" };
     report.text(&format!(
-        "{} lines, {}: {} paths of files of a machine as `find` puts them out{repeated}.",
+        "{} lines, {}: {} file paths of a machine, as printed by `find`{repeated}.",
         count(args.path_lines),
         mib(bytes),
         count(paths)
@@ -112,7 +111,7 @@ fn generate(path: &Path, lines: u64) -> Result<u64> {
     Ok(fs::metadata(path)?.len())
 }
 
-/// Writes so many lines. Returns their bytes, and how many real paths there are.
+/// Writes `lines` lines. Returns their bytes, and the number of real paths.
 fn real(paths: &Path, out: &Path, lines: u64) -> Result<(u64, u64)> {
     let mut writer = BufWriter::new(File::create(out)?);
     let (mut written, mut paths_read) = (0, 0);
@@ -152,7 +151,7 @@ fn measure(report: &mut Report, args: &Args, file: &Path, dir: &Path) -> Result<
     for (tool, samples) in TOOLS.iter().zip(&samples) {
         let wanted = if tool.is_again { 0 } else { distinct };
         if let Some(wrong) = samples.iter().find(|sample| sample.lines != wanted) {
-            return Err(format!("{} put out {} lines and not {wanted}", tool.name, wrong.lines).into());
+            return Err(format!("{} printed {} lines instead of {wanted}", tool.name, wrong.lines).into());
         }
     }
     report.text(&format!("{} lines are distinct.", count(distinct)));
@@ -182,7 +181,7 @@ fn run_tool(tool: &Tool, args: &Args, file: &Path, store: &Path) -> Result<Sampl
     let lines = std::thread::spawn(move || count_lines(&mut out));
     let mut peak_bytes = 0;
     let status = loop {
-        // The peak so far; the last look is at most 5 ms before the end.
+        // The peak so far; the last check is at most 5 ms before the end.
         peak_bytes = peak_of(child.id()).unwrap_or(peak_bytes);
         if let Some(status) = child.try_wait()? {
             break status;
@@ -214,10 +213,10 @@ fn peak_of(process: u32) -> Option<u64> {
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
-/// Processor time of all children that have ended, in seconds.
+/// Processor time of all ended children, in seconds.
 fn processor_of_children() -> Result<f64> {
     let stat = fs::read_to_string("/proc/self/stat")?;
-    // Behind the name, which may hold spaces: fields 16 and 17 of all.
+    // After the name, which may contain spaces: fields 16 and 17 of the line.
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
     let ticks = |field: usize| fields.get(field - 3).and_then(|ticks| ticks.parse::<f64>().ok());
     Ok(ticks(16).zip(ticks(17)).map(|(user, system)| user + system).ok_or("no processor time in /proc")?

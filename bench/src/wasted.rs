@@ -1,9 +1,9 @@
 //! Wasted reads: data blocks read for absent keys, with default options, and by filter policy.
 //!
-//! 1. Stores of some sizes with default options, as a load leaves them and once settled, each beside the best
-//!    filters of the same size: those that `sievedb-dump filter plan` computes.
-//! 2. A tree of five levels by filter policy. It is made through the public interface. With tables of 64 KiB
-//!    and a ratio of 10, thirty megabytes have the shape that thirty thousand have with the default sizes.
+//! 1. Stores of some sizes with default options, as loaded and once settled, each compared with the best
+//!    filters of the same size, as computed by `sievedb-dump filter plan`.
+//! 2. A tree of five levels by filter policy, made through the public interface. With tables of 64 KiB and a
+//!    ratio of 10, a tree of 30 MB has the shape that one of 30 GB has with the default sizes.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ use crate::{Result, machine};
 /// Keys that fill four levels below level 0.
 pub(crate) const KEYS: u64 = 700_000;
 
-/// Absent keys looked up.
+/// Absent keys to look up.
 const LOOKUPS: u64 = 500_000;
 
 const VALUE_BYTES: usize = 32;
@@ -33,7 +33,7 @@ const BITS_PER_KEY: f64 = 10.0;
 /// Length of a value with default options.
 const DEFAULT_VALUE_BYTES: usize = 100;
 
-/// Keys written between two steps of the background: compactions stay behind the load.
+/// Keys written between two background steps: compactions stay behind the load.
 const KEYS_PER_STEP: u64 = 40_000;
 
 /// Counts the wasted reads of absent lookups, with default options and in a tree of five levels.
@@ -50,7 +50,6 @@ pub(crate) struct Args {
     write: Option<PathBuf>,
 }
 
-/// A policy and its result.
 pub(crate) struct Outcome {
     name: &'static str,
     levels: Vec<Level>,
@@ -60,7 +59,7 @@ pub(crate) struct Outcome {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut report = Report::new(
-        "Wasted reads: measured",
+        "Wasted reads: measurements",
         "cargo run --release -p sievedb-bench -- wasted --write docs/benchmarks/wasted.md",
     );
     report.text(&machine::describe());
@@ -73,15 +72,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 struct State {
     name: &'static str,
     runs: usize,
-    /// Filter bits per key, headers and checksums included.
+    /// Filter bits per key, including headers and checksums.
     bits_per_key: f64,
-    /// Data blocks per absent lookup, as counted.
+    /// Data blocks per absent lookup, counted.
     wasted: f64,
-    /// Those that the best filters of the same size let expect.
+    /// Data blocks per absent lookup, predicted for the best filters of the same size.
     best: f64,
 }
 
-/// The states of a store with default options of which the caller does the background work.
+/// The states of a store with default options and without background threads.
 fn default_states(keys: u64) -> Result<Vec<State>> {
     let dir = tempfile::tempdir()?;
     let db = Options::new().background_threads(0).open(dir.path())?;
@@ -134,9 +133,10 @@ fn state(name: &'static str, db: &Db, dir: &Path) -> Result<State> {
 fn describe_defaults(sizes: &[u64], report: &mut Report) -> Result<()> {
     report.heading("Default options");
     report.text(&format!(
-        "Data blocks per absent lookup, of {} random absent keys, cache hits counted too. Keys in random order, values \
-         of {DEFAULT_VALUE_BYTES} bytes. As loaded: one step of background work for {} keys, then a flush. The best: \
-         ribbon filters of the same size on every run, as `sievedb-dump filter plan` computes them.",
+        "Data blocks per absent lookup, for {} random absent keys, including cache hits. Keys in random \
+         order, values of {DEFAULT_VALUE_BYTES} bytes. *As loaded*: one step of background work per {} \
+         keys, then a flush. *The best*: ribbon filters of the same size on every run, as computed by \
+         `sievedb-dump filter plan`.",
         count(LOOKUPS),
         count(KEYS_PER_STEP)
     ));
@@ -178,7 +178,7 @@ fn policies() -> [(&'static str, FilterPolicy); 5] {
     ]
 }
 
-/// Loads the same keys under each policy and looks up the same absent ones.
+/// Loads the same keys under each policy and looks up the same absent keys.
 pub(crate) fn measure(keys: u64) -> Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
     for (name, policy) in policies() {
@@ -223,12 +223,11 @@ pub(crate) fn summary(outcomes: &[Outcome]) -> [f64; 3] {
     [0, 2, 4].map(|index| outcomes.get(index).map_or(f64::NAN, |outcome: &Outcome| outcome.wasted))
 }
 
-/// The part of a report on it.
 pub(crate) fn describe(outcomes: &[Outcome], report: &mut Report) {
     report.heading("Wasted reads of data blocks");
     report.text(&format!(
-        "Per absent lookup, of {} random absent keys, cache hits counted too; {BITS_PER_KEY} bits per key on the \
-         whole; tables of 64 KiB, ratio 10.",
+        "Per absent lookup, for {} random absent keys, including cache hits; {BITS_PER_KEY} bits per key in \
+         total; tables of 64 KiB, ratio 10.",
         count(LOOKUPS)
     ));
     let mut table =

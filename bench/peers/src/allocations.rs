@@ -1,19 +1,18 @@
-//! Counts allocations of the whole program, those of C++ too: the program has functions of its own in place
-//! of the C library's `malloc` and its relatives, which count and pass the call on.
-//!
-//! Only with glibc, which keeps its own functions reachable under other names.
+//! Counts all allocations of the program, including C++ allocations. On Linux with glibc, the program defines
+//! `malloc`, `calloc`, `realloc` and the aligned variants. They count and then call glibc's own functions,
+//! which glibc also exports under other names.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 static COUNTING: AtomicBool = AtomicBool::new(false);
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// Counts from now on. Before, a flag is read for each allocation and nothing else.
+/// Starts counting. Until then an allocation costs one more read of a flag.
 pub(crate) fn start() {
     COUNTING.store(true, Relaxed);
 }
 
-/// Allocations so far, growing ones included; `None` if they cannot be counted here.
+/// Allocations so far, including reallocations; `None` on systems other than Linux with glibc.
 pub(crate) fn count() -> Option<u64> {
     cfg!(all(target_os = "linux", target_env = "gnu")).then(|| COUNT.load(Relaxed))
 }
@@ -45,21 +44,21 @@ mod replaced {
     #[unsafe(no_mangle)]
     extern "C" fn malloc(size: usize) -> *mut c_void {
         note();
-        // SAFETY: any size may be asked for.
+        // SAFETY: every size is valid.
         unsafe { __libc_malloc(size) }
     }
 
     #[unsafe(no_mangle)]
     extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
         note();
-        // SAFETY: any size may be asked for; an overflow is refused.
+        // SAFETY: every size is valid; glibc rejects an overflow.
         unsafe { __libc_calloc(count, size) }
     }
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn realloc(old: *mut c_void, size: usize) -> *mut c_void {
         note();
-        // SAFETY: `old` is null or from this allocator, as the caller promises.
+        // SAFETY: `old` is null or was allocated by this allocator, as the caller promises.
         unsafe { __libc_realloc(old, size) }
     }
 
@@ -81,7 +80,7 @@ mod replaced {
         if allocated.is_null() {
             return OUT_OF_MEMORY;
         }
-        // SAFETY: `out` can be written to, as the caller promises.
+        // SAFETY: `out` is writable, as the caller promises.
         unsafe { *out = allocated };
         0
     }

@@ -1,11 +1,9 @@
-//! Charts as SVG: for each workload a panel with a bar for each engine, from the least to the greatest sample
-//! a line.
+//! SVG charts: one panel per workload, one bar per engine, and a line from the least to the greatest sample.
 
 use sievedb_report::svg::Svg;
 
 use crate::statistics::short;
 
-/// A bar.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Bar {
     pub(crate) name: &'static str,
@@ -15,19 +13,19 @@ pub(crate) struct Bar {
     pub(crate) max: f64,
 }
 
-/// The bars of a workload, on a scale of their own.
+/// The bars of one workload, with their own scale.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Panel {
     pub(crate) title: String,
-    /// What is longer is better, or worse.
+    /// The unit, and whether longer bars are better.
     pub(crate) unit: &'static str,
     pub(crate) bars: Vec<Bar>,
 }
 
 const WIDTH: f64 = 900.0;
-/// Where the bars begin.
+/// Left end of the bars.
 const LEFT: f64 = 210.0;
-/// Room for the figure behind the longest bar.
+/// Room for the figure after the longest bar.
 const RIGHT: f64 = 110.0;
 const BAR: f64 = 16.0;
 const GAP: f64 = 4.0;
@@ -41,7 +39,6 @@ impl Panel {
     }
 }
 
-/// A chart below a title.
 pub(crate) fn svg(title: &str, panels: &[Panel]) -> String {
     let height: f64 = TOP + panels.iter().map(Panel::height).sum::<f64>();
     let mut svg = Svg::new(&format!(

@@ -1,4 +1,5 @@
-//! One run: a process of its own that prepares a store or runs a workload, and says what it saw in a line of JSON.
+//! One run: a separate process that prepares a store or runs a workload, and prints the outcome as one line
+//! of JSON.
 
 use crate::Result;
 use crate::names::with_engine;
@@ -6,7 +7,6 @@ use crate::order::{Order, Task};
 use crate::prepare::prepare;
 use crate::run::run;
 
-/// Does what it is ordered to and prints the outcome.
 pub(crate) fn obey(order: &str) -> Result<()> {
     let order: Order = serde_json::from_str(order)?;
     match &order.task {

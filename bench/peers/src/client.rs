@@ -1,4 +1,4 @@
-//! The loops that are measured, the same for every engine. Every answer is checked.
+//! The measured loops, the same for every engine. Every answer is checked.
 
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -10,40 +10,38 @@ use crate::engine::{Adding, Batch, Engine};
 use crate::keys::{KeySet, fill_value, value_word};
 use crate::plan::{Kind, Step};
 
-/// Steps between two looks at the clock.
+/// Steps between two reads of the clock.
 const STEPS_A_LOOK: usize = 16;
 
-/// What a client is given.
 pub(crate) struct Client {
     pub(crate) keys: KeySet,
     pub(crate) value_bytes: usize,
     pub(crate) steps: Vec<Step>,
-    /// Keys of a call.
+    /// Keys per call.
     pub(crate) batch: usize,
     pub(crate) synced: bool,
     pub(crate) adding: Adding,
-    /// It stops after this time, or when its steps are done.
+    /// Time limit; a client also stops after its last step.
     pub(crate) time_max: Duration,
-    /// All clients begin together.
+    /// All clients start together.
     pub(crate) start: Arc<Barrier>,
 }
 
-/// What a client has done.
 #[derive(Debug, Clone)]
 pub(crate) struct Done {
-    /// Keys, or transactions.
+    /// Keys or transactions.
     pub(crate) operations: u64,
-    /// Transactions that conflicted and were begun again.
+    /// Transactions that were retried after a conflict.
     pub(crate) conflicts: u64,
     pub(crate) began: Instant,
     pub(crate) ended: Instant,
-    /// The longest time that [`STEPS_A_LOOK`] steps, or one batch, took.
+    /// The longest time of [`STEPS_A_LOOK`] steps, or of one batch.
     pub(crate) longest: Duration,
-    /// Nanoseconds of one step of every [`STEPS_A_LOOK`], or of every batch or transaction.
+    /// Latencies in nanoseconds of every [`STEPS_A_LOOK`]th step, or of every batch or transaction.
     pub(crate) latencies: Histogram<u64>,
 }
 
-/// Three digits of each latency are kept.
+/// Significant digits of a latency.
 const DIGITS: u8 = 3;
 
 impl Done {
@@ -59,7 +57,7 @@ impl Done {
         })
     }
 
-    /// Notes that some steps have ended, and when the first one had, if they were not one call.
+    /// Records the end of some steps, and the end of the first one (`first`) unless they were one call.
     fn note(&mut self, operations: usize, first: Option<Instant>) -> Result<()> {
         let now = Instant::now();
         let latency = first.unwrap_or(now) - self.ended;
@@ -72,7 +70,6 @@ impl Done {
 }
 
 impl Client {
-    /// Does the steps.
     pub(crate) async fn run<E: Engine>(self, engine: Arc<E>) -> Result<Done> {
         self.start.wait();
         let mut buffers = Buffers::new(self.value_bytes);
@@ -128,7 +125,7 @@ impl Client {
                 engine.put(key, value, self.synced).await
             }
             Kind::Delete => engine.delete(key).await,
-            Kind::Add => Err("counters are added to by transactions only".into()),
+            Kind::Add => Err("only transactions increment counters".into()),
             Kind::Scan => {
                 let seen = engine.scan(key, step.entries.into())?;
                 check::<E>((1..=u64::from(step.entries)).contains(&seen.entries), step)
@@ -154,7 +151,7 @@ impl Client {
     }
 }
 
-/// Memory that is used again for each step.
+/// Buffers that are reused by every step.
 struct Buffers {
     key: Vec<u8>,
     value: Vec<u8>,
@@ -172,7 +169,6 @@ impl Buffers {
         }
     }
 
-    /// The keys of these steps.
     fn write_keys(&mut self, keys: KeySet, steps: &[Step]) {
         self.keys.resize_with(steps.len(), Vec::new);
         for (step, key) in steps.iter().zip(&mut self.keys) {
@@ -183,5 +179,5 @@ impl Buffers {
 
 #[inline]
 fn check<E: Engine>(right: bool, step: Step) -> Result<()> {
-    if right || !E::ANSWERS { Ok(()) } else { Err(format!("a wrong answer to {step:?}").into()) }
+    if right || !E::ANSWERS { Ok(()) } else { Err(format!("wrong answer to {step:?}").into()) }
 }

@@ -1,7 +1,7 @@
-//! What does not depend on the machine: instructions by valgrind, system calls by strace.
+//! Counts that are independent of the machine: instructions by valgrind, system calls by strace.
 //!
-//! A child runs some steps, and another the same and as many again. Opening, warming up and ending cost both
-//! the same, so the difference is what the further steps cost. Both count every thread.
+//! One child runs some steps, another runs twice as many. Opening, warming up and closing cost both the same,
+//! so the difference is the cost of the additional steps. All threads are counted.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,21 +11,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 
-/// Counts for one operation.
+/// Counts per operation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Counts {
     pub(crate) instructions: Option<f64>,
     pub(crate) allocations: Option<f64>,
-    /// System calls by name.
     pub(crate) calls: Option<BTreeMap<String, f64>>,
 }
 
-/// The difference of two counts, for one of the further operations.
+/// The difference of two counts per additional operation.
 pub(crate) fn each(once: u64, twice: u64, operations: u64) -> f64 {
     (twice as f64 - once as f64) / operations as f64
 }
 
-/// The same for each name.
 pub(crate) fn each_by_name(
     once: &BTreeMap<String, u64>,
     twice: &BTreeMap<String, u64>,
@@ -36,12 +34,10 @@ pub(crate) fn each_by_name(
     names.map(|name| (name.clone(), each(of(once, name), of(twice, name), operations))).collect()
 }
 
-/// Whether a program can be started.
 pub(crate) fn is_installed(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// Instructions of a child, all threads together.
 pub(crate) fn instructions(child: &Command) -> Result<u64> {
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]);
@@ -50,7 +46,8 @@ pub(crate) fn instructions(child: &Command) -> Result<u64> {
     if !output.status.success() {
         return Err(format!("valgrind failed: {text}").into());
     }
-    parse_instructions(&text).ok_or_else(|| format!("valgrind said nothing of instructions: {text}").into())
+    parse_instructions(&text)
+        .ok_or_else(|| format!("valgrind printed no count of instructions: {text}").into())
 }
 
 fn parse_instructions(text: &str) -> Option<u64> {
@@ -58,7 +55,6 @@ fn parse_instructions(text: &str) -> Option<u64> {
     line.rsplit(':').next()?.trim().replace(',', "").parse().ok()
 }
 
-/// System calls of a child, all threads together.
 pub(crate) fn calls(child: &Command, scratch: &Path) -> Result<BTreeMap<String, u64>> {
     let table = scratch.join("strace");
     let mut strace = Command::new("strace");
@@ -70,7 +66,7 @@ pub(crate) fn calls(child: &Command, scratch: &Path) -> Result<BTreeMap<String, 
     Ok(parse_calls(&std::fs::read_to_string(&table)?))
 }
 
-/// The lines are: share, seconds, microseconds a call, calls, errors (or nothing), name.
+/// Columns: share, seconds, microseconds per call, calls, errors (or empty), name.
 fn parse_calls(table: &str) -> BTreeMap<String, u64> {
     let lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     lines

@@ -1,4 +1,4 @@
-//! Starts a process for each run, engines in turns, and writes down what each said.
+//! Runs each sample in a new process, the engines in turn, and records the results.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -17,10 +17,9 @@ use crate::pages::Page;
 use crate::records::{OTHERS_MAX, Record, Start};
 use crate::workload::{Counted, Shape, Work, Workload};
 
-/// Others may be at work for this long before the first run.
+/// Longest wait for other programs before the first run.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Workloads, engines, and where stores and results are kept.
 pub(crate) struct Suite {
     pub(crate) page: Page,
     pub(crate) sizes: Sizes,
@@ -28,18 +27,18 @@ pub(crate) struct Suite {
     pub(crate) engines: Vec<EngineName>,
     pub(crate) rounds: usize,
     pub(crate) counts: bool,
-    /// Runs of one sample until it is taken under no load.
+    /// Runs of a sample until one is not disturbed.
     pub(crate) attempts: usize,
     pub(crate) work: PathBuf,
 }
 
 impl Suite {
-    /// The results of earlier calls with the same work directory.
+    /// The results of earlier runs with the same work directory.
     fn results(&self) -> PathBuf {
         self.work.join("results.jsonl")
     }
 
-    /// Runs what there are no results of yet, and returns all of them.
+    /// Runs everything that has no result yet, and returns all results.
     pub(crate) fn run(&self) -> Result<Vec<Record>> {
         fs::create_dir_all(&self.work)?;
         let mut records = if self.results().exists() { Record::read(&self.results())? } else { Vec::new() };
@@ -49,7 +48,7 @@ impl Suite {
                 _ => None,
             });
             if sizes != Some(&self.sizes) {
-                return Err(format!("{} has results of other sizes", self.results().display()).into());
+                return Err(format!("{} contains results for other sizes", self.results().display()).into());
             }
         }
         self.note(&mut records, Record::Start(Start::now(self.page, &self.sizes, self.rounds)))?;
@@ -73,7 +72,7 @@ impl Suite {
         Ok(records)
     }
 
-    /// The rounds of a row: each begins with another engine.
+    /// The rounds of a row. Each round starts with another engine.
     fn time(&self, row: &Workload, engines: &[&EngineName], records: &mut Vec<Record>) -> Result<()> {
         for round in 0..self.rounds {
             for turn in 0..engines.len() {
@@ -100,7 +99,7 @@ impl Suite {
         Ok(())
     }
 
-    /// A run, repeated if others were at work.
+    /// A run, repeated if other programs disturbed it.
     fn sample(&self, row: &Workload, engine: EngineName) -> Result<Outcome> {
         let mut outcome = self.child(row, engine, Amount::Timed)?;
         for _ in 1..self.attempts {
@@ -124,14 +123,13 @@ impl Suite {
         outcome(command)
     }
 
-    /// The command of a run, with its store in place.
     fn command(&self, row: &Workload, engine: EngineName, amount: Amount) -> Result<Command> {
         let dir = self.place(row, engine)?;
         rustix::fs::sync();
         self.order(Task::Run { engine, workload: Box::new(row.clone()), amount }, row.times, &dir)
     }
 
-    /// The command of a task on a store with so many times the usual number of keys.
+    /// The command of a task on a store with `times` times the usual number of keys.
     fn order(&self, task: Task, times: u32, dir: &Path) -> Result<Command> {
         let order = Order { task, sizes: self.sizes.times(times), dir: dir.into() };
         let mut command = Command::new(std::env::current_exe()?);
@@ -139,7 +137,7 @@ impl Suite {
         Ok(command)
     }
 
-    /// The directory of a run's store: that of the engine, or a copy if it is changed.
+    /// The directory of the store: the engine's own, or a copy if the workload writes.
     fn place(&self, row: &Workload, engine: EngineName) -> Result<PathBuf> {
         let stored = match row.shape {
             _ if engine == EngineName::Nothing => self.work.join("nothing"),
@@ -163,7 +161,7 @@ impl Suite {
         Ok(copy)
     }
 
-    /// A store of this shape, made if there is none.
+    /// The directory of a store of this shape, which is made if it does not exist.
     fn store(&self, engine: EngineName, keys: KeySet, shape: Shape, times: u32) -> Result<PathBuf> {
         let name = format!("{keys:?}-{shape:?}-{times}").to_lowercase();
         let dir = self.work.join("stores").join(engine.argument()).join(name);
@@ -181,7 +179,7 @@ impl Suite {
         }
         let status = self.order(Task::Prepare { engine, keys, shape }, times, &making)?.status()?;
         if !status.success() {
-            return Err(format!("{} could not be made", dir.display()).into());
+            return Err(format!("cannot make {}", dir.display()).into());
         }
         fs::rename(&making, &dir)?;
         Ok(dir)
@@ -210,7 +208,7 @@ impl Suite {
     }
 }
 
-/// Enough for a mean, few enough for valgrind and for a memtable.
+/// Steps of a counted run: enough for a mean, and few enough for valgrind and for one memtable.
 fn counted_steps(work: Work) -> usize {
     match work {
         Work::Fill { synced: true, .. } => 2_000,
@@ -224,7 +222,6 @@ fn counted_steps(work: Work) -> usize {
     }
 }
 
-/// What a child prints.
 fn outcome(mut command: Command) -> Result<Outcome> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     let text = String::from_utf8(output.stdout)?;
@@ -233,7 +230,7 @@ fn outcome(mut command: Command) -> Result<Outcome> {
     Ok(serde_json::from_str(line)?)
 }
 
-/// Waits until the load is low, for some minutes at most: building this program was load, too.
+/// Waits a few minutes for a low load; compiling this program caused load too.
 pub(crate) fn wait_for_quiet() {
     let began = Instant::now();
     while machine::load() > 0.5 && began.elapsed() < PATIENCE {

@@ -1,8 +1,8 @@
-//! What an engine must do to take part, and the settings that all get.
+//! The interface of an engine, and the settings that are equal for all.
 //!
-//! Writing is asynchronous because surrealkv's commits are: its clients are tasks of a runtime, those of the
-//! others are threads whose writes are done when the call returns. Nothing is called through a pointer, so
-//! that the loop costs every engine the same.
+//! Writes are asynchronous because commits of surrealkv are: its clients are tasks of a runtime. The clients
+//! of the other engines are threads, and their writes are complete when the call returns. All calls are
+//! static, so the loop costs the same for every engine.
 
 use std::future::Future;
 use std::path::Path;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 
-/// What an engine is opened with. The README says what each engine makes of it.
+/// The settings of an engine; the README explains how each engine uses them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Settings {
     /// Memory for blocks, indexes and filters, in bytes.
@@ -28,7 +28,6 @@ pub(crate) struct Settings {
     pub(crate) writes: Writes,
 }
 
-/// How much of the work is writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Writes {
@@ -37,11 +36,11 @@ pub(crate) enum Writes {
     Only,
 }
 
-/// Writes that are visible together.
+/// Writes that become visible together.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
-    /// Where each key and each value ends.
+    /// The ends of each key and its value.
     ends: Vec<(usize, usize)>,
 }
 
@@ -72,7 +71,7 @@ impl Batch {
     }
 }
 
-/// What a scan has seen: every key was looked at, and the [`word`] of every value.
+/// The result of a scan: the number of entries, and a sum over all keys and the [`word`] of each value.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) entries: u64,
@@ -94,16 +93,16 @@ pub(crate) fn word(value: &[u8]) -> u64 {
     value.get(..8).map_or(0, LittleEndian::read_u64)
 }
 
-/// How counters are added to.
+/// How a transaction increments counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Adding {
-    /// Whether the thread gives way to others between reading and writing.
+    /// Whether the thread yields between reading and writing.
     pub(crate) yields: bool,
     pub(crate) synced: bool,
 }
 
 impl Adding {
-    /// What is done between reading and writing.
+    /// Called between reading and writing.
     pub(crate) fn between(self) {
         if self.yields {
             std::thread::yield_now();
@@ -111,7 +110,7 @@ impl Adding {
     }
 }
 
-/// A value with one added to its [`word`].
+/// A copy of the value with its [`word`] incremented.
 #[inline]
 pub(crate) fn one_more(value: &[u8]) -> Vec<u8> {
     let mut next = value.to_vec();
@@ -120,9 +119,8 @@ pub(crate) fn one_more(value: &[u8]) -> Vec<u8> {
     next
 }
 
-/// An engine.
 pub(crate) trait Engine: Send + Sync + Sized + 'static {
-    /// Whether its answers are right.
+    /// Whether the engine gives real answers, which are then checked.
     const ANSWERS: bool = true;
 
     /// Opens the store in this directory, or creates it.
@@ -131,15 +129,15 @@ pub(crate) trait Engine: Send + Sync + Sized + 'static {
     /// The [`word`] of the key's value.
     fn get(&self, key: &[u8]) -> Result<Option<u64>>;
 
-    /// How many of the keys are present; by the engine's call for many keys, if it has one.
+    /// The number of present keys, by the engine's call for many keys if it has one.
     fn count_present(&self, keys: &[Vec<u8>]) -> Result<usize> {
         keys.iter().try_fold(0, |count, key| Ok(count + usize::from(self.get(key)?.is_some())))
     }
 
-    /// Reads entries from a key on, in ascending order.
+    /// Reads entries in ascending order, starting at a key.
     fn scan(&self, from: &[u8], entries: usize) -> Result<Seen>;
 
-    /// Reads entries from the last one on, in descending order.
+    /// Reads entries in descending order, starting at the last one.
     fn scan_back(&self, entries: usize) -> Result<Seen>;
 
     fn put(&self, key: &[u8], value: &[u8], synced: bool) -> impl Future<Output = Result<()>> + Send;
@@ -148,37 +146,37 @@ pub(crate) trait Engine: Send + Sync + Sized + 'static {
 
     fn delete(&self, key: &[u8]) -> impl Future<Output = Result<()>> + Send;
 
-    /// Reads the values of these keys, then writes them with one added to the [`word`] of each, in one
-    /// transaction. After a conflict that is done again. Returns the number of conflicts.
+    /// Increments the [`word`] of these keys' values in one transaction, which is retried after a conflict.
+    /// Returns the number of conflicts.
     fn add(&self, keys: &[Vec<u8>], how: Adding) -> impl Future<Output = Result<u64>> + Send {
         _ = (keys, how);
-        async { Err("the suite has no transactions of this engine".into()) }
+        async { Err("the suite has no transactions for this engine".into()) }
     }
 
-    /// Writes the memtable to a table, if the engine has a call for it; if not, closing does so.
+    /// Flushes the memtable, if the engine has a call for it; otherwise closing does so.
     fn flush(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Waits for background work, as far as the engine can tell.
+    /// Waits for the end of background work, as far as the engine reports it.
     fn settle(&self) -> Result<()>;
 
     /// Merges everything into one run.
     fn compact(&mut self) -> Result<()>;
 
-    /// Data blocks and filter pages looked at so far, in memory or on disk, if the engine counts them.
+    /// Data blocks and filter pages read so far, from memory or disk, if the engine counts them.
     fn blocks(&self) -> Option<u64> {
         None
     }
 
-    /// The shape of the tree in a few words, if the engine tells.
+    /// A short description of the tree, if the engine reports it.
     fn shape(&self) -> Option<String> {
         None
     }
 
     fn close(self) -> Result<()>;
 
-    /// Runs clients at the same time, to the end.
+    /// Runs all clients concurrently to their end.
     fn run_clients<T, F>(&self, clients: Vec<F>) -> Result<Vec<T>>
     where
         T: Send + 'static,
@@ -195,7 +193,7 @@ pub(crate) trait Engine: Send + Sync + Sized + 'static {
 pub(crate) fn done<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
-        Poll::Pending => unreachable!("this engine's calls return when they are done"),
+        Poll::Pending => unreachable!("the calls of this engine never wait"),
     }
 }
 

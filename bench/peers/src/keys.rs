@@ -1,7 +1,7 @@
-//! Keys and values, each made from its number.
+//! Keys and values, each computed from its number.
 //!
-//! Absent keys have the shape of present ones and lie among them: they are made by the same function from
-//! other numbers. Present keys have numbers below 2^31, absent ones the others.
+//! Present keys have numbers below 2^31, absent keys the other numbers. The same function makes both, so
+//! absent keys have the shape of present keys and lie among them.
 
 use byteorder::{BigEndian, ByteOrder, LittleEndian};
 use clap::ValueEnum;
@@ -9,17 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::random::{below, mix, mix32};
 
-/// What the keys look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum KeySet {
-    /// 16 bytes without any order.
+    /// 16 bytes in random order.
     Hashed,
     /// 16 bytes that ascend with the number.
     Ascending,
-    /// File paths of about 60 bytes, about 40 in a directory.
+    /// File paths of about 60 bytes, about 40 per directory.
     Paths,
-    /// URLs of about 60 bytes, about 100 of a host.
+    /// URLs of about 60 bytes, about 100 per host.
     Urls,
 }
 
@@ -44,7 +43,6 @@ fn digits(number: u32) -> [u8; 8] {
 }
 
 impl KeySet {
-    /// Puts the key with this number into `key`.
     #[inline]
     pub(crate) fn write(self, number: u32, key: &mut Vec<u8>) {
         key.clear();
@@ -103,26 +101,26 @@ impl KeySet {
         }
     }
 
-    /// Changes the last byte, which makes a present key an absent one.
+    /// Changes the last byte, which makes a present key absent.
     #[inline]
     pub(crate) fn miss_nearly(self, number: u32, key: &mut [u8]) {
         if let Some(last) = key.last_mut() {
             *last ^= match self {
                 Self::Hashed | Self::Ascending => mix32(number) as u8 | 1,
-                // Stays a letter or digit.
+                // Keeps a letter or digit.
                 Self::Paths | Self::Urls => 1,
             };
         }
     }
 }
 
-/// What a value begins with: the eight bytes that are compared.
+/// The first eight bytes of a value, which are compared.
 #[inline]
 pub(crate) fn value_word(number: u32) -> u64 {
     mix(7, number.into())
 }
 
-/// Fills `value` with what belongs to the number: bytes that cannot be compressed.
+/// Fills `value` with the incompressible bytes of this number.
 #[inline]
 pub(crate) fn fill_value(number: u32, value: &mut [u8]) {
     for (place, part) in value.chunks_mut(8).enumerate() {

@@ -1,4 +1,4 @@
-//! What Linux says about the machine, this process and its files.
+//! Statistics of Linux about the machine, this process and its files.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,14 +13,14 @@ use crate::Result;
 
 /// Processor time of this process, background threads included.
 pub(crate) fn processor_time() -> Duration {
-    // Not by rustix, whose clock looks for what valgrind hides.
+    // Not by rustix: its clock needs data that valgrind hides.
     ProcessTime::now().as_duration()
 }
 
-/// Background work has ended when the process does next to nothing for this long.
+/// Background work has ended if the process uses almost no processor time for this long.
 pub(crate) const QUIET: Duration = Duration::from_millis(500);
 
-/// Waits until this process has used next to no processor time for a while.
+/// Waits until this process has used almost no processor time for `quiet`.
 pub(crate) fn wait_until_idle(quiet: Duration) {
     let mut before = processor_time();
     let mut quiet_since = Instant::now();
@@ -34,7 +34,6 @@ pub(crate) fn wait_until_idle(quiet: Duration) {
     }
 }
 
-/// The processor's name, the number of processors and the memory.
 pub(crate) fn describe() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info
@@ -52,31 +51,30 @@ fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
 }
 
-/// The load of the last minute.
+/// The load average of the last minute.
 pub(crate) fn load() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(f64::NAN)
 }
 
-/// Lets the peak memory be that from now on, if the system allows it.
+/// Resets the peak memory, if the system allows it.
 pub(crate) fn forget_peak() {
-    // Where it does not, the peak is that of the whole process.
+    // Otherwise the peak covers the whole process.
     _ = fs::write("/proc/self/clear_refs", "5");
 }
 
-/// The peak memory of this process in bytes.
 pub(crate) fn peak_bytes() -> u64 {
     field(&fs::read_to_string("/proc/self/status").unwrap_or_default(), "VmHWM:").unwrap_or(0) * 1024
 }
 
-/// What this process has read and written.
+/// The I/O of this process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Io {
     pub(crate) read_calls: u64,
     pub(crate) read_bytes: u64,
     pub(crate) write_calls: u64,
     pub(crate) written_bytes: u64,
-    /// Of the bytes read, those that were not in the page cache.
+    /// Bytes read that were not in the page cache.
     pub(crate) device_read_bytes: u64,
 }
 
@@ -107,7 +105,7 @@ impl Io {
     }
 }
 
-/// Ticks of all processors: working for somebody (or taken away by the host), and in all.
+/// Ticks of all processors: busy (including time taken by the host), and in total.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticks {
     busy: u64,
@@ -121,15 +119,15 @@ impl Ticks {
 
     fn parse(text: &str) -> Self {
         let first = text.lines().next().unwrap_or_default();
-        // user, nice, system, idle, iowait, irq, softirq, steal; the guests' are in those of user.
+        // user, nice, system, idle, iowait, irq, softirq, steal; the ticks of guests are part of user.
         let ticks: Vec<u64> = first.split_whitespace().skip(1).take(8).flat_map(str::parse).collect();
         let all = ticks.iter().sum();
         let idle: u64 = ticks.iter().skip(3).take(2).sum();
         Self { busy: all - idle, all }
     }
 
-    /// The share of the machine that others than this process have taken since `before`. The kernel's
-    /// threads, which write back what this process wrote, are among these.
+    /// The share of the machine used by other processes since `before`. They include kernel threads, which
+    /// write back the data of this process.
     pub(crate) fn others_since(self, before: Self, own: Duration) -> f64 {
         const TICKS_A_SECOND: f64 = 100.0;
         let all = (self.all - before.all).max(1) as f64;
@@ -138,7 +136,6 @@ impl Ticks {
     }
 }
 
-/// Every file below a directory.
 fn files(dir: &Path, each: &mut impl FnMut(&Path, &fs::Metadata) -> io::Result<()>) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -152,7 +149,7 @@ fn files(dir: &Path, each: &mut impl FnMut(&Path, &fs::Metadata) -> io::Result<(
     Ok(())
 }
 
-/// What the files below a directory take on the disk, in bytes.
+/// The disk space of the files below a directory, in bytes.
 pub(crate) fn disk_bytes(dir: &Path) -> Result<u64> {
     use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;
@@ -172,12 +169,11 @@ pub(crate) fn forget_pages(dir: &Path) -> Result<()> {
     })?)
 }
 
-/// Reads all files below a directory, so that they are in the page cache.
+/// Reads all files below a directory into the page cache.
 pub(crate) fn fetch_pages(dir: &Path) -> Result<()> {
     Ok(files(dir, &mut |path, _| io::copy(&mut File::open(path)?, &mut io::sink()).map(drop))?)
 }
 
-/// Copies a directory.
 pub(crate) fn copy_dir(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

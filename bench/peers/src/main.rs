@@ -1,4 +1,4 @@
-//! Measures SieveDB beside other embedded stores; see the README.
+//! Measures SieveDB next to other embedded stores; see the README.
 
 use std::error::Error;
 use std::fs;
@@ -40,10 +40,9 @@ mod workload;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Where reports are.
 const REPORTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks");
 
-/// Measures SieveDB beside other embedded stores.
+/// Measures SieveDB next to other embedded stores.
 #[derive(Debug, Parser)]
 struct Cli {
     #[command(subcommand)]
@@ -52,13 +51,13 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs the workloads, and writes the report if nothing speaks against its publication.
+    /// Runs the workloads, and writes the report if it may be published.
     Measure(Measure),
     /// Writes the report of a file of results.
     Report {
         /// The file `results.jsonl` of a work directory.
         results: PathBuf,
-        /// Where to.
+        /// The file to write.
         #[arg(long)]
         out: PathBuf,
     },
@@ -67,17 +66,17 @@ enum Command {
         #[arg(default_value = "peers")]
         page: Page,
     },
-    /// One run; `measure` starts these.
+    /// One run; started by `measure`.
     #[command(hide = true)]
     Child { order: String },
 }
 
 #[derive(Debug, clap::Args)]
 struct Measure {
-    /// What is measured.
+    /// The page to measure.
     #[arg(long, default_value = "peers")]
     page: Page,
-    /// Only workloads whose name contains one of these.
+    /// Only workloads whose name contains one of these texts.
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
     /// Only these engines.
@@ -86,20 +85,20 @@ struct Measure {
     /// Runs of each engine and workload.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Counts no instructions, system calls and allocations.
+    /// Skips the counts of instructions, system calls and allocations.
     #[arg(long)]
     no_counts: bool,
-    /// Takes the machine as it is: neither waits for others to end nor repeats a run that they disturbed.
+    /// Skips the wait for a low load and the repetition of disturbed runs.
     #[arg(long)]
     no_wait: bool,
-    /// Where stores and results are kept; what is there is not measured again. [default: a temporary
+    /// Directory for stores and results; existing results are not measured again [default: a temporary
     /// directory]
     #[arg(long, value_name = "DIRECTORY")]
     work: Option<PathBuf>,
-    /// Where the report goes.
+    /// Directory of the report.
     #[arg(long, value_name = "DIRECTORY", default_value = REPORTS)]
     out: PathBuf,
-    /// Keys in a store. [default: 2,000,000; of the pages short and transactions half of that]
+    /// Keys in a store [default: 2,000,000; for the pages short and transactions half as many]
     #[arg(long)]
     keys: Option<u32>,
     /// Length of a value in bytes.
@@ -108,19 +107,20 @@ struct Measure {
     /// The usual cache, in KiB.
     #[arg(long, value_name = "KIB", default_value_t = 64 << 10)]
     cache: u64,
-    /// A cache that is smaller than the filters, in KiB. [default: 2048; of the pages short and transactions half of that]
+    /// A cache that is smaller than the filters, in KiB [default: 2048; for the pages short and transactions
+    /// half as much]
     #[arg(long, value_name = "KIB")]
     small_cache: Option<u64>,
     /// A cache that holds everything, in KiB.
     #[arg(long, value_name = "KIB", default_value_t = 1 << 20)]
     whole_cache: u64,
-    /// A memtable, in KiB; also a table.
+    /// Size of a memtable and of a table, in KiB.
     #[arg(long, value_name = "KIB", default_value_t = 64 << 10)]
     memtable: u64,
-    /// Longest time of a run that reads or syncs, in seconds. [default: 8; of the other pages 1]
+    /// Longest time of a run that reads or syncs, in seconds [default: 8; for the other pages 1]
     #[arg(long)]
     seconds: Option<u64>,
-    /// Longest time of a fill, in seconds. [default: 120; of the other pages 5]
+    /// Longest time of a fill, in seconds [default: 120; for the other pages 5]
     #[arg(long)]
     fill_seconds: Option<u64>,
 }
@@ -190,11 +190,11 @@ impl Measure {
         if self.work.is_none() {
             println!("{}", rendered.markdown);
         }
-        Err(format!("not for publication, so in {}: {}", aside.display(), rendered.faults.join("; ")).into())
+        Err(format!("not for publication, written to {}: {}", aside.display(), rendered.faults.join("; "))
+            .into())
     }
 }
 
-/// Writes a report and its charts.
 fn write(page: Page, rendered: &Rendered, out: &Path) -> Result<()> {
     fs::create_dir_all(out.join(CHARTS))?;
     fs::write(out.join(page.file()), &rendered.markdown)?;

@@ -1,8 +1,8 @@
-//! The engines by name, and the call of a generic function for one of them.
+//! The engines by name, and the call of a generic function for an engine.
 
 use serde::{Deserialize, Serialize};
 
-/// An engine, or an engine with another setting.
+/// An engine, possibly with another setting.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
 )]
@@ -38,7 +38,7 @@ impl EngineName {
         }
     }
 
-    /// The argument on the command line, which is also the name of a directory.
+    /// The name on the command line and of directories.
     pub(crate) fn argument(self) -> &'static str {
         match self {
             Self::Sievedb => "sievedb",
@@ -55,28 +55,27 @@ impl EngineName {
         }
     }
 
-    /// Whether it is one of those that the store is held against: a peer, and of its kind.
+    /// Whether the engine is compared with sievedb: another LSM store.
     pub(crate) fn is_peer(self) -> bool {
         !matches!(self, Self::Sievedb | Self::Redb | Self::Nothing)
     }
 
-    /// The engine that made the store it reads: settings of the cache alone make no other store.
+    /// The engine that makes the store: cache settings do not change a store.
     pub(crate) fn maker(self) -> Self {
         if self == Self::RocksdbCached { Self::Rocksdb } else { self }
     }
 
-    /// Whether it is RocksDB, which this program may have been built without.
+    /// Whether it is RocksDB, which is an optional feature of this program.
     pub(crate) fn is_rocksdb(self) -> bool {
         matches!(self, Self::Rocksdb | Self::RocksdbHashed | Self::RocksdbCached | Self::RocksdbPartitioned)
     }
 
-    /// Whether this program was built with it.
+    /// Whether this program includes the engine.
     pub(crate) fn is_built(self) -> bool {
         cfg!(feature = "rocksdb") || !self.is_rocksdb()
     }
 }
 
-/// Calls a function that is generic over the engine.
 macro_rules! with_engine {
     ($name:expr, $function:ident($($argument:expr),*)) => {{
         use $crate::engines as e;

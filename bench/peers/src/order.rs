@@ -1,4 +1,4 @@
-//! What a process is asked to do, and what it answers.
+//! The order of a child process, and its outcome.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,6 @@ use crate::machine::Io;
 use crate::names::EngineName;
 use crate::workload::{Cache, Shape, Work, Workload};
 
-/// Sizes, which the command line gives.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sizes {
     pub(crate) keys: u32,
@@ -19,15 +18,14 @@ pub(crate) struct Sizes {
     pub(crate) small_cache_bytes: u64,
     pub(crate) whole_cache_bytes: u64,
     pub(crate) memtable_bytes: u64,
-    /// The longest time of a run that reads, and of one that fills.
+    /// Time limits of a run that reads, and of a fill.
     pub(crate) seconds_max: u64,
     pub(crate) fill_seconds_max: u64,
 }
 
-/// What a child is asked to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Task {
-    /// Makes a store in a directory. `Settled` and `Deleted` start from one that is as left.
+    /// Makes a store in a directory. `Settled` and `Deleted` start from a store of shape `Left`.
     Prepare {
         engine: EngineName,
         keys: KeySet,
@@ -40,12 +38,12 @@ pub(crate) enum Task {
     },
 }
 
-/// How much is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Amount {
-    /// What the workload has, or until its time is over.
+    /// All steps of the workload, within its time limit.
     Timed,
-    /// These steps of a plan of so many, without regard to time: for counts. Nothing is done afterwards.
+    /// `steps` steps of a plan of `planned` steps without a time limit, for counts. The child exits
+    /// afterwards.
     Counted { steps: usize, planned: usize },
 }
 
@@ -56,34 +54,33 @@ pub(crate) struct Order {
     pub(crate) dir: PathBuf,
 }
 
-/// What a child saw.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     /// Keys looked up or written, entries scanned, scans, transactions committed, or stores opened.
     pub(crate) operations: u64,
     pub(crate) seconds: f64,
-    /// Processor time of all threads meanwhile.
+    /// Processor time of all threads.
     pub(crate) processor_seconds: f64,
     pub(crate) io: Io,
-    /// Of the workload, in memory or on disk.
+    /// Blocks read by the workload, from memory or disk.
     pub(crate) blocks: Option<u64>,
     pub(crate) allocations: Option<u64>,
-    /// Transactions that conflicted and were begun again.
+    /// Transactions that were retried after a conflict.
     pub(crate) conflicts: u64,
     pub(crate) longest_ms: f64,
-    /// Of one call; `None` where the whole run is one.
+    /// Latency of a call; `None` if the whole run is one call.
     pub(crate) latency: Option<Latency>,
     pub(crate) peak_bytes: u64,
     pub(crate) shape: Option<String>,
-    /// Of a fill, once background work was over.
+    /// For a fill, measured after background work has ended.
     pub(crate) filled: Option<Filled>,
     pub(crate) load_before: f64,
     pub(crate) load_after: f64,
-    /// The share of the machine that others took during the measured part.
+    /// The share of the machine that other processes used during the measured part.
     pub(crate) others: f64,
 }
 
-/// How long a call took, in microseconds: so many per cent took no longer.
+/// Percentiles of the latency in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
     pub(crate) p50: f64,
@@ -95,14 +92,14 @@ pub(crate) struct Latency {
 pub(crate) struct Filled {
     pub(crate) user_bytes: u64,
     pub(crate) written_bytes: u64,
-    /// With background work.
+    /// Including background work.
     pub(crate) seconds: f64,
-    /// Of the closed store.
+    /// After the store was closed.
     pub(crate) disk_bytes: u64,
 }
 
 impl Sizes {
-    /// Those of a store with so many times the keys.
+    /// The sizes of a store with `times` times the keys.
     pub(crate) fn times(&self, times: u32) -> Self {
         Self { keys: self.keys * times, ..self.clone() }
     }
@@ -111,7 +108,7 @@ impl Sizes {
         u64::from(self.keys) * (16 + self.value_bytes as u64)
     }
 
-    /// The log of [`Shape::Log`] has to hold these.
+    /// The keys in the log of [`Shape::Log`].
     pub(crate) fn logged_keys(&self) -> u32 {
         (u64::from(self.keys) * 15 / 100).max(1) as u32
     }
@@ -130,7 +127,6 @@ impl Sizes {
         }
     }
 
-    /// What an engine is opened with for a workload.
     pub(crate) fn for_workload(&self, workload: &Workload, engine: EngineName) -> Settings {
         let writes = match workload.work {
             Work::Fill { .. } => Writes::Only,
@@ -140,13 +136,12 @@ impl Sizes {
         };
         let mut settings = self.settings(workload.shape, workload.cache, writes);
         if workload.cache == Cache::SmallAndFilters && engine == EngineName::Sievedb {
-            // Ten bits for each key, which RocksDB keeps outside of its cache.
+            // RocksDB keeps ten bits per key outside its cache.
             settings.cache_bytes += u64::from(self.keys) * 10 / 8;
         }
         settings
     }
 
-    /// Steps of a workload.
     pub(crate) fn steps(&self, work: Work) -> usize {
         let keys = self.keys as usize;
         match work {

@@ -1,23 +1,22 @@
-//! The pages that a run writes: which rows each has, and what it says of itself.
+//! The pages that a run writes: their rows and texts.
 
 use serde::{Deserialize, Serialize};
 
 use crate::rows;
 use crate::workload::Workload;
 
-/// A page of the benchmarks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Page {
-    /// All rows beside other stores.
+    /// All rows, next to other stores.
     Peers,
-    /// The same on smaller stores and for a shorter time, for the same page.
+    /// The same page with smaller stores and shorter runs.
     Short,
     Transactions,
 }
 
 impl Page {
-    /// What is to be measured, in the order of the page.
+    /// The rows in the order of the page.
     pub(crate) fn rows(self) -> Vec<Workload> {
         match self {
             Self::Peers | Self::Short => rows::all(),
@@ -42,13 +41,13 @@ impl Page {
 
     pub(crate) fn title(self) -> &'static str {
         match self {
-            Self::Peers => "Beside other stores: measured",
-            Self::Short => "Beside other stores: a short run",
-            Self::Transactions => "Transactions beside other stores: measured",
+            Self::Peers => "SieveDB next to other stores: measurements",
+            Self::Short => "SieveDB next to other stores: a short run",
+            Self::Transactions => "Transactions next to other stores: measurements",
         }
     }
 
-    /// What sievedb is held against.
+    /// The engine that sievedb is compared with.
     pub(crate) fn peer(self) -> &'static str {
         match self {
             Self::Peers | Self::Short => "the best of the other LSM stores, at its best setting",
@@ -61,8 +60,8 @@ impl Page {
         match self {
             Self::Peers => String::new(),
             Self::Short => format!(
-                "This is a short run: all workloads on smaller stores and for a shorter time than in a full one. A store \
-                 this small has few levels.{}\n\n",
+                "This is a short run: all workloads with smaller stores and shorter runs. A store this \
+                 small has few levels.{}\n\n",
                 if has_rocksdb { "" } else { " RocksDB was not built for this run." },
             ),
             Self::Transactions => TRANSACTIONS.into(),
@@ -72,23 +71,23 @@ impl Page {
 
 const TRANSACTIONS: &str = "\
 A transaction reads three counters, adds one to each and writes them. A counter is the first eight bytes of a value; the \
-whole value is written. Threads draw their counters from keys of their own, which never conflict, or all of them from the \
-same few; one alone never conflicts. *Giving way*: between reading and writing the thread yields its processor, as if it \
-had to wait for something; otherwise transactions are too short to meet on few processors. After every run all entries are read: their keys must be those from before, and the sum of all counters must \
-have grown by three for each committed transaction. A lost update ends the suite.
+whole value is written. Each thread draws counters from its own keys, which never conflict, or all threads draw from the \
+same few keys; a single thread never conflicts. *Giving way*: the thread yields its processor between reading and writing, \
+as if it waited for something; without that, transactions are too short to overlap on few processors. After every run all \
+entries are read: the keys must be unchanged, and the sum of all counters must have grown by three for each committed \
+transaction. A lost update ends the suite.
 
-sievedb: `transact`, which begins a transaction again after a random pause. fjall: `OptimisticTxDatabase`, begun again at \
-once, as its own `update_fetch` does. surrealkv: its transactions, begun again after other tasks had a turn; they compare \
-what was written, not what was read, which is enough for counters. redb: write transactions, of which one runs at a time and the others wait, so none conflicts. RocksDB's \
-optimistic transactions are not in the suite. Conflicts are counted, not planned: how many there are depends on how long \
-a transaction takes and on how many processors run them.
+sievedb: `transact`, which retries a transaction after a random pause. fjall: `OptimisticTxDatabase`, with an immediate \
+retry, as in its own `update_fetch`. surrealkv: its transactions, retried after other tasks had a turn; they compare only \
+the written keys, which is enough for counters. redb: write transactions, which run one at a time and never conflict. The \
+suite excludes RocksDB's optimistic transactions. The number of conflicts depends on the length of a transaction and on \
+the number of processors.
 
-All blocks are in the caches. Buffered, what sievedb, fjall and surrealkv have committed survives the process; what redb \
-has (`Durability::None`) is in its memory until a later synced commit. Synced, every commit waits for the disk.
+All blocks are in the caches. *Buffered*: commits of sievedb, fjall and surrealkv survive the process; commits of redb \
+(`Durability::None`) are in its memory until a later synced commit. *Synced*: every commit waits for the disk.
 
-Where a row is lost: surrealkv keeps no account of reads, and carries commits out without a check of what was read. Of \
-sievedb's instructions for a transaction, with few keys, a profile by callgrind had 48 % in the commit (26 % in the \
-memtable), 21 % in the three lookups and 24 % in the two maps of what was read and what was written. After a conflict \
-sievedb sleeps, and the others do not.
+Reasons for lost rows: surrealkv does not record reads, and commits without checking them. In a profile by callgrind, with \
+few keys, sievedb spent 48 % of the instructions of a transaction in the commit (26 % in the memtable), 21 % in the three \
+lookups and 24 % in the two maps of reads and writes. After a conflict sievedb sleeps, and the others do not.
 
 ";

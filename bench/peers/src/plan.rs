@@ -1,17 +1,16 @@
-//! What a client does, step by step, laid out before the clock starts.
+//! The steps of each client, computed before the clock starts.
 
 use crate::keys::{ABSENT, KeySet};
 use crate::random::{Random, Zipf, below, mix};
 use crate::workload::{Absent, Choice, Work};
 
-/// What is done with the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Looks up a present key.
     Present,
     /// Looks up an absent key.
     Absent,
-    /// Looks up a present key with its last byte changed: an absent one.
+    /// Looks up a present key with its last byte changed, which makes it absent.
     Near,
     /// Looks up a key that may have been deleted.
     Either,
@@ -19,19 +18,18 @@ pub(crate) enum Kind {
     /// Looks up a present key and writes it again.
     Change,
     Delete,
-    /// Adds one to the first eight bytes of a present key's value, together with others.
+    /// Increments the first eight bytes of a present key's value, in a transaction with other keys.
     Add,
-    /// Scans from a present key on.
+    /// Scans, starting at a present key.
     Scan,
 }
 
-/// A step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) kind: Kind,
-    /// Entries of a scan.
+    /// Entries to scan.
     pub(crate) entries: u16,
-    /// The key's number; of an absent one, without [`ABSENT`].
+    /// The key's number, for absent keys without [`ABSENT`].
     pub(crate) number: u32,
 }
 
@@ -44,7 +42,6 @@ impl Step {
         Self { kind: Kind::Scan, entries: entries as u16, number: number as u32 }
     }
 
-    /// The key that is asked for.
     #[inline]
     pub(crate) fn write_key(self, keys: KeySet, key: &mut Vec<u8>) {
         match self.kind {
@@ -58,29 +55,27 @@ impl Step {
     }
 }
 
-/// What the steps are made from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) work: Work,
-    /// Present keys.
+    /// Number of present keys.
     pub(crate) keys: u32,
     pub(crate) clients: usize,
-    /// Steps of all clients.
+    /// Steps of all clients together.
     pub(crate) steps: usize,
 }
 
-/// An entry of a scan as YCSB E has it: 1 to 100.
+/// A scan of YCSB E has 1 to 100 entries.
 const YCSB_SCAN_MAX: u64 = 100;
 
 impl Plan {
-    /// The steps of one client. Those of a warm-up are others than those that are measured, and change
-    /// nothing.
+    /// The steps of one client. Warm-up steps differ from measured steps and do not write.
     pub(crate) fn of_client(&self, client: usize, warm_up: bool) -> Vec<Step> {
         let count = self.steps / self.clients;
         let mut random = Random::new(100 + 2 * client as u64 + u64::from(warm_up));
         let keys = u64::from(self.keys);
         let zipf = Zipf::new(keys);
-        // The ranks are spread over the keys.
+        // Spreads the ranks over the keys.
         let popular = |random: &mut Random| below(mix(50, zipf.draw(random)), keys);
         match self.work {
             Work::Fill { .. } => {
@@ -148,8 +143,8 @@ impl Plan {
         }
     }
 
-    /// The core workloads: Cooper et al., "Benchmarking cloud serving systems with YCSB", 2010. New keys
-    /// follow those that are there.
+    /// The core workloads: Cooper et al., "Benchmarking cloud serving systems with YCSB", 2010. New keys get
+    /// the numbers after the existing ones.
     fn ycsb(&self, letter: char, count: usize, warm_up: bool, random: &mut Random) -> Vec<Step> {
         let mut keys = u64::from(self.keys);
         let zipf = Zipf::new(keys);

@@ -1,5 +1,3 @@
-//! Makes a store.
-
 use std::sync::Arc;
 
 use crate::Result;
@@ -10,7 +8,7 @@ use crate::order::Order;
 use crate::plan::Kind;
 use crate::workload::{Cache, Shape};
 
-/// Entries of a batch of a store that is prepared.
+/// Entries per batch.
 const PREPARED_BATCH: usize = 100;
 
 /// Makes a store of this shape in the directory of the order.
@@ -28,7 +26,7 @@ pub(crate) fn prepare<E: Engine>(order: &Order, keys: KeySet, shape: Shape) -> R
     shared.run_clients(vec![change_all(shared.clone(), keys, sizes.value_bytes, change)])?;
     engine = Arc::into_inner(shared).ok_or("a client still holds the engine")?;
     if shape == Shape::Log {
-        // As if the process had been killed.
+        // Ends the process without closing the store.
         std::process::exit(0);
     }
     engine.flush()?;

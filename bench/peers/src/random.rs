@@ -1,7 +1,6 @@
-//! Numbers that look random and are the same in every run.
+//! Reproducible pseudorandom numbers.
 
-/// A number of the stream `stream`: SplitMix64's finaliser, which maps different numbers to different
-/// numbers.
+/// Number `number` of a stream: SplitMix64's finaliser, which is a bijection.
 #[inline]
 pub(crate) fn mix(stream: u64, number: u64) -> u64 {
     let mut mixed = (stream << 40 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -10,7 +9,7 @@ pub(crate) fn mix(stream: u64, number: u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// The same for 32 bits: different numbers stay different.
+/// A bijection of 32-bit numbers.
 #[inline]
 pub(crate) fn mix32(number: u32) -> u32 {
     let mut mixed = number.wrapping_mul(0x9e37_79b1);
@@ -19,13 +18,12 @@ pub(crate) fn mix32(number: u32) -> u32 {
     mixed ^ mixed >> 16
 }
 
-/// A number below `end` (not 0), from a number.
+/// Maps a number to one below `end`, which must not be 0.
 #[inline]
 pub(crate) fn below(number: u64, end: u64) -> u64 {
     ((u128::from(number) * u128::from(end)) >> 64) as u64
 }
 
-/// A stream of numbers.
 #[derive(Debug)]
 pub(crate) struct Random {
     stream: u64,
@@ -46,16 +44,14 @@ impl Random {
         below(self.number(), end)
     }
 
-    /// Between 0 and 1, both excluded.
+    /// Between 0 and 1, exclusive.
     fn fraction(&mut self) -> f64 {
         ((self.number() >> 12) as f64 + 0.5) / (1_u64 << 52) as f64
     }
 }
 
 /// Ranks 0 to `count` − 1, where rank r is drawn with a probability proportional to (r + 1)^−0.99, as in
-/// YCSB.
-///
-/// Rejection-inversion (Hörmann and Derflinger, 1996): no table is made.
+/// YCSB. Uses rejection-inversion (Hörmann and Derflinger, 1996), which needs no table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Zipf {
     count: f64,

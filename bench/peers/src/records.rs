@@ -1,4 +1,4 @@
-//! The file of results: a record a line.
+//! The file of results, one record per line.
 
 use std::path::Path;
 
@@ -11,8 +11,8 @@ use crate::names::EngineName;
 use crate::order::{Outcome, Sizes};
 use crate::pages::Page;
 
-/// A run is under load if others take more than this share of the machine. Writing back what a fill has
-/// written takes some of it.
+/// A run is disturbed if other processes use more than this share of the machine. Writing back the data of a
+/// fill uses some of it.
 pub(crate) const OTHERS_MAX: f64 = 0.1;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub(crate) enum Record {
     End { load: f64 },
 }
 
-/// What is the same for all runs of a call.
+/// The parts that are the same for all runs of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Start {
     pub(crate) page: Page,
@@ -32,7 +32,7 @@ pub(crate) struct Start {
     pub(crate) versions: String,
     /// Whether the program was built with RocksDB.
     pub(crate) has_rocksdb: bool,
-    /// The processor the program was compiled for.
+    /// The processor that the program was compiled for.
     pub(crate) target: String,
     pub(crate) sizes: Sizes,
     pub(crate) rounds: usize,
@@ -52,13 +52,13 @@ impl Start {
         }
     }
 
-    /// Whether a page is incomplete without this engine.
+    /// Whether the page is incomplete without this engine.
     pub(crate) fn needs(&self, engine: EngineName) -> bool {
         self.page != Page::Short || self.has_rocksdb || !engine.is_rocksdb()
     }
 }
 
-/// The versions that this program was built with.
+/// The versions of the engines in this program.
 fn versions() -> String {
     let lock = include_str!("../Cargo.lock");
     let names = ["sievedb", "fjall", "lsm-tree", "rocksdb", "librocksdb-sys", "surrealkv", "redb"];

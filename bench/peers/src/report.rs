@@ -1,4 +1,4 @@
-//! The report: for each part a chart and its tables. Rows that are lost stay.
+//! The report: a chart and tables for each part. Rows in which sievedb is slower are included.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,16 +13,15 @@ use crate::statistics::{Spread, digits, thousands};
 use crate::tables;
 use crate::workload::{Part, Workload};
 
-/// A report and its charts.
 pub(crate) struct Rendered {
     pub(crate) markdown: String,
-    /// Names of files and their contents.
+    /// File names and contents.
     pub(crate) charts: Vec<(&'static str, String)>,
-    /// Why it must not be published, if it must not.
+    /// The reasons against publication, if any.
     pub(crate) faults: Vec<String>,
 }
 
-/// The directory of the charts, beside the report.
+/// The directory of the charts, next to the report.
 pub(crate) const CHARTS: &str = "peers";
 
 fn colour(engine: EngineName) -> &'static str {
@@ -36,7 +35,6 @@ fn colour(engine: EngineName) -> &'static str {
     }
 }
 
-/// Makes the page of these records.
 pub(crate) fn render(records: &[Record], page: Page) -> Rendered {
     let workloads = page.rows();
     let mut rows: BTreeMap<&str, Row<'_>> = BTreeMap::new();
@@ -84,7 +82,6 @@ pub(crate) fn render(records: &[Record], page: Page) -> Rendered {
     Rendered { markdown, charts, faults }
 }
 
-/// What keeps a report from being published.
 fn faults(start: Option<&Start>, rows: &BTreeMap<&str, Row<'_>>, workloads: &[Workload]) -> Vec<String> {
     let mut faults = Vec::new();
     let loaded: usize = rows
@@ -94,7 +91,7 @@ fn faults(start: Option<&Start>, rows: &BTreeMap<&str, Row<'_>>, workloads: &[Wo
         .count();
     if loaded > 0 {
         let percent = OTHERS_MAX * 100.0;
-        faults.push(format!("in {loaded} runs others took more than {percent:.0} % of the machine"));
+        faults.push(format!("in {loaded} runs other programs used more than {percent:.0} % of the machine"));
     }
     let Some(start) = start else {
         faults.push("there is no run".into());
@@ -109,10 +106,10 @@ fn faults(start: Option<&Start>, rows: &BTreeMap<&str, Row<'_>>, workloads: &[Wo
     };
     let missing = workloads.iter().filter(|workload| !is_complete(workload)).count();
     if missing > 0 {
-        faults.push(format!("{missing} rows lack an engine or a round"));
+        faults.push(format!("in {missing} rows an engine or a round is missing"));
     }
     if start.rounds < 3 {
-        faults.push(format!("{} rounds make no median", start.rounds));
+        faults.push(format!("{} rounds are too few for a median", start.rounds));
     }
     if !start.target.contains("AVX2") {
         faults.push(
@@ -132,13 +129,13 @@ fn head(page: Page, start: Option<&Start>, end: Option<f64>, faults: &[String]) 
     let mib = |bytes: u64| digits(bytes as f64 / f64::from(1 << 20));
     _ = write!(
         out,
-        "\nMade, whole, by `cargo run --release{} -- measure --page {}` in \
-         [bench/peers](../../bench/peers/README.md), which also has the settings; nothing here is written by hand.\n\n{}\
-         {}. {}, compiled for {}. Load {} before the first run, {} after the last.\n\n{} keys with values of {value_bytes} bytes that cannot be compressed; a cache of {} MiB unless a \
-         row says otherwise ({} MiB where filters do not fit), memtables of {} MiB. Medians of {} rounds (least to \
-         greatest), engines in turns, each run a process of its own, of at most {} seconds ({} for a fill). The fastest \
-         engine is bold. The ratio is that of sievedb to {}: median within rounds (least to greatest), then with the \
-         loop's own time taken off both.\n",
+        "\nOutput of `cargo run --release{} -- measure --page {}` in [bench/peers](../../bench/peers/README.md), not \
+         edited by hand; its README describes the settings.\n\n{}{}. {}, compiled for {}. Load {} before the first \
+         run, {} after the last.\n\n{} keys with incompressible values of {value_bytes} bytes; a cache of {} MiB \
+         unless the row names another one ({} MiB if filters do not fit), memtables of {} MiB. Medians of {} rounds \
+         (least to greatest); engines take turns, and each run is a process of at most {} seconds ({} for a fill). \
+         The fastest engine is bold. The ratio compares sievedb with {}: median within rounds (least to greatest), \
+         then without the loop's own time in both.\n",
         if start.has_rocksdb { " --features rocksdb" } else { "" },
         page.argument(),
         page.note(start.has_rocksdb),
@@ -166,7 +163,7 @@ fn panel(part: Part, workload: &Workload, row: &Row<'_>) -> Panel {
         Some(Bar { name: engine.title(), colour: colour(engine), min, median, max })
     });
     let mut bars: Vec<_> = bars.collect();
-    // The loop alone would make all others small.
+    // The loop's bar would make all other bars small.
     if let Some(longest) =
         bars.iter().filter(|bar| bar.name != EngineName::Nothing.title()).map(|bar| bar.max).reduce(f64::max)
     {
@@ -225,7 +222,7 @@ mod tests {
         })
     }
 
-    /// Every engine and round of every row; `rate` gives operations a second.
+    /// Records of every engine and round of every row; `rate` returns operations per second.
     fn records(rate: impl Fn(EngineName, usize) -> f64, others: f64) -> Vec<Record> {
         let mut records = vec![start()];
         for row in Page::Peers.rows() {
@@ -257,7 +254,7 @@ mod tests {
         assert_eq!(rendered.faults, Vec::<String>::new());
         let line =
             rendered.markdown.lines().find(|line| line.starts_with("| scan of 100, one run | ")).unwrap();
-        // redb is the fastest, but no LSM store; the ratio is the same in each round.
+        // redb is the fastest engine but no LSM store; the ratio is the same in each round.
         assert!(line.contains("| 200 (100 to 400) |"), "{line}");
         assert!(line.contains("**2,000** (1,000 to 4,000)"), "{line}");
         assert!(line.contains("| 0.50 (0.50 to 0.50) | 0.49 |"), "{line}");

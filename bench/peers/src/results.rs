@@ -1,5 +1,3 @@
-//! What was measured for a row.
-
 use std::collections::BTreeMap;
 
 use crate::counts::Counts;
@@ -9,7 +7,7 @@ use crate::records::OTHERS_MAX;
 use crate::statistics::{Spread, net, ratios};
 use crate::workload::Part;
 
-/// What was measured for one row.
+/// The results of one row.
 #[derive(Debug, Default)]
 pub(crate) struct Row<'a> {
     pub(crate) runs: BTreeMap<EngineName, Vec<&'a Outcome>>,
@@ -17,7 +15,7 @@ pub(crate) struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Operations a second, a sample a round.
+    /// Operations per second, one sample per round.
     pub(crate) fn rates(&self, engine: EngineName) -> Option<Vec<f64>> {
         let runs = self.runs.get(&engine)?;
         Some(runs.iter().map(|run| run.operations as f64 / run.seconds).collect())
@@ -32,7 +30,7 @@ impl Row<'_> {
         Some(Spread::of(figures?)?.median)
     }
 
-    /// The fastest of the peers. redb, which is of another kind, counts where transactions are compared.
+    /// The fastest peer. redb, which is not an LSM store, counts only for transactions.
     pub(crate) fn best_peer(&self, part: Part) -> Option<EngineName> {
         let rated = self
             .runs
@@ -51,8 +49,7 @@ impl Row<'_> {
         rated.max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(engine, _)| engine)
     }
 
-    /// The ratio to the best peer, round by round, and that of the medians with the loop's own cost taken
-    /// off.
+    /// The ratio to the best peer by round, and the ratio of the medians without the loop's own cost.
     pub(crate) fn lead(&self, part: Part) -> (Option<Spread>, Option<f64>) {
         let Some(peer) = self.best_peer(part) else { return (None, None) };
         let pair = self.rates(EngineName::Sievedb).zip(self.rates(peer));

@@ -15,12 +15,10 @@ fn present(choice: Choice) -> Work {
 
 const BOTH: [(Shape, &str); 2] = [(Shape::Settled, "one run"), (Shape::Left, "as left")];
 
-/// All rows beside other stores, in the order of the report.
 pub(crate) fn all() -> Vec<Workload> {
     [absent(), absent_memory(), present_keys(), scans(), fills(), mixed(), opening(), growth()].concat()
 }
 
-/// Rows of transactions.
 pub(crate) fn transactions() -> Vec<Workload> {
     use EngineName::{Fjall, Nothing, Redb, Sievedb, Surrealkv};
     let row = |clients: usize, among: Option<u32>, how: Adding| {
@@ -51,9 +49,10 @@ pub(crate) fn transactions() -> Vec<Workload> {
     ]
 }
 
-/// Counters of a transaction.
+/// Counters per transaction.
 const COUNTERS: usize = 3;
-/// Keys from which four threads that give way draw the same in about 1, and about 50, of 100 transactions.
+/// Numbers of keys from which four yielding threads draw a common key in about 1 and about 50 of 100
+/// transactions.
 const MANY: u32 = 2700;
 const FEW: u32 = 16;
 

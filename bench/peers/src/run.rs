@@ -1,5 +1,3 @@
-//! Runs a workload on a store.
-
 use std::path::Path;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -16,11 +14,10 @@ use crate::plan::Plan;
 use crate::workload::{Cache, Shape, Work, Workload};
 use crate::{Result, allocations};
 
-/// A key of every so many is looked up to bring all blocks into a cache: there are more in a block.
+/// Lookups of every sixteenth key bring all blocks into a cache, because a block holds more than 16 keys.
 const WARM_EVERY: usize = 16;
 const WARM_STEPS: usize = 200_000;
 
-/// Runs a workload on the store of the order.
 pub(crate) fn run<E: Engine>(
     order: &Order,
     name: EngineName,
@@ -50,7 +47,6 @@ struct Run<'a> {
     settings: Settings,
 }
 
-/// What is counted from a moment on.
 struct Counters {
     began: Instant,
     processor: Duration,
@@ -70,7 +66,6 @@ impl Counters {
         }
     }
 
-    /// What has happened since then.
     fn outcome(self, operations: u64, blocks: Option<u64>) -> Outcome {
         let elapsed = self.began.elapsed();
         let processor = machine::processor_time() - self.processor;
@@ -108,7 +103,7 @@ impl Run<'_> {
         let before = Counters::now(None);
         let engine = E::open(dir, &self.settings)?;
         if engine.get(&key)?.is_none() {
-            return Err("the first key is not there".into());
+            return Err("the first key is missing".into());
         }
         let mut outcome = before.outcome(1, None);
         outcome.shape = engine.shape();
@@ -119,7 +114,7 @@ impl Run<'_> {
     fn work<E: Engine>(&self, dir: &Path) -> Result<Outcome> {
         let engine = Arc::new(E::open(dir, &self.settings)?);
         if !self.workload.writes() {
-            // What opening left to do in the background is no part of a lookup.
+            // Background work of opening is not part of a lookup.
             engine.settle()?;
         }
         if !self.workload.cold {
@@ -170,7 +165,6 @@ impl Run<'_> {
         Ok(outcome)
     }
 
-    /// The clients with their steps.
     fn clients(&self, warm_up: bool) -> Vec<Client> {
         let Workload { work, keys, clients, times, .. } = *self.workload;
         let (planned, taken) = match self.amount {
@@ -215,7 +209,7 @@ impl Run<'_> {
         if self.workload.cache == Cache::Whole {
             self.fetch_all(engine)?;
             if self.is_counted() {
-                // The rest is for the processor's caches.
+                // The steps below only warm the processor's caches.
                 return Ok(());
             }
         }
@@ -223,7 +217,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Looks up a key of each block, in order of the first eight bytes.
+    /// Looks up a key of each block, in the order of the first eight bytes.
     fn fetch_all<E: Engine>(&self, engine: &Arc<E>) -> Result<()> {
         let mut key = Vec::new();
         let mut order: Vec<(u64, u32)> = (0..self.sizes.keys)
@@ -245,7 +239,7 @@ impl Run<'_> {
         Total::of(all)
     }
 
-    /// Compares all keys, and the sum of all counters, with what must be there after so many were added to.
+    /// Compares all keys and the sum of all counters with the expected result of `added` increments.
     fn check_counters<E: Engine>(&self, engine: &E, added: u64) -> Result<()> {
         let (mut key, mut value) = (Vec::new(), vec![0; self.sizes.value_bytes]);
         let mut expected = Seen::default();
@@ -257,7 +251,9 @@ impl Run<'_> {
         expected.sum = expected.sum.wrapping_add(added);
         let seen = engine.scan(&[], usize::MAX)?;
         if E::ANSWERS && seen != expected {
-            return Err(format!("after {added} additions there is {seen:?}, and not {expected:?}").into());
+            return Err(
+                format!("after {added} increments the scan gave {seen:?} instead of {expected:?}").into()
+            );
         }
         Ok(())
     }
@@ -272,14 +268,13 @@ impl Run<'_> {
         let elapsed = began.elapsed();
         let expected = entries.min(self.sizes.keys as usize) as u64;
         if seen.entries != expected {
-            return Err(format!("the scan gave {} entries of {expected}", seen.entries).into());
+            return Err(format!("the scan gave {} of {expected} entries", seen.entries).into());
         }
         std::hint::black_box(seen.sum);
         Ok(Total { operations: seen.entries, conflicts: 0, elapsed, longest: elapsed, latency: None })
     }
 }
 
-/// What all clients together have done.
 struct Total {
     operations: u64,
     conflicts: u64,

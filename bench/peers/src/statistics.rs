@@ -1,6 +1,5 @@
 //! Medians, spreads and ratios.
 
-/// The least, the middle and the greatest of some samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) min: f64,
@@ -9,7 +8,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// `None` of no samples.
+    /// `None` without samples.
     pub(crate) fn of(samples: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut samples: Vec<f64> = samples.into_iter().collect();
         samples.sort_unstable_by(f64::total_cmp);
@@ -19,17 +18,17 @@ impl Spread {
     }
 }
 
-/// Ratios of one competitor over another within each round, which are steadier than those of two medians.
+/// Ratios of two competitors within each round, which vary less than the ratio of two medians.
 pub(crate) fn ratios(of: &[f64], over: &[f64]) -> Option<Spread> {
     Spread::of(of.iter().zip(over).map(|(of, over)| of / over))
 }
 
-/// What an operation costs when the loop's own cost is taken off: seconds. `None` if the loop costs as much.
+/// Seconds per operation without the loop's own cost. `None` if the loop costs as much.
 pub(crate) fn net(seconds: f64, of_loop: f64) -> Option<f64> {
     (seconds > of_loop).then_some(seconds - of_loop)
 }
 
-/// About three digits, with a letter for thousands and millions.
+/// About three digits, with a suffix for thousands and millions.
 pub(crate) fn short(value: f64) -> String {
     match value.abs() {
         size if !size.is_finite() => "–".into(),
@@ -77,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_ratio_is_taken_within_each_round() {
-        // The machine is ten times as slow in the second round: the ratio stays the same.
+        // In the second round the machine is ten times slower, and the ratio is the same.
         assert_eq!(ratios(&[3.0, 30.0], &[2.0, 20.0]), Spread::of([1.5]));
         assert_eq!(ratios(&[], &[1.0]), None);
     }

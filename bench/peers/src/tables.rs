@@ -1,5 +1,3 @@
-//! The tables of a report.
-
 use std::fmt::Write;
 
 use crate::names::EngineName;
@@ -8,7 +6,7 @@ use crate::results::Row;
 use crate::statistics::{Spread, digits, short};
 use crate::workload::{Part, Work, Workload};
 
-/// The engines with a column of their own, as far as a part has them.
+/// The engines with their own column, if a part includes them.
 const COLUMNS: [EngineName; 6] = [
     EngineName::Sievedb,
     EngineName::Fjall,
@@ -35,7 +33,7 @@ pub(crate) fn unit(part: Part) -> &'static str {
     if is_time(part) { "milliseconds; shorter is better" } else { "per second" }
 }
 
-/// What is shown of a rate.
+/// The displayed figure of a rate.
 pub(crate) fn shown(part: Part, rate: Spread) -> Spread {
     if is_time(part) {
         Spread { min: 1e3 / rate.max, median: 1e3 / rate.median, max: 1e3 / rate.min }
@@ -76,7 +74,7 @@ pub(crate) fn rates(part: Part, measured: &[(&Workload, &Row<'_>)]) -> String {
     table(&head, &rows.collect::<Vec<_>>())
 }
 
-/// The engines of some rows, in order, without the loop.
+/// The engines of some rows in order, without the loop.
 fn engines(measured: &[(&Workload, &Row<'_>)]) -> Vec<EngineName> {
     let mut engines: Vec<_> = measured.iter().flat_map(|(_, row)| row.runs.keys().copied()).collect();
     engines.sort_unstable();
@@ -116,7 +114,7 @@ pub(crate) fn shapes(measured: &[(&Workload, &Row<'_>)]) -> String {
     by_engine("tables by level", &firsts, |row, engine| row.runs.get(&engine)?.first()?.shape.clone())
 }
 
-/// How long calls took. Empty where a run is one call.
+/// Latencies of calls; empty if a run is one call.
 pub(crate) fn latencies(measured: &[(&Workload, &Row<'_>)]) -> String {
     by_engine("latency of a call in µs: 50 %; 99 %; 99.9 %", measured, |row, engine| {
         let percentile = |of: fn(Latency) -> f64| row.median(engine, |run| run.latency.map(of));
@@ -129,9 +127,8 @@ pub(crate) fn latencies(measured: &[(&Workload, &Row<'_>)]) -> String {
     })
 }
 
-/// Of transactions.
 pub(crate) fn conflicts(measured: &[(&Workload, &Row<'_>)]) -> String {
-    let what = "conflicts of 100 attempts; write calls and bytes written for a transaction";
+    let what = "conflicts per 100 attempts; write calls and bytes written per transaction";
     by_engine(what, measured, |row, engine| {
         let conflicts = |run: &Outcome| run.conflicts as f64 / (run.operations + run.conflicts) as f64;
         let parts = [
@@ -144,8 +141,8 @@ pub(crate) fn conflicts(measured: &[(&Workload, &Row<'_>)]) -> String {
 }
 
 pub(crate) fn io(measured: &[(&Workload, &Row<'_>)]) -> String {
-    let what = "read calls; bytes read; blocks and filter pages looked at (sievedb), each for an operation; \
-                processor time in µs; peak memory in MiB";
+    let what = "per operation: read calls; bytes read; blocks and filter pages looked at (sievedb); \
+        processor time in µs. Peak memory in MiB";
     by_engine(what, measured, |row, engine| {
         let each = |figure: fn(&Outcome) -> Option<f64>| {
             row.median(engine, |run| figure(run).map(|figure| figure / run.operations as f64))
@@ -162,8 +159,8 @@ pub(crate) fn io(measured: &[(&Workload, &Row<'_>)]) -> String {
 }
 
 pub(crate) fn fills(measured: &[(&Workload, &Row<'_>)]) -> String {
-    let what = "bytes written for a byte of keys and values; bytes on disk, likewise; seconds until background work \
-                was over; longest pause of a writer in ms";
+    let what = "bytes written per byte of keys and values; bytes on disk, likewise; seconds until the end \
+        of background work; longest pause of a writer in ms";
     let measured: Vec<_> = measured
         .iter()
         .copied()
@@ -183,8 +180,8 @@ pub(crate) fn fills(measured: &[(&Workload, &Row<'_>)]) -> String {
 }
 
 pub(crate) fn counts(measured: &[(&Workload, &Row<'_>)]) -> String {
-    let what = "instructions without the loop's; allocations; system calls, the most frequent ones by name; each for an \
-                operation";
+    let what = "per operation: instructions without the loop's; allocations; system calls, the most \
+        frequent ones by name";
     by_engine(what, measured, |row, engine| {
         let counts = row.counts.get(&engine)?;
         let of_loop =

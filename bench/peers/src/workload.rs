@@ -1,4 +1,4 @@
-//! What a workload is: a row of the report.
+//! Workloads, each a row of the report.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,27 +6,25 @@ use crate::engine::Adding;
 use crate::keys::KeySet;
 use crate::names::EngineName;
 
-/// How the store that is read has come about.
+/// How the store was made.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
 )]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Shape {
-    /// There is none yet.
     Empty,
-    /// Filled in random order; the levels are as the engine left them.
+    /// Filled in random order, with the levels as the engine left them.
     Left,
     /// The same, merged into one run.
     Settled,
-    /// As left, then every second key deleted; as that left it.
+    /// Like `Left`, then every second key deleted, without a further merge.
     Deleted,
-    /// As left, in about a thousand tables.
+    /// Like `Left`, in about a thousand tables.
     Tables,
-    /// Some writes that are in the log only: the process was ended in the middle.
+    /// Some writes are only in the log: the process exited without closing.
     Log,
 }
 
-/// Memory for blocks, indexes and filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Cache {
@@ -36,11 +34,10 @@ pub(crate) enum Cache {
     Whole,
     /// Smaller than the filters.
     Small,
-    /// `Small` and what the filters would take on a heap beside it.
+    /// `Small`, and the size of the filters that RocksDB keeps on the heap.
     SmallAndFilters,
 }
 
-/// Which present keys are looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Choice {
@@ -48,18 +45,17 @@ pub(crate) enum Choice {
     Zipf,
 }
 
-/// Which absent keys are looked up. All lie inside the range of the present ones and have their shape.
+/// Choice of absent keys. All have the shape of present keys and lie among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Absent {
     Uniform,
     /// A present key with its last byte changed.
     Near,
-    /// The same keys again and again, by Zipf's law.
+    /// Repeated keys by Zipf's law.
     Skewed,
 }
 
-/// The kind of work.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Work {
@@ -68,14 +64,14 @@ pub(crate) enum Work {
         batch: usize,
         synced: bool,
     },
-    /// Lookups, of which some are of present keys; by the call for many keys if `batch` is above 1.
+    /// Lookups, some for present keys, by the call for many keys if `batch` is above 1.
     Get {
         present_percent: u64,
         present: Choice,
         absent: Absent,
         batch: usize,
     },
-    /// Short scans from random keys on.
+    /// Short scans from random keys.
     Scan {
         entries: usize,
     },
@@ -89,7 +85,7 @@ pub(crate) enum Work {
     Delete,
     /// Half lookups, a quarter puts and a quarter deletions, of the same keys.
     DeleteMixed,
-    /// Transactions that add one to so many counters, and the keys they draw these from: the first `among`, or
+    /// Transactions that increment `counters` counters. The keys are drawn from the first `among`, or from
     /// keys of each client's own.
     Add {
         counters: usize,
@@ -100,16 +96,14 @@ pub(crate) enum Work {
     Open,
 }
 
-/// A row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Workload {
     pub(crate) name: String,
-    /// The part of the report that it is in.
     pub(crate) part: Part,
     pub(crate) work: Work,
     pub(crate) keys: KeySet,
     pub(crate) shape: Shape,
-    /// The store has so many times the usual number of keys.
+    /// Multiplies the usual number of keys.
     pub(crate) times: u32,
     pub(crate) cache: Cache,
     /// Whether the page cache is emptied first.
@@ -119,7 +113,7 @@ pub(crate) struct Workload {
     pub(crate) engines: Vec<EngineName>,
 }
 
-/// What is counted for a row beside its time.
+/// Counts that a row shows in addition to its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Counted {
@@ -172,7 +166,6 @@ impl Part {
         }
     }
 
-    /// The file of its charts.
     pub(crate) fn file(self) -> &'static str {
         match self {
             Self::Absent => "absent.svg",
@@ -190,7 +183,7 @@ impl Part {
 }
 
 impl Workload {
-    /// Whether the store is changed, so that each run needs a copy of its own.
+    /// Whether the workload writes, so that each run needs a copy of the store.
     pub(crate) fn writes(&self) -> bool {
         match self.work {
             Work::Fill { .. } | Work::Delete | Work::DeleteMixed | Work::Add { .. } => true,
@@ -200,7 +193,7 @@ impl Workload {
         }
     }
 
-    /// Keys for a call.
+    /// Keys per call.
     pub(crate) fn batch(&self) -> usize {
         match self.work {
             Work::Fill { batch, .. } | Work::Get { batch, .. } | Work::Add { counters: batch, .. } => batch,

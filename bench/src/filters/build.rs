@@ -1,4 +1,4 @@
-//! What it costs to make each filter: time and memory per key.
+//! The cost of building each filter: time and memory per key.
 
 use super::contender::{Contender, Product, floor, open};
 use super::lane::Lane;
@@ -7,21 +7,21 @@ use crate::clock;
 use crate::random::number;
 use crate::rounds::{Rounds, Spread};
 
-/// The stream of numbers that are the hashes of the keys that are there.
+/// Random stream of the hashes of present keys.
 pub(super) const PRESENT: u64 = 1;
 
-/// A contender's costs, and the filters to ask.
+/// A contender's costs, and its filters to probe.
 pub(super) struct Built {
     pub(super) contender: Contender,
     /// Nanoseconds per key.
     pub(super) time: Spread,
-    /// Most bytes allocated at one time, per key; all hashes included where the builder needs them at hand.
+    /// Peak of allocated bytes per key; includes all hashes if the builder needs them in memory.
     pub(super) peak_bytes: f64,
-    /// The lane, and for filters of ours the one that is probed without vector instructions.
+    /// The lane. For our filters, also a lane without vector instructions.
     pub(super) lanes: Vec<(String, Box<dyn Lane>)>,
 }
 
-/// Builds every contender of `keys` keys, `rounds` times.
+/// Builds every contender with `keys` keys, `rounds` times.
 pub(super) fn run(contenders: &[Contender], keys: usize, rounds: usize) -> Result<Vec<Built>> {
     let hashes: Vec<u64> = (0..keys as u64).map(|index| number(PRESENT, index)).collect();
     let mut products: Vec<Option<Product>> = contenders.iter().map(|_| None).collect();
@@ -29,7 +29,7 @@ pub(super) fn run(contenders: &[Contender], keys: usize, rounds: usize) -> Resul
     let mut failure = None;
     let times = Rounds::run(rounds, products.len(), |index| {
         let contender = contenders[index];
-        // The one of the round before is gone first.
+        // Frees the filter of the round before.
         products[index] = None;
         let mut cost = None;
         let memory = allocation_counter::measure(|| cost = Some(clock::cost(|| contender.make(&hashes))));
@@ -75,7 +75,6 @@ fn lanes(contender: Contender, product: Option<Product>) -> Result<Vec<(String, 
     })
 }
 
-/// The floor as a lane.
 pub(super) fn floor_lane(keys: usize) -> (String, Box<dyn Lane>) {
     ("(one random line)".into(), Box::new(floor(keys)))
 }

@@ -1,4 +1,4 @@
-//! Who takes part, with which settings, and how each is built from hashes.
+//! The filters, their settings, and how each is built from hashes.
 
 use sievedb::filter::{AlignedBytes, Expect, Filter, FilterBuilder, Kind};
 use xorf::{BinaryFuse8, BinaryFuse16};
@@ -7,7 +7,7 @@ use super::lane::{Lane, Line};
 use super::peers::{self, LsmBloom};
 use crate::Result;
 
-/// What all hashes here are said to be hashed with: they are random numbers.
+/// A hash seed for the headers; the hashes here are random numbers.
 pub(super) const SEED: u64 = 1;
 pub(super) const OWNER: [u8; 16] = [7; 16];
 
@@ -27,10 +27,9 @@ pub(super) enum Contender {
     PleatStandard,
 }
 
-/// One of our filters.
 pub(super) type Ours = Filter<AlignedBytes>;
 
-/// What building ends with: bytes to be opened, or a filter to be probed.
+/// The result of building: bytes to open, or a filter to probe.
 pub(super) enum Product {
     Block(Vec<u8>),
     Lane(Box<dyn Lane>),
@@ -71,18 +70,17 @@ impl Contender {
         self.settings().is_some()
     }
 
-    /// Whether it is built of the largest number of keys as well: one of each sort. The standard ribbon of
-    /// pleat cannot be: its builder tries seeds for minutes and gives up.
+    /// Whether it is built with the largest number of keys too: one filter of each kind. pleat's standard ribbon is excluded: its builder gives up after some minutes.
     pub(super) fn takes_part_in_huge(self) -> bool {
         !matches!(self, Self::Bloom | Self::Ribbon10 | Self::LsmTree | Self::Fuse16 | Self::PleatStandard)
     }
 
-    /// Whether its builder needs all hashes in memory beside what it allocates itself.
+    /// Whether its builder needs all hashes in memory in addition to its own allocations.
     pub(super) fn borrows_hashes(self) -> bool {
         matches!(self, Self::Fuse8 | Self::Fuse16 | Self::PleatHomogeneous | Self::PleatStandard)
     }
 
-    /// Kind, bits per key and columns of a filter of ours.
+    /// Kind, bits per key and columns of one of our filters.
     fn settings(self) -> Option<(Kind, f64, Option<f64>)> {
         match self {
             Self::Blocked => Some((Kind::BlockedBloom, 10.0, None)),
@@ -93,7 +91,7 @@ impl Contender {
         }
     }
 
-    /// Makes the filter of these hashes: what is timed as building.
+    /// Builds the filter of these hashes; this call is timed.
     pub(super) fn make(self, hashes: &[u64]) -> Result<Product> {
         if let Some(block) = self.block(hashes.iter().copied(), 3)? {
             return Ok(Product::Block(block));
@@ -110,7 +108,7 @@ impl Contender {
         Ok(Product::Lane(lane))
     }
 
-    /// The block of a filter of ours, as it would be written to disk; `None` for a peer.
+    /// The block of one of our filters as written to disk; `None` for a peer.
     pub(super) fn block(self, hashes: impl Iterator<Item = u64>, salt: u64) -> Result<Option<Vec<u8>>> {
         let Some((kind, bits, columns)) = self.settings() else { return Ok(None) };
         let mut builder = FilterBuilder::new(kind, bits, SEED, salt, OWNER)?;
@@ -121,19 +119,18 @@ impl Contender {
         Ok(Some(builder.finish()?))
     }
 
-    /// The same for who knows that it is ours, opened.
+    /// Builds and opens one of our filters.
     pub(super) fn ours(self, hashes: impl Iterator<Item = u64>, salt: u64) -> Result<Ours> {
-        let block = self.block(hashes, salt)?.ok_or("is a peer")?;
+        let block = self.block(hashes, salt)?.ok_or("not one of our filters")?;
         open(&block)
     }
 }
 
-/// A block of ours, opened.
 pub(super) fn open(block: &[u8]) -> Result<Ours> {
     Filter::open(AlignedBytes::copy_of(block), Expect::anything()).map_err(peers::failed)
 }
 
-/// The floor: as many cache lines as a filter of 10 bits per key has, of which each probe reads one word.
+/// The floor: as many cache lines as a filter of 10 bits per key; each probe reads one word.
 pub(super) fn floor(keys: usize) -> Line {
     Line::new((keys * 10).div_ceil(512))
 }

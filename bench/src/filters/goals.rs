@@ -1,9 +1,8 @@
-//! What was aimed at, beside what was reached and what the best peer of the same run reaches. A goal that was
-//! missed stays.
+//! The goals, with our results and the best peer's results in the same run. Missed goals remain in the table.
 //!
-//! A goal is judged over all configurations that it speaks of (columns, numbers of keys, shapes of keys), by
-//! the worst of them, and over the interval of each figure: it is met if the whole interval of every one is
-//! within the limit, missed if that of one is beyond it, and open otherwise.
+//! A goal is judged by the worst configuration that it covers (columns, numbers of keys, key shapes), and by
+//! the interval of each figure. It is met if every interval is within the limit, missed if one interval is
+//! entirely beyond it, and open otherwise.
 
 use super::lane::Mode;
 use super::negatives::Negatives;
@@ -13,20 +12,19 @@ use super::{HUGE, contender::Contender};
 use crate::report::{Table, count, keys as keys_text};
 use crate::rounds::{Spread, digits};
 
-/// One line of the table of goals.
 struct Goal {
     what: String,
     goal: String,
-    /// `None` if that was not part of the run.
+    /// `None`: not part of the run.
     ours: Option<(String, Verdict)>,
     best: String,
 }
 
-/// Ordered from the best.
+/// From best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
     Met,
-    /// The interval has the limit in it.
+    /// The limit is within the interval.
     Open,
     Missed,
 }
@@ -59,7 +57,7 @@ impl Verdict {
     }
 }
 
-/// The worst verdict, beside the text of the worst figure, of which there is at least one.
+/// The worst verdict, with the text of the worst figure. `None` if there are no figures.
 fn worst(all: impl Iterator<Item = (f64, String, Verdict)>) -> Option<(String, Verdict)> {
     let all: Vec<_> = all.collect();
     let verdict = all.iter().map(|one| one.2).max()?;
@@ -67,16 +65,15 @@ fn worst(all: impl Iterator<Item = (f64, String, Verdict)>) -> Option<(String, V
     Some((figure.1, verdict))
 }
 
-/// Everything that a run measured.
 pub(super) struct Findings {
     pub(super) speeds: Vec<Speed>,
     pub(super) rates: Vec<Rate>,
     pub(super) negatives: Negatives,
-    /// Data blocks fetched per absent lookup with Bloom everywhere, with `Auto`, and at best.
+    /// Data blocks read per absent lookup with uniform Bloom, with `Auto`, and with optimal filters.
     pub(super) wasted: [f64; 3],
 }
 
-/// The filters that the goals are about.
+/// The filters with goals.
 const RIBBONS: [Contender; 2] = [Contender::Ribbon8, Contender::Ribbon10];
 const BLOCKED: Contender = Contender::Blocked;
 
@@ -184,7 +181,7 @@ fn at(findings: &Findings, keys: usize) -> Option<&Speed> {
     findings.speeds.iter().find(|speed| speed.keys == keys)
 }
 
-/// The time per probe of each of these filters and the fastest peer's.
+/// The time per probe of each of these filters, and of the fastest peer.
 fn probe(findings: &Findings, keys: usize, names: &[String], mode: Mode, what: &str, limit: f64) -> Goal {
     let speed = at(findings, keys);
     let rows = names.iter().filter_map(|name| Some((name, speed?.time(speed?.row(name)?, mode))));
@@ -199,7 +196,7 @@ fn probe(findings: &Findings, keys: usize, names: &[String], mode: Mode, what: &
     }
 }
 
-/// The fastest peer; of the small filters only, if so wished: those of less than nine and a half bits.
+/// The fastest peer; if `small`, only among filters of less than 9.5 bits per key.
 fn fastest(speed: &Speed, mode: Mode, small: bool) -> String {
     let best = speed.best_peer(|speed, row| {
         let large = small && speed.rows[row].bits_per_key > 9.5;

@@ -1,19 +1,19 @@
-//! A filter as the benchmark asks it: the same three loops for everyone, compiled for each.
+//! The three probe loops, compiled for each filter.
 
 use sievedb::filter::Filter;
 
 use crate::random::number;
 
-/// How filters are probed. The numbers are places in [`Mode::ALL`].
+/// Ways to probe. The numbers are positions in [`Mode::ALL`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Absent keys in a plain loop: the processor works ahead.
+    /// Absent keys in a plain loop, so the processor can run ahead.
     Absent,
-    /// Keys that were added, in random order, in a plain loop.
+    /// Present keys in random order, in a plain loop.
     Present,
-    /// Absent keys, of which each needs the answer for the one before.
+    /// Absent keys; each probe depends on the answer of the one before.
     Dependent,
-    /// Absent keys, 32 in a call (a loop of 32 where there is no such call).
+    /// Absent keys, 32 per call (a loop of 32 if the filter has no such call).
     Batch,
 }
 
@@ -21,19 +21,16 @@ impl Mode {
     pub(super) const ALL: [Self; 4] = [Self::Absent, Self::Present, Self::Dependent, Self::Batch];
 }
 
-/// Hashes in a batch.
 const BATCH: usize = 32;
 
-/// One filter that takes part.
 pub(super) trait Lane {
-    /// Its memory, in bits.
+    /// Size in memory, in bits.
     fn bits(&self) -> u64;
 
-    /// The number of hashes for which it says "maybe".
+    /// The number of these hashes that may be present.
     fn ask(&self, hashes: &[u64], mode: Mode) -> u64;
 }
 
-/// What a filter has to be able to do.
 pub(super) trait Probe {
     fn bits(&self) -> u64;
 
@@ -62,7 +59,7 @@ pub(super) fn ask(probe: &impl Probe, hashes: &[u64], mode: Mode) -> u64 {
         Mode::Dependent => {
             let mut found = 0u64;
             for &hash in hashes {
-                // An absent key stays absent: another hash of 64 bits.
+                // The result is another random hash, so it is still absent.
                 found += u64::from(probe.contains(hash ^ found));
             }
             found
@@ -95,7 +92,7 @@ impl<B: AsRef<[u8]>> Probe for Filter<B> {
     }
 }
 
-/// What any filter of one memory access costs at least: a word of a random line is read and one bit tested.
+/// The least cost of a filter with one memory access: reading a word of a random line and testing one bit.
 pub(super) struct Line {
     words: Vec<u64>,
 }

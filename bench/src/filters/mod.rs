@@ -1,17 +1,17 @@
-//! The filters beside those of other crates, and everything that was aimed at.
+//! Our filters compared with other crates' filters and with the goals.
 //!
-//! All are built from and probed with the same 64-bit numbers as hashes of keys, so that hashing a key is
-//! part of nobody's time. What a filter does to a hash is: ours multiply it with the salt of the table, xorf
-//! and pleat mix it again. All are built and probed in one process, in turns.
+//! All filters are built from and probed with the same random 64-bit numbers as hashes, so the times exclude
+//! hashing a key. They include further mixing of the hash: ours multiply it with the table's salt, xorf
+//! and pleat mix it again. All are built and probed in one process, in turn.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `contender` | who takes part, and how it is built |
+//! | `contender` | the filters and how they are built |
 //! | `lane` | the loops that probe a filter |
 //! | `peers` | the filters of other crates |
-//! | `build`, `speed` | what building and asking cost |
-//! | `rate`, `negatives` | how good, how large and how true ours are |
-//! | `goals` | what was aimed at, and whether it was reached |
+//! | `build`, `speed` | the cost of building and probing |
+//! | `rate`, `negatives` | rates, sizes and false negatives of our filters |
+//! | `goals` | the goals and results |
 
 mod build;
 mod contender;
@@ -31,21 +31,21 @@ use speed::Speed;
 use crate::report::{Report, count, keys as keys_text};
 use crate::{Result, clock, machine, wasted};
 
-/// The largest number of keys: their filters are larger than any cache.
+/// The largest number of keys, whose filters exceed every cache.
 const HUGE: usize = 100_000_000;
 
-/// Compares the filters with those of other crates, and everything with its goal.
+/// Compares the filters with other crates' filters and with the goals.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Up to 100 million keys and a thousand million probes: takes half an hour of an idle machine and 8 GiB
-    /// of memory.
+    /// Uses up to 100 million keys and 10^9 probes, which takes half an hour on an idle machine and 8 GiB of
+    /// memory.
     #[arg(long)]
     full: bool,
-    /// The processor to be pinned to.
+    /// Pins the thread to this processor.
     #[arg(long, value_name = "NUMBER")]
     cpu: Option<usize>,
-    /// Measures rates, false negatives and the tree, which are not timed, at the same time as the speed, on
-    /// another processor: done in half the time, but not quiet.
+    /// Measures rates, false negatives and the tree on another processor at the same time: half the time, but
+    /// more noise.
     #[arg(long)]
     together: bool,
     /// Writes the tables to this file as well.
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     write: Option<PathBuf>,
 }
 
-/// What takes no time to be right: rates, false negatives, and the tree.
+/// Results that do not depend on time: rates, false negatives, and the tree.
 type Untimed = (Vec<rate::Rate>, negatives::Negatives, Vec<wasted::Outcome>);
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -80,25 +80,27 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     report.text(&format!(
         "{}; {pinned}{}; load {load} at the start and {} at the end.",
         machine::describe(),
-        if args.together { ", what is not timed at the same time on another processor" } else { "" },
+        if args.together { ", untimed measurements at the same time on another processor" } else { "" },
         machine::load()
     ));
     report.heading("Goals");
     report.text(
-        "A ribbon filter here has 8 columns: a rate of 1/256. The best peer is the best one in this run, whatever its number of \
-         keys where none is named. Beside the times of ribbon filters it is the fastest of those that take less than 9.5 \
-         bits per key, which are the ones that one could have instead; the tables below have all.",
+        "Ribbon filters have 8 columns here: a rate of 1/256. The best peer is the best one in this run, \
+         with any number of keys unless a number is given. For the times of ribbon filters it is the \
+         fastest peer of less than 9.5 bits per key, which could replace a ribbon filter. The tables below \
+         list all peers.",
     );
     report.table(&goals::table(&findings));
-    report.heading("Beside other crates");
+    report.heading("Comparison with other crates");
     report.text(&format!(
-        "Times are nanoseconds of {}: the median of the rounds and, in brackets, least and greatest, which show how \
-         noisy the run was. In every round each filter has its turn; ratios are taken within a round. Keys are \
-         hashed beforehand: filters are given and probed with 64-bit hashes. \"Dependent\" probes wait for the answer before. \
-         Only SieveDB and pleat have a call for a batch; the others are probed in a loop of 32. Building goes from \
-         hashes in memory to, for SieveDB, the finished block, with its checksums written and every key probed. \
-         Peak bytes are those allocated, and 8 more where the builder needs all hashes at hand. The reader of \
-         lsm-tree, which its engine makes for each lookup, is made once.",
+        "Times are nanoseconds of {}: the median of the rounds and, in brackets, the least and the \
+         greatest. Every round measures each filter once; ratios are computed within a round. Keys are \
+         hashed beforehand: filters are built from and probed with 64-bit hashes. A \"dependent\" probe \
+         waits for the previous answer. Only SieveDB and pleat have a batch call; the others are probed in \
+         a loop of 32. Building starts with hashes in memory. For SieveDB it ends with the finished block, \
+         including checksums and a probe of every key. Peak bytes are allocated bytes, plus 8 if the \
+         builder needs all hashes in memory. The reader of lsm-tree is opened once; its engine opens it \
+         for each lookup.",
         clock::WHAT
     ));
     for speed in &findings.speeds {
@@ -106,10 +108,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         report.table(&speed.table());
     }
     if args.full {
-        report.text("The standard ribbon of pleat is not among the last: its builder gives up at that number of keys (NoSolvingSeed).");
+        report.text(
+            "The last table excludes pleat's standard ribbon: its builder gives up at that number \
+            of keys (NoSolvingSeed).",
+        );
     }
     report.heading("Space of Ribbon");
-    report.text("Above n·log2(1/measured rate), the least that any filter of that rate can have.");
+    report.text("Excess over n·log2(1/measured rate), the minimum for a filter of that rate.");
     report.table(&rate::space_table(&findings.rates));
     report.heading("Predicted and measured rates");
     report.table(&rate::table(&findings.rates));
@@ -122,15 +127,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     ));
     wasted::describe(&outcomes, &mut report);
     report.write(args.write.as_deref())?;
-    if findings.negatives.wrong > 0 {
-        Err("a filter said \"absent\" of a key that it has".into())
-    } else {
-        Ok(())
-    }
+    if findings.negatives.wrong > 0 { Err("a filter has a false negative".into()) } else { Ok(()) }
 }
 
 fn speeds(full: bool) -> Result<Vec<Speed>> {
-    // Keys, rounds of building, rounds of asking.
+    // Keys, rounds of building, rounds of probing.
     let sizes = [(10_000, 21, 51), (1_000_000, 5, 51), (HUGE, 1, 31)];
     let mut speeds = Vec::new();
     for (keys, build_rounds, rounds) in sizes.into_iter().filter(|&(keys, ..)| full || keys < HUGE) {

@@ -1,15 +1,14 @@
-//! Looks for a key that was added and is not found, over kinds, sizes and seeds, on the bytes as they would
-//! be written: with vector instructions, without, and in batches.
+//! Searches for false negatives, over kinds, sizes and seeds, in filters opened from their bytes: with and
+//! without vector instructions, and in batches.
 
 use super::contender::Contender;
 use super::lane::{Mode, ask};
 use crate::Result;
 use crate::random::number;
 
-/// Sizes, small ones first: around where a filter changes its shape, and where it has several layers.
+/// Sizes in ascending order: near changes of a filter's shape, and with several layers.
 const SIZES: [u64; 12] = [1, 2, 3, 63, 64, 100, 257, 1_000, 6_001, 20_000, 100_000, 1_000_000];
 
-/// What was found.
 #[derive(Debug, Default)]
 pub(super) struct Negatives {
     pub(super) probes: u64,
@@ -18,7 +17,7 @@ pub(super) struct Negatives {
     pub(super) wrong: u64,
 }
 
-/// Asks for every key of ever new filters until there were `probes` questions.
+/// Probes new filters for all of their keys until `probes` probes were made.
 pub(super) fn run(probes: u64) -> Result<Negatives> {
     let mut seen = Negatives::default();
     for seed in 0.. {

@@ -1,5 +1,5 @@
-//! The filters of other crates, at what serves them best: given hashes, probed through whatever takes a hash,
-//! with no work repeated that can be done once.
+//! The filters of other crates, each with its fastest interface: they receive hashes, and repeated work is
+//! done once.
 
 use std::fmt::Debug;
 
@@ -13,7 +13,7 @@ use crate::Result;
 
 const BITS_PER_KEY: usize = 10;
 
-/// An error that is only printable.
+/// Converts an error that only implements `Debug`.
 pub(super) fn failed(error: impl Debug) -> Box<dyn std::error::Error> {
     format!("{error:?}").into()
 }
@@ -57,8 +57,8 @@ impl Probe for BloomFilter {
     }
 }
 
-/// The Bloom filter of `lsm-tree`, the engine below `fjall`. Its reader borrows the bytes and parses a
-/// header; here once for a whole loop, in that engine for each lookup.
+/// The Bloom filter of `lsm-tree`, the engine of `fjall`. Its reader borrows the bytes and parses a header,
+/// here once per loop, in the engine once per lookup.
 pub(super) struct LsmBloom {
     bytes: Vec<u8>,
 }
@@ -81,7 +81,7 @@ impl Lane for LsmBloom {
     }
 
     fn ask(&self, hashes: &[u64], mode: Mode) -> u64 {
-        // It was opened before: it can be opened again.
+        // The bytes were opened before, so this cannot fail.
         StandardBloomFilterReader::new(&self.bytes).map_or(0, |reader| ask(&reader, hashes, mode))
     }
 }

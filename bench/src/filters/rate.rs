@@ -1,5 +1,5 @@
-//! Whether the rate that a filter predicts is the one that it has: keys of three shapes, hashed as a store
-//! would. And how far that is from the fewest bits that any filter of that rate can have.
+//! Compares predicted with measured rates, for keys of three shapes and a store's hash function, and the size
+//! with the theoretical minimum for the measured rate.
 
 use sievedb::hash::key_hash;
 
@@ -9,15 +9,14 @@ use crate::Result;
 use crate::random::{bytes_of, number};
 use crate::report::{Table, keys as keys_text};
 
-/// False positives to find, about: the standard error is then half a per cent.
+/// False positives to find: a standard error of about 0.5 %.
 const WANTED: f64 = 40_000.0;
-/// The same where the space depends on it.
+/// The same for figures of space.
 const WANTED_FOR_SPACE: f64 = 160_000.0;
 
-/// Most keys of filters whose rates nobody doubts.
+/// Most keys, except for ribbon filters with 8 columns.
 const KEYS_MAX: u64 = 10_000_000;
 
-/// What keys look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     Random,
@@ -36,7 +35,7 @@ impl Shape {
         }
     }
 
-    /// The hash of the key with this number. Absent keys have the numbers after those that are there.
+    /// The hash of key number `index`. Absent keys have the numbers after the present keys.
     fn hash(self, index: u64) -> u64 {
         match self {
             Self::Random => key_hash(SEED, &bytes_of(number(5, index))),
@@ -54,20 +53,20 @@ impl Shape {
     }
 }
 
-/// One filter's rates.
+/// The rates of one filter.
 pub(super) struct Rate {
     pub(super) contender: Contender,
     shape: Shape,
     pub(super) keys: u64,
     predicted: f64,
     measured: f64,
-    /// Of `measured` over `predicted`.
+    /// Relative standard error of `measured`.
     standard_error: f64,
     section_bits: u64,
     block_bits: u64,
 }
 
-/// A figure, and two standard errors to each side.
+/// A figure with an interval of two standard errors to each side.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Interval {
     pub(super) least: f64,
@@ -81,12 +80,12 @@ impl Rate {
         self.measured / self.predicted
     }
 
-    /// Whether it is one of those that tell about space.
+    /// Whether the row is used for figures of space.
     pub(super) fn is_for_space(&self) -> bool {
         is_for_space(self.contender, self.shape)
     }
 
-    /// Two standard errors of it.
+    /// Two standard errors of the ratio.
     pub(super) fn ratio_error(&self) -> f64 {
         2.0 * self.standard_error * self.ratio()
     }
@@ -101,12 +100,12 @@ impl Rate {
         (self.measured * (1.0 - error), self.measured * (1.0 + error))
     }
 
-    /// The sections alone over `n·log2(1/rate)`, as a share of that.
+    /// Excess of the sections over `n·log2(1/rate)`, as a fraction of it.
     pub(super) fn sections_over(&self) -> Interval {
         self.over(self.section_bits)
     }
 
-    /// The same of the whole block with header, page checksums and padding.
+    /// The same for the whole block with header, page checksums and padding.
     pub(super) fn block_over(&self) -> Interval {
         self.over(self.block_bits)
     }

@@ -1,4 +1,4 @@
-//! What a question costs, for all filters of one number of keys, in turns.
+//! The time of a probe, for all filters with the same number of keys, in turn.
 
 use super::build::{Built, PRESENT, floor_lane};
 use super::lane::{Lane, Mode};
@@ -7,22 +7,22 @@ use crate::random::{below, number};
 use crate::report::{Table, keys as keys_text};
 use crate::rounds::{Rounds, Spread, digits};
 
-/// The stream of numbers that are the hashes of absent keys.
+/// Random stream of the hashes of absent keys.
 const ABSENT: u64 = 2;
-/// Absent keys to measure a rate with: other ones.
+/// Random stream of absent keys for the rates.
 const RATE: u64 = 3;
 
-/// Questions of a round: more than a processor can learn the answers of by heart. The loop over them reads
-/// their hashes in order.
+/// Probes per round: too many for the branch predictor to learn the answers. The loop reads the hashes
+/// sequentially.
 const QUESTIONS: u64 = 1 << 17;
 
-/// Questions by which a rate is measured: one of 1/256 to 0.4 %, its standard error.
+/// Probes for a rate: a rate of 1/256 has a standard error of 0.4 %.
 const RATE_QUESTIONS: u64 = 16 << 20;
 
-/// From this spread on, as a share of the median, a run is said to be noisy.
+/// A run is called noisy if its spread exceeds this fraction of the median.
 const NOISE_MAX: f64 = 0.2;
 
-/// What the head of a table says of figures with this spread.
+/// The note on noise in the header of a table.
 pub(super) fn noise(spread: f64) -> String {
     if spread <= NOISE_MAX {
         String::new()
@@ -31,34 +31,34 @@ pub(super) fn noise(spread: f64) -> String {
     }
 }
 
-/// All that is known of one lane.
+/// The results of one lane.
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) bits_per_key: f64,
-    /// Measured.
+    /// Measured rate.
     pub(super) rate: f64,
     pub(super) is_ours: bool,
-    /// Nanoseconds per key, and the most bytes allocated per key.
+    /// Nanoseconds per key, and the peak of allocated bytes per key.
     pub(super) build: Option<(Spread, f64)>,
 }
 
 impl Row {
-    /// Bits over those that information theory asks for, as a share of these.
+    /// Excess of bits over the theoretical minimum, as a fraction of it.
     pub(super) fn overhead(&self) -> f64 {
         self.bits_per_key / -self.rate.log2() - 1.0
     }
 }
 
-/// The filters of one number of keys.
+/// The results for one number of keys.
 pub(super) struct Speed {
     pub(super) keys: usize,
     pub(super) rounds: usize,
     pub(super) rows: Vec<Row>,
-    /// For each mode, nanoseconds per question; competitors are the rows.
+    /// Nanoseconds per probe for each mode; competitors are the rows.
     times: Vec<Rounds>,
 }
 
-/// Measures; `rounds` for each mode.
+/// Measures `rounds` rounds for each mode.
 pub(super) fn run(keys: usize, built: Vec<Built>, rounds: usize) -> Speed {
     let mut lanes: Vec<Box<dyn Lane>> = Vec::new();
     let mut rows = Vec::new();
@@ -72,8 +72,7 @@ pub(super) fn run(keys: usize, built: Vec<Built>, rounds: usize) -> Speed {
     });
     lanes.push(floor);
     for built in built {
-        // The one probed without vector instructions is the same filter: its other figures are not measured
-        // twice.
+        // A lane without vector instructions uses the same filter, so its other figures are copied.
         let mut known: Option<(f64, f64)> = None;
         for (name, lane) in built.lanes {
             let first = known.is_none();
@@ -112,10 +111,8 @@ fn measured_rate(lane: &dyn Lane) -> f64 {
 }
 
 impl Speed {
-    /// The floor is the first row.
     pub(super) const FLOOR: usize = 0;
 
-    /// The row of this name.
     pub(super) fn row(&self, name: &str) -> Option<usize> {
         self.rows.iter().position(|row| row.name == name)
     }
@@ -128,14 +125,14 @@ impl Speed {
         self.times[mode as usize].ratio(row, over)
     }
 
-    /// The peer that is least by some measure.
+    /// The peer with the smallest value of `measure`.
     pub(super) fn best_peer(&self, measure: impl Fn(&Self, usize) -> f64) -> Option<usize> {
         (0..self.rows.len())
             .filter(|&row| row != Self::FLOOR && !self.rows[row].is_ours)
             .min_by(|&a, &b| measure(self, a).total_cmp(&measure(self, b)))
     }
 
-    /// The greatest spread of a figure, as a share of its median.
+    /// The largest spread of a figure, as a fraction of its median.
     pub(super) fn spread(&self) -> f64 {
         let rows = || 0..self.rows.len();
         let times = Mode::ALL.into_iter().flat_map(|mode| rows().map(move |row| self.time(row, mode)));

@@ -1,13 +1,14 @@
-//! Instructions of the store's calls, as counted by callgrind: the counts in `docs/benchmarks/limits.md`.
+//! Instructions of the store's calls, counted by callgrind: the counts in `docs/benchmarks/limits.md`.
 //!
-//! 1. `stores` makes two closed stores of the same keys: one has a single run, the other has four runs in level 0.
-//! 2. For each row, the program runs itself twice under callgrind, with two lengths of the same work, each on a copy
-//!    of one of these stores or on an empty one.
-//! 3. Each run opens the store, makes the keys of the longer run and reads all blocks into the cache before the
-//!    work begins (`work`), so that the difference of the two counts is that of the calls.
+//! 1. `stores` makes two closed stores of the same keys: one with a single run, the other with four runs in
+//!    level 0.
+//! 2. For each row, the program runs itself twice under callgrind, with two lengths of the same work, each on
+//!    a copy of one of these stores or on an empty one.
+//! 3. Each run opens the store, makes the keys of the longer run and reads all blocks into the cache before
+//!    the work begins (`work`), so the difference of the two counts is the cost of the calls.
 //!
-//! There are no background threads, and the keys are the same in every run. A new store has a random hash seed, so
-//! the false positives of its filters differ from one run of the command to the next.
+//! There are no background threads, and the keys are the same in every run. A new store has a random hash
+//! seed, so the false positives of its filters differ between runs of the command.
 
 mod stores;
 mod work;
@@ -21,7 +22,6 @@ use crate::report::{Report, Table, count};
 use crate::store::KEY_BYTES;
 use crate::{Result, callgrind};
 
-/// Keys of a store.
 const KEYS: u64 = 200_000;
 const VALUE_BYTES: usize = 100;
 
@@ -31,11 +31,11 @@ pub(crate) struct Args {
     /// Counts only the rows whose names contain this.
     #[arg(default_value = "")]
     row: String,
-    /// Does the work of one row so many times, with the stores in this directory, and prints nothing: what
+    /// Repeats the work of one row with the stores in this directory and prints nothing: the run that
     /// callgrind counts.
     #[arg(long, value_names = ["ROW", "DIRECTORY", "TIMES"], num_args = 3, hide = true)]
     only: Option<Vec<String>>,
-    /// Turns the histograms of latencies on.
+    /// Enables the latency histograms.
     #[arg(long)]
     latency_histograms: bool,
     /// Prints the source files whose code each call runs, instead of its instructions.
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     write: Option<PathBuf>,
 }
 
-/// The name of a row, the store that it begins with, and its work.
+/// Name, initial store and work.
 type Row = (&'static str, Shape, Work);
 
 const ROWS: [Row; 23] = [
@@ -81,13 +81,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return work::run(shape, work, Path::new(directory), times.parse()?, args.latency_histograms);
     }
     let mut report = Report::new(
-        "Instructions of the store's calls: counted",
+        "Instructions of the store's calls",
         "cargo run --release -p sievedb-bench -- instructions",
     );
     report.text(&format!(
-        "{} keys of {KEY_BYTES} bytes with values of {VALUE_BYTES}, all blocks cached, no background threads. \
-         Instructions for a key, or for what the row names, as counted by callgrind: the difference of two runs of \
-         different length. Making the keys is not included.",
+        "{} keys of {KEY_BYTES} bytes with values of {VALUE_BYTES}, all blocks cached, no background \
+         threads. Instructions per key, or per unit named in the row, counted by callgrind: the difference \
+         of two runs of different length, without making the keys.",
         count(KEYS)
     ));
     let dir = tempfile::tempdir()?;
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     report.write(args.write.as_deref())
 }
 
-/// Prints the files of the store and of its filters that run at least one instruction in two calls.
+/// Prints the source files of the store and its filters that run at least one instruction in two calls.
 fn print_files(rows: &str, directory: &Path) -> Result<()> {
     let directory = directory.to_str().ok_or("the temporary directory has a name that is not UTF-8")?;
     for (row, _, work) in ROWS.into_iter().filter(|(row, ..)| row.contains(rows)) {
@@ -127,7 +127,7 @@ fn print_files(rows: &str, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The instructions for one key, entry or scan.
+/// The instructions per key, entry or scan.
 fn counted(row: &str, work: Work, directory: &Path, latencies: bool) -> Result<f64> {
     let directory = directory.to_str().ok_or("the temporary directory has a name that is not UTF-8")?;
     let [few, many] = work.lengths();

@@ -1,4 +1,4 @@
-//! The stores that rows begin with. Rows get copies, so that each begins with the same files.
+//! The initial stores of the rows. Each row works on a copy.
 
 use std::fs;
 use std::path::Path;
@@ -9,12 +9,11 @@ use super::{KEYS, VALUE_BYTES};
 use crate::Result;
 use crate::store::{self, KEY_BYTES};
 
-/// Runs of the larger store; as many as level 0 takes before it is merged.
+/// Runs of the larger store: as many as level 0 has before it is merged.
 const RUNS: u64 = 4;
-/// Entries written together.
+/// Entries per batch.
 const BATCH_ENTRIES: usize = 1000;
 
-/// A store by its tables.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Shape {
     Empty,
@@ -23,7 +22,6 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// Runs of its tables.
     fn runs(self) -> u64 {
         match self {
             Self::Empty => 0,
@@ -41,7 +39,7 @@ impl Shape {
         self.checked(options().latency_histograms(latencies).open(dir)?)
     }
 
-    /// The store, if it has this shape.
+    /// Fails if the store has another shape.
     fn checked(self, db: Db) -> Result<Db> {
         let runs: u64 = db.stats().keyspaces.iter().map(|keyspace| keyspace.total().runs).sum();
         if runs == self.runs() { Ok(db) } else { Err(format!("{self:?} has {runs} runs").into()) }
@@ -66,7 +64,6 @@ fn options() -> Options {
     Options::new().memory_budget(1 << 30).background_threads(0)
 }
 
-/// Writes the keys with these numbers in batches.
 pub(super) fn fill(db: &Db, numbers: std::ops::Range<u64>) -> Result<()> {
     let keys: Vec<[u8; KEY_BYTES]> = numbers.map(store::key).collect();
     for keys in keys.chunks(BATCH_ENTRIES) {

@@ -1,4 +1,4 @@
-//! The work of a row: preparations that cost the same whatever the length, then the calls that are counted.
+//! The work of a row: preparations, which cost the same in both runs, then the counted calls.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::{Result, random};
 
 type Keys = Vec<[u8; KEY_BYTES]>;
 
-/// Scans of one unit of work.
+/// Scans per unit of work.
 const SCANS: u64 = 2000;
 
-/// Keys of a call that takes many.
+/// Keys per batch call.
 const BATCH: usize = 1000;
 
 /// A call that takes many keys.
@@ -24,7 +24,7 @@ pub(super) enum Call {
     Write,
     Contains,
     Insert,
-    /// With one more entry, for each call.
+    /// With one more entry per call.
     InsertThen,
 }
 
@@ -55,7 +55,7 @@ impl Work {
         }
     }
 
-    /// Keys, entries or scans of one unit of work.
+    /// Keys, entries or scans per unit of work.
     pub(super) fn items(self) -> u64 {
         match self {
             // The longer run fills the store.
@@ -78,7 +78,7 @@ impl Work {
             Self::AbsentGets | Self::AbsentBatches(_) => (0..KEYS).map(store::absent_key).collect(),
             Self::PresentGets | Self::Puts | Self::Batches(_) | Self::SeenBatches(_) => present(),
             Self::AscendingPuts => sorted(),
-            // The last entries are far enough from the end for a whole scan.
+            // Keys with enough entries after them for a whole scan.
             Self::ShortScans(entries) => {
                 let (sorted, end) = (sorted(), KEYS - entries as u64);
                 let places = (0..2 * SCANS).map(|scan| random::below(random::number(30, scan), end) as usize);
@@ -88,7 +88,7 @@ impl Work {
         }
     }
 
-    /// Whether the calls read blocks that are to be in the cache.
+    /// Whether the calls read blocks, which must then be cached.
     fn reads_blocks(self) -> bool {
         matches!(
             self,
@@ -96,7 +96,6 @@ impl Work {
         )
     }
 
-    /// Does one unit of work.
     fn once(self, db: &Db, keys: &Keys, unit: u64) -> Result<()> {
         let part = |items: u64| &keys[(unit * items) as usize..((unit + 1) * items) as usize];
         match self {
@@ -125,7 +124,7 @@ impl Work {
 }
 
 impl Call {
-    /// Calls it with these keys, of which so many are new.
+    /// Makes the call with these keys, of which `new` are new.
     fn of(self, db: &Db, keys: &[[u8; KEY_BYTES]], new: usize) -> Result<()> {
         let entries = keys.iter().map(|key| (key, [7; VALUE_BYTES]));
         let counted = match self {
@@ -147,7 +146,7 @@ impl Call {
     }
 }
 
-/// Runs the work so many times on a copy of the store of this shape.
+/// Runs `times` units of work on a copy of the store of this shape.
 pub(super) fn run(shape: Shape, work: Work, stores: &Path, times: u64, latencies: bool) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let db = shape.open(stores, dir.path(), latencies)?;

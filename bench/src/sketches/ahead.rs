@@ -1,15 +1,15 @@
-//! Where a structure of another crate is ahead of ours.
+//! The figures in which another crate's structure is ahead of ours.
 
 use super::lane::Probed;
 
-/// What counts, in words.
-pub(super) const RULE: &str = "A peer is named as ahead in space if it takes over 1 % less for the same error (by *over*), in time if it \
-    takes over 10 % less. Only peers that lose nothing and err at most 1.5 times as often are compared; below the table stands why.";
+pub(super) const RULE: &str = "A peer is ahead in space if it takes over 1 % less for the same error rate \
+    (by *over*), and in time if it takes over 10 % less. Only peers without lost keys and with at most 1.5 \
+    times the error rate are compared. The reason follows the table.";
 
-/// Its name, from which ratio on a peer is ahead, and the figure of the first beside the second.
+/// The name, the ratio from which a peer is ahead, and the ratio of two structures' figures.
 type Column<'a> = (&'a str, f64, &'a dyn Fn(&Figures, &Figures) -> f64);
 
-/// What was measured of a structure.
+/// The measurements of a structure.
 pub(super) struct Figures {
     pub(super) ours: bool,
     pub(super) name: String,
@@ -17,7 +17,7 @@ pub(super) struct Figures {
     pub(super) lost: u64,
     pub(super) bits: f64,
     pub(super) value_bits: f64,
-    /// The share of absent keys that are found: measured, or predicted if that took too long.
+    /// The rate of false positives: measured, or predicted if measuring took too long.
     pub(super) rate: f64,
     pub(super) absent: Probed,
     pub(super) insert_ns: f64,
@@ -26,15 +26,15 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// The share by which it is larger than the least possible for its error; `None` if it made none.
+    /// Excess over the minimum size for the error rate, as a fraction; `None` for an error rate of 0.
     pub(super) fn over(&self) -> Option<f64> {
         (self.rate > 0.0).then(|| self.bits / (self.value_bits - self.rate.log2()) - 1.0)
     }
 
-    /// In what a peer is ahead, and the best one in it.
+    /// The columns in which a peer is ahead, each with the best peer.
     pub(super) fn behind(&self, all: &[Self]) -> Vec<String> {
         let peers = || all.iter().filter(|peer| !peer.ours && peer.lost == 0 && peer.rate <= 1.5 * self.rate);
-        // Space for the same error; of one without errors, space as it is.
+        // Compares space at the same error rate; the actual space if one structure has no errors.
         let space = |figures: &Self, other: &Self| match (figures.over(), other.over()) {
             (Some(over), Some(_)) => 1.0 + over,
             _ => figures.bits,
@@ -76,9 +76,9 @@ mod tests {
     #[test]
     fn a_peer_is_ahead_only_at_an_error_like_ours() {
         let ours = figures(true, "ours", 12.0, 1 << 10, 50.0);
-        // The same space for half of the exponent: quicker, but wrong 32 times as often.
+        // The same space for half the exponent: faster, but 32 times as many errors.
         let wrong = figures(false, "wrong", 12.0, 1 << 15, 10.0);
-        // More bits, for an error that is worth them.
+        // More bits, but a lower error rate to match.
         let exact = figures(false, "exact", 20.0, 1, 50.0);
         let quick = figures(false, "quick", 15.0, 1 << 10, 44.0);
         let lossy = Figures { lost: 1, ..figures(false, "lossy", 1.0, 1, 1.0) };

@@ -12,13 +12,13 @@ use super::lane::{Contender, Grow, Lane, PRESENT, Set};
 use super::{Lanes, RATE, SEED};
 use crate::random::{bytes_of, number};
 
-/// Bits of the values of a map.
+/// Bits per value of a map.
 const VALUE_BITS: u32 = 8;
 
-/// The stream of the values.
+/// Random stream of the values.
 const VALUES: u64 = 5;
 
-/// The stream of the fingerprints of a map that has none of its own.
+/// Random stream of the fingerprints for a map without its own.
 const FINGERPRINTS: u64 = 6;
 
 fn value_of(key: u64) -> u8 {
@@ -33,25 +33,24 @@ fn boxed<S: Set + 'static>(lane: Lane<S>) -> Box<dyn Contender> {
     Box::new(lane)
 }
 
-/// An argument that is right, or keys that are all different.
+/// Unwraps a result that succeeds for valid arguments and distinct keys.
 fn made<T>(made: Result<T, impl Debug>) -> T {
     made.expect("right arguments")
 }
 
-/// Sets of keys.
 pub(super) fn sets(keys: u64) -> Lanes {
     let golomb = || made(GolombSet::build(present(keys).map(bytes_of), RATE, SEED));
     let digest = || made(Digest::build(present(keys).map(bytes_of), RATE, 0, SEED));
     vec![
         boxed(Lane::built("**GolombSet**", keys, golomb).because(
-            "it is for wire and archive: a probe decodes half a block of 256 numbers, where the fuse filter \
-             reads three bytes. It takes log2(1 / rate) + 1.5 bits at any rate, the fuse filter 1.13 times \
-             log2(1 / rate) at two rates only; and its numbers can be listed and merged",
+            "it is made for transfer and archives: a probe decodes half a block of 256 numbers, and the \
+             fuse filter reads three bytes. It takes log2(1 / rate) + 1.5 bits at any rate, the fuse \
+             filter 1.13 times log2(1 / rate) at two rates only. Its numbers can be listed and merged",
         )),
         boxed(Lane::built("**Digest**", keys, digest).because(
-            "it is a ribbon filter: a probe reads one window of the table and a word for each column, \
-             where the fuse filter compares three bytes; building solves linear equations, where the fuse \
-             filter peels. It takes a bit for each halving of the rate and 0.5 %, the fuse filter 13 %",
+            "it is a ribbon filter: a probe reads one window of the table and a word per column, and the \
+             fuse filter compares three bytes. Building solves linear equations, and the fuse filter \
+             peels. It takes 0.5 % more than one bit per halving of the rate, the fuse filter 13 % more",
         )),
         boxed(Lane::built("golomb-coded-set", keys, || coded(keys)).at_most(300)),
         boxed(Lane::built("xorf BinaryFuse8", keys, || {
@@ -60,7 +59,7 @@ pub(super) fn sets(keys: u64) -> Lanes {
     ]
 }
 
-/// Maps from keys to values of eight bits.
+/// Maps from keys to 8-bit values.
 pub(super) fn maps(keys: u64) -> Lanes {
     let map = |fingerprint_bits| {
         move || {
@@ -70,9 +69,9 @@ pub(super) fn maps(keys: u64) -> Lanes {
     };
     vec![
         boxed(Lane::built("**StaticMap**, 8 bits of fingerprint", keys, map(8)).because(
-            "it reads three blocks of 16 words, one for each bit of value and fingerprint, where the others \
-             read a byte or two. Building solves a linear equation for each key. The perfect hash function \
-             takes 3 bits a key more, a table with the keys ten times as much",
+            "it reads three blocks of 16 words, one for each bit of value and fingerprint, and the others \
+             read one or two bytes. Building solves a linear equation for each key. The perfect hash \
+             function takes 3 bits per key more, and a table with the keys over ten times as much",
         )),
         boxed(Lane::built("boomphf, and an array of 2 bytes", keys, || Perfect::new(keys))),
         boxed(Lane::built("std HashMap", keys, || {
@@ -81,7 +80,7 @@ pub(super) fn maps(keys: u64) -> Lanes {
     ]
 }
 
-/// Upper bounds of values of 64 bits.
+/// Upper bounds of 64-bit values.
 pub(super) fn bounds(keys: u64) -> Lanes {
     vec![
         boxed(
@@ -89,10 +88,10 @@ pub(super) fn bounds(keys: u64) -> Lanes {
                 made(Approximator::<Max>::with_rate(keys, RATE, SEED))
             })
             .because(
-                "each of its seven cells has the 64 bits of a value, so with room for all keys it is larger than \
-                 a table that has keys of eight bytes. It pays where memory is fixed and the values of most keys \
-                 no longer count ([conflict checks](inside-the-store.md)), and where threads share it: the \
-                 table has no lock",
+                "each of its seven cells has the 64 bits of a value, so with room for all keys it is larger \
+                 than a table with keys of eight bytes. It is useful if memory is limited and the values \
+                 of most keys no longer matter ([conflict checks](inside-the-store.md)), and for \
+                 concurrent use: it needs no lock",
             ),
         ),
         boxed(Lane::new("std HashMap", keys, || Exact(HashMap::<u64, u64>::new()))),
@@ -159,7 +158,8 @@ impl Set for Approximator<Max> {
     encoded!();
 }
 
-/// The value of a key is the key as a number, so the least values are of keys with the most keys above them.
+/// The value of a key is the key as a number, so the keys with the smallest values have the most keys above
+/// them.
 impl Grow for Approximator<Max> {
     fn insert(&mut self, key: u64) {
         Self::insert(self, &bytes_of(key), key);
@@ -172,7 +172,7 @@ impl Set for BinaryFuse8 {
     }
 }
 
-/// The bytes of a Golomb-coded set of another crate, which are read from the first bit on for each probe.
+/// A Golomb-coded set of another crate, which each probe reads from the first bit.
 struct Coded(Vec<u8>);
 
 /// Its divisor, and the bits of a remainder.
@@ -202,7 +202,7 @@ impl Set for Coded {
     }
 }
 
-/// A perfect hash function, and for each key a fingerprint and a value.
+/// A perfect hash function, with a fingerprint and a value for each key.
 struct Perfect {
     function: Mphf<u64>,
     cells: Vec<[u8; 2]>,
@@ -239,7 +239,7 @@ impl Set for Perfect {
     }
 }
 
-/// A table that has the keys.
+/// A table that stores the keys.
 struct Exact<V>(HashMap<u64, V>);
 
 impl Set for Exact<u8> {

@@ -1,4 +1,5 @@
-//! What lists or estimates the difference of two sets: cells, bytes and time for each item of the difference.
+//! Structures that list or estimate the difference of two sets: cells, bytes and time per item of the
+//! difference.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,28 +17,27 @@ use crate::random::{bytes_of, number};
 use crate::report::{Report, Table, count};
 use crate::rounds::{Spread, digits};
 
-/// The streams of items: those of both sets, and those of one.
+/// Random streams of the common items and of one set's own items.
 const COMMON: u64 = 7;
 const MINE: u64 = 8;
 const THEIRS: u64 = 9;
 
-/// Sizes of differences.
 const DIFFERENCES: [u64; 4] = [10, 100, 1000, 10_000];
 
-/// Other crates look for the next item from the first cell on, which takes too long for more.
+/// Other crates search for the next item from the first cell, which takes too long for larger differences.
 const PEER_DIFFERENCES_MAX: u64 = 1000;
 
-/// Items that two sets have in common, of which only the time of adding them and the length of counts depend.
+/// Items in both sets. They affect only the time of adding and the encoded length of the counts.
 const COMMON_ITEMS: u64 = 100_000;
 
-/// Trials of which the bytes are measured.
+/// Trials whose encoded bytes are measured.
 const ENCODED_TRIALS: u64 = 5;
 
 fn item(stream: u64, index: u64) -> u128 {
     u128::from(number(stream, index)) << 64 | u128::from(number(stream, !index))
 }
 
-/// Two sets, without what they have in common, which leaves every table of their difference as it is.
+/// Two sets without their common items, which do not affect a table of the difference.
 struct Sets {
     mine: Vec<u128>,
     theirs: Vec<u128>,
@@ -46,7 +46,7 @@ struct Sets {
 }
 
 impl Sets {
-    /// Half of the difference on each side; another one in each trial.
+    /// Half of the difference on each side, with other items in each trial.
     fn new(differences: u64, trial: u64) -> Self {
         let side = |stream| (0..differences / 2).map(|index| item(stream, trial << 24 | index)).collect();
         Self { mine: side(MINE), theirs: side(THEIRS), encoded: trial < ENCODED_TRIALS }
@@ -60,15 +60,15 @@ impl Sets {
     }
 }
 
-/// What a structure took for one difference.
+/// The costs of listing one difference.
 struct Listing {
     cells: u64,
-    /// Of its encoding, if that was measured.
+    /// Encoded bytes, if measured.
     bytes: Option<u64>,
-    /// Nanoseconds for all items of both sets, and for listing.
+    /// Nanoseconds for adding all items of both sets, and for listing.
     add_ns: f64,
     list_ns: f64,
-    /// Whether the difference was listed, and whether the list is right.
+    /// Whether the difference was listed, and whether the list is correct.
     listed: bool,
     right: bool,
 }
@@ -78,7 +78,7 @@ fn nanos<T>(work: impl FnOnce() -> T) -> (f64, T) {
     (took.as_secs_f64() * 1e9, result)
 }
 
-/// The bytes of a table to which the common items are added.
+/// The encoded bytes of a table with the common items added.
 fn encoded_bytes<S: Sketch>(sets: &Sets, mut table: S, insert: fn(&mut S, u128)) -> Option<u64> {
     sets.encoded.then(|| {
         (0..COMMON_ITEMS).for_each(|index| insert(&mut table, item(COMMON, index)));
@@ -86,7 +86,7 @@ fn encoded_bytes<S: Sketch>(sets: &Sets, mut table: S, insert: fn(&mut S, u128))
     })
 }
 
-/// With as few cells as list the difference, added one by one for up to 1,000.
+/// Uses the fewest cells that list the difference; cells are added one by one for up to 1,000 items.
 fn rateless(sets: &Sets) -> Result<Listing> {
     let differences = sets.mine.len() as u64 * 2;
     let table = |items: &[u128], range| {
@@ -106,7 +106,7 @@ fn rateless(sets: &Sets) -> Result<Listing> {
         decoder.extend(&mine, &theirs).map(|()| decoder.finish())
     });
     let found = found?;
-    // Counts are relative to what the number of items lets expect, so they are those of a large set here.
+    // Counts are encoded relative to the expected count, so the counts of a large set are used here.
     let bytes = encoded_bytes(sets, mine, |table, item| table.insert(item));
     let right = found.as_ref().is_some_and(|found| sets.is(found));
     Ok(Listing { cells, bytes, add_ns, list_ns, listed: found.is_some(), right })
@@ -127,7 +127,6 @@ fn invertible(sets: &Sets) -> Result<Listing> {
     Ok(Listing { cells: empty.cells(), bytes, add_ns, list_ns, listed: found.is_some(), right })
 }
 
-/// An item of the crate `riblt`.
 #[derive(Debug, Clone)]
 struct Item(u128);
 
@@ -143,7 +142,7 @@ impl Symbol for Item {
     }
 }
 
-/// Bytes of a cell of `riblt`: the sum of the items, that of their hashes, and the count.
+/// Bytes of a `riblt` cell: the sum of the items, the sum of their hashes, and the count.
 const RIBLT_CELL_BYTES: u64 = 16 + 8 + 8;
 
 fn riblt(sets: &Sets) -> Listing {
@@ -164,21 +163,21 @@ fn riblt(sets: &Sets) -> Listing {
         let found = difference.peel_all_symbols();
         difference.is_empty().then_some(found)
     };
-    // More cells list it too, so the fewest are found by bisection.
+    // More cells also list the difference, so bisection finds the fewest.
     let (mut low, mut high) = (0, most);
     while low + 1 < high {
         let middle = usize::midpoint(low, high);
         if list(middle).is_some() { high = middle } else { low = middle }
     }
     let (list_ns, found) = nanos(|| list(high));
-    // The crate does not export the type of what it lists: the length is all that can be checked.
+    // The crate does not export the type of the listed items, so only the length can be checked.
     let right = found.as_ref().is_some_and(|found| found.len() == 2 * sets.mine.len());
     let cells = high as u64;
     Listing { cells, bytes: Some(cells * RIBLT_CELL_BYTES), add_ns, list_ns, listed: found.is_some(), right }
 }
 
-/// The crate `iblt` with as many cells as ours, and all items on one side: where it lists one of the other side
-/// it removes it once more, so it lists no difference that has any.
+/// The crate `iblt` with as many cells as ours, and all items on one side: it removes a listed item of the
+/// other side twice, so it cannot list two-sided differences.
 fn iblt(sets: &Sets) -> Result<Listing> {
     let cells = Iblt::for_differences(sets.mine.len() as u64 * 2, SEED)?.cells();
     let (add_ns, table) = nanos(|| {
@@ -211,20 +210,22 @@ pub(super) fn run(keys: u64, report: &mut Report) -> Result<()> {
     exchange(keys, report)
 }
 
-/// How many trials for differences of this size.
+/// The number of trials for differences of this size.
 fn trials(differences: u64) -> u64 {
     (20_000 / differences).clamp(5, 500)
 }
 
 fn lists(report: &mut Report) -> Result<()> {
-    report.heading("What two sets do not share: tables that list it");
+    report.heading("Tables that list the difference of two sets");
     report.text(&format!(
-        "Items of 128 bits, half of the difference on each side; a table has {} items more, which only its bytes show. Bytes are those \
-         of an encoding with its header of 64 or 72, for the other crates {RIBLT_CELL_BYTES} for each cell, as they have no encoding of their own. \
-         Cells are the fewest that list the difference for rateless tables, and as many for iblt as for ours. *Predicted* is what the \
-         papers have: 1.35 cells in the limit, and lists of at least 99 %. *Add* is for an item and *list* for an item of the \
-         difference, in ns; medians of up to 500 trials. Other crates are measured up to {} differences: they look for the next item \
-         from the first cell on. riblt makes 1,024 cells at least; the sets of iblt differ on one side only, as it cannot list both.",
+        "Items have 128 bits, and half of the difference is on each side. Each table also has {} common \
+         items, which affect only its encoded length. Bytes include the header of 64 or 72 bytes; the \
+         other crates have no encoding and count {RIBLT_CELL_BYTES} bytes per cell. A rateless table has \
+         the fewest cells that list the difference; iblt has as many cells as ours. *Predicted* is the \
+         value of the papers: 1.35 cells in the limit, and at least 99 % of lists. *Add* is ns per item, \
+         *list* ns per item of the difference; medians of up to 500 trials. Other crates are measured up \
+         to {} differences, because they search for the next item from the first cell. riblt makes at \
+         least 1,024 cells. The sets for iblt differ on one side only, because it cannot list both.",
         count(COMMON_ITEMS),
         count(PEER_DIFFERENCES_MAX),
     ));
@@ -257,7 +258,7 @@ fn lists(report: &mut Report) -> Result<()> {
                 (0..trials).map(|trial| run(&Sets::new(differences, trial))).collect::<Result<Vec<_>>>()?;
             let wrong = found.iter().filter(|found| !found.right).count();
             if name.starts_with("**") && wrong != 0 {
-                return Err(format!("{name} listed {wrong} differences that are none").into());
+                return Err(format!("{name} listed {wrong} wrong differences").into());
             }
             let mean = |of: fn(&Listing) -> Option<u64>| {
                 let all: Vec<f64> = found.iter().filter_map(of).map(|number| number as f64).collect();
@@ -287,10 +288,11 @@ fn lists(report: &mut Report) -> Result<()> {
 
 fn sizes(report: &mut Report) -> Result<()> {
     const TRIALS: u64 = 100;
-    report.heading("How much two sets do not share");
+    report.heading("Size of the difference of two sets");
     report.text(&format!(
-        "**DifferenceSize** of 4,096 cells; {TRIALS} trials. The bias is the mean error of an estimate, the deviation its root mean \
-         square (known to 7 % of itself); the predicted one is a bound. No crate was found that has it."
+        "**DifferenceSize** with 4,096 cells; {TRIALS} trials. The bias is the mean error of an estimate. \
+         The deviation is the root mean square of the error, with a relative accuracy of 7 %; the \
+         predicted deviation is a bound. No other crate with this structure was found."
     ));
     let mut table = Table::new([
         "differences",
@@ -298,8 +300,8 @@ fn sizes(report: &mut Report) -> Result<()> {
         "bias %",
         "deviation %",
         "predicted, at most %",
-        "ns an item",
-        "ns an estimate",
+        "ns per item",
+        "ns per estimate",
     ]);
     for differences in DIFFERENCES.into_iter().chain([100_000]) {
         let (mut errors, mut add, mut estimate, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), 0);
@@ -338,13 +340,13 @@ fn sizes(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Each of two sets of this many keys has a tenth that the other lacks.
+/// A tenth of each set's keys is missing in the other set.
 fn exchange(keys: u64, report: &mut Report) -> Result<()> {
-    report.heading("Exchange: most of what another set lacks, from a Bloom filter of it");
+    report.heading("Exchange: most missing keys of another set, found with its Bloom filter");
     report.text(&format!(
-        "Two sets of {} keys, of which a tenth is in one only. One side sends a filter of all of its keys, the other sends those of \
-         its keys that are not in the filter. *Not sent* are keys that the other side lacks and does not get; *for nothing* are keys \
-         that it has.",
+        "Two sets of {} keys; a tenth of the keys of each is in that set only. One side sends a filter of \
+         its keys, and the other side sends its keys that are not in the filter. *Not sent* counts missing \
+         keys that were not sent; *for nothing* counts sent keys that were not missing.",
         count(keys)
     ));
     let mut table = Table::new([
@@ -354,7 +356,7 @@ fn exchange(keys: u64, report: &mut Report) -> Result<()> {
         "±",
         "predicted %",
         "for nothing",
-        "ns a key",
+        "ns per key",
     ]);
     let differing = keys / 10;
     let common = keys - differing;
@@ -381,7 +383,7 @@ fn exchange(keys: u64, report: &mut Report) -> Result<()> {
                 digits(took / keys as f64),
             ]);
         };
-        // Keys are told apart by where they are: the common ones come first.
+        // Keys are identified by position: the common keys come first.
         row("**certainly_missing**", 8 * bloom.encode().len() as u64, Some(bloom.predicted_rate()), &|| {
             let of = |stream, keys: u64| {
                 certainly_missing(&bloom, (0..keys).map(|index| bytes_of(number(stream, index)))).count()

@@ -1,7 +1,7 @@
-//! Counts the answers that no structure may give. What is forbidden is stated for each; other errors are not
-//! counted here.
+//! Counts forbidden answers of every structure. The forbidden answer is stated for each; other errors are not
+//! counted.
 //!
-//! A round makes each structure anew, with another seed and other keys, and probes it for all of its keys.
+//! Each round builds the structures with another seed and other keys, and probes for all keys.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::clock::took;
 use crate::random::{below, bytes_of, number};
 use crate::report::{Report, Table, count};
 
-/// Counts forbidden answers of every structure. Not timed: other programs may run.
+/// Counts forbidden answers of every structure. Not timed, so other programs may run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Probes of each structure.
@@ -26,10 +26,10 @@ pub(crate) struct Args {
     /// Keys in each structure.
     #[arg(long, default_value_t = 1_000_000)]
     keys: u64,
-    /// Only the structures with this in their names.
+    /// Only structures whose names contain this.
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
-    /// Write the report to this file too.
+    /// Writes the report to this file as well.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
@@ -37,11 +37,9 @@ pub(crate) struct Args {
 /// The rate that filters are made for.
 const RATE: f64 = 0.01;
 
-/// A structure's round: so many keys, and a seed. Returns how many probes there were, and how many answers
-/// were forbidden.
+/// A structure's round for some keys. Returns the numbers of probes and of forbidden answers.
 type Round = fn(&Keys) -> Result<Counted>;
 
-/// The keys of a round.
 struct Keys {
     round: u64,
     count: u64,
@@ -65,7 +63,7 @@ impl Counted {
 }
 
 impl Keys {
-    /// Key number `index` of this round and of none other. Those from 2^39 on are absent.
+    /// Key number `index`, which occurs in this round only. Those from 2^39 on are absent.
     fn hashable(&self, index: u64) -> [u8; 8] {
         bytes_of(number(100 + self.round, index))
     }
@@ -74,7 +72,6 @@ impl Keys {
         (0..self.count).map(|index| self.hashable(index))
     }
 
-    /// Adds all keys and returns the structure.
     fn fill<S>(
         &self,
         mut set: S,
@@ -84,12 +81,12 @@ impl Keys {
         Ok(set)
     }
 
-    /// What was sent is what is probed: the structure as its encoding has it.
+    /// Encodes and decodes the structure, because a decoded structure is probed.
     fn sent<S: Sketch>(set: &S) -> Result<S> {
         S::decode(&set.encode()).map_err(Into::into)
     }
 
-    /// Removes every other key, and probes for the rest.
+    /// Removes every other key, and probes for the others.
     fn after_removals<S>(
         &self,
         mut set: S,
@@ -103,7 +100,7 @@ impl Keys {
     }
 }
 
-/// Each structure, what is forbidden, and a round.
+/// Name, forbidden answer, and round.
 const LAWS: [(&str, &str, Round); 20] = [
     ("Bloom", "a key that was added is absent", |keys| {
         let set = Bloom::with_rate(keys.count, RATE, keys.round)?;
@@ -161,7 +158,7 @@ const LAWS: [(&str, &str, Round); 20] = [
         let set = Keys::sent(&set)?;
         Ok(Counted::of(keys.all().map(|key| set.contains(&key))))
     }),
-    ("Stable", "the last element is not known", |keys| {
+    ("Stable", "the last element is reported as new", |keys| {
         let mut set = Stable::with_memory(keys.count, RATE, keys.round)?;
         Ok(Counted::of(keys.all().map(|key| {
             set.insert(&key);
@@ -169,7 +166,7 @@ const LAWS: [(&str, &str, Round); 20] = [
         })))
     }),
     ("Ring", "a key is not found within its least lifetime", |keys| {
-        // A unit of time for each key. A key between the newest and the oldest that must be found.
+        // The clock advances by one unit per key. Probes for keys that must still be found.
         let mut set = Ring::with_rate(keys.count / 10 + 1, RATE, keys.count / 10 + 1, 5, keys.round)?;
         let least = set.least();
         Ok(Counted::of((0..keys.count).map(|now| {
@@ -187,7 +184,7 @@ const LAWS: [(&str, &str, Round); 20] = [
             is_inserted && set.contains(&keys.hashable(now - age), now)
         })))
     }),
-    ("HashCompaction", "a visited state is new", |keys| {
+    ("HashCompaction", "a visited state is reported as new", |keys| {
         let set = HashCompaction::for_states(keys.count, 0.001, keys.round)?;
         let mut set = Keys::sent(&keys.fill(set, |set, key| set.insert(key).map(drop))?)?;
         keys.all()
@@ -251,7 +248,7 @@ const LAWS: [(&str, &str, Round); 20] = [
         })
     }),
     ("DifferenceSize", "equal sets differ, or an estimate is below the difference of the totals", |keys| {
-        // One set grows beyond the other, which catches up now and then.
+        // One set grows, and the other catches up from time to time.
         let (mut mine, mut theirs) =
             (DifferenceSize::with_shape(16, keys.round)?, DifferenceSize::with_shape(16, keys.round)?);
         let mut counted = Counted::default();
@@ -282,7 +279,7 @@ fn frozen(keys: &Keys) -> Result<Counted> {
     Ok(Counted::of(keys.all().map(|key| filter.may_contain_key(&key))))
 }
 
-/// Two sets that share half of the items of each.
+/// Two sets that share half of their items.
 struct Sets<'a> {
     keys: &'a Keys,
     first: u64,
@@ -301,7 +298,7 @@ impl Sets<'_> {
         LISTED
     }
 
-    /// The first has the items of the first two thirds, the second those of the last two.
+    /// The first set has the first two thirds of the items, the second set the last two thirds.
     fn both(&self) -> [Box<dyn Iterator<Item = u128> + '_>; 2] {
         let third = LISTED / 2;
         [0, third].map(|start| {
@@ -311,10 +308,10 @@ impl Sets<'_> {
     }
 }
 
-/// What is listed: the items that only the first has, and those that only the second has.
+/// The items that only the first set has, and the items that only the second set has.
 type Lists = Option<(Vec<u128>, Vec<u128>)>;
 
-/// Counts the items of the differences of as many pairs of sets as have so many of them. No list is allowed.
+/// Counts the items of the listed differences of several pairs of sets. A missing list is not an error.
 fn lists(keys: &Keys, list: impl Fn(&Sets<'_>, u64) -> Result<Lists>) -> Result<Counted> {
     let mut counted = Counted::default();
     for pair in 0..keys.count.div_ceil(LISTED) {
@@ -335,11 +332,11 @@ fn lists(keys: &Keys, list: impl Fn(&Sets<'_>, u64) -> Result<Lists>) -> Result<
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut report = Report::new("Sketches: forbidden answers", &super::command());
     report.text(&format!(
-        "At least {} probes of each structure, which has {} keys of 8 bytes. Every round has another seed and other keys, so each key \
-         is probed for once. Bloom, Scalable, HashCompaction, GolombSet, StaticMap, Digest, Iblt and Rateless are \
-         encoded and decoded before. Where keys are removed, it is every other \
-         one. Of tables that list differences, a probe is an item of the difference of two sets of 1,000 items, of which 1,000 are not \
-         shared; no list at all is allowed.",
+        "At least {} probes of each structure, which has {} keys of 8 bytes. Every round has another seed \
+         and other keys, so each key is probed for once. Bloom, Scalable, HashCompaction, GolombSet, \
+         StaticMap, Digest, Iblt and Rateless are encoded and decoded first. Structures with removal have \
+         every other key removed. For tables that list differences, a probe is an item of the difference \
+         of two sets of 1,000 items, of which 1,000 are not shared; a missing list is allowed.",
         count(args.queries),
         count(args.keys),
     ));
@@ -395,7 +392,7 @@ mod tests {
     #[test]
     fn a_forbidden_answer_is_counted() {
         assert_eq!(Counted::of([true, false, true, false].into_iter()), Counted { probes: 4, forbidden: 2 });
-        // One item of the first set is not listed, and one that both have is.
+        // One item of the first set is missing in the list, and one common item is listed.
         let keys = Keys { round: 1, count: LISTED };
         let wrong = lists(&keys, |sets, _| {
             let [mine, theirs] = sets.both().map(Iterator::collect::<BTreeSet<_>>);

@@ -1,6 +1,6 @@
-//! Where inside a store a sketch would help, with figures, and where it would be contrived.
+//! Uses of sketches inside a store, with figures, and unsuitable uses.
 //!
-//! Counts of what happens in traces that are the same in every run, so nothing here depends on the machine.
+//! Counts events in traces that are the same in every run, so the results do not depend on the machine.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -14,13 +14,13 @@ use crate::Result;
 use crate::random::{bytes_of, number};
 use crate::report::{Report, Table, count};
 
-/// Writes down where inside a store the sketches would help, with figures from traces.
+/// Reports where inside a store the sketches would help, with figures from traces.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Requests, transactions and lookups of each trace.
     #[arg(long, default_value_t = 4_000_000)]
     requests: u64,
-    /// Write the report to this file too.
+    /// Writes the report to this file as well.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
@@ -30,35 +30,35 @@ const SEED: u64 = 42;
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut report = Report::new("Sketches inside the store", &super::command());
     report.text(
-        "The store does not depend on this crate. This says where one of its structures would help inside a store, with figures of \
-         traces that are the same in every run, and where it would be contrived.",
+        "The store does not depend on this crate. This page lists uses inside a store where a sketch would \
+         help, with figures from traces that are the same in every run, and unsuitable uses.",
     );
     admission(args.requests, &mut report)?;
     conflicts(args.requests, &mut report)?;
     known_false_positives(args.requests, &mut report)?;
     replicas(&mut report)?;
-    report.heading("Contrived, or wrong");
+    report.heading("Unsuitable uses");
     report.text(CONTRIVED);
     report.write(args.write.as_deref())
 }
 
 const CONTRIVED: &str = "\
-- **Any filter as a list of absent keys** (known false positives, deleted keys): its false positives are present keys that are answered \
-  as absent. The figures above count them.
-- **Filters that forget** (Stable, Ring, Expiring, Retouched) before a read that must be right: a forgotten key is a lost read. They fit \
-  where a wrong answer costs time only, as in admission.
+- **Any filter as a list of absent keys** (known false positives, deleted keys): a false positive is a present key that is answered \
+  as absent. The table above counts them.
+- **Stable, Ring, Expiring, Retouched** before a read that must be correct: a forgotten key is a lost read. These filters are \
+  suitable if a wrong answer only costs time, as in admission.
 - **Filters with removal** (Counting, DLeft, Cuckoo) for tables: a table never changes, and the ribbon filter takes a third less than \
   the smallest of them.
-- **StaticMap** from a key to its block: 14 bits a key at 64 MiB in blocks of 4 KiB. The index has an entry for a block, not for a \
-  key, and is needed for scans anyway; what it saves is a binary search in memory before a read.
-- **GolombSet** as the filter of a table: it is smaller than a Bloom filter, but decodes half a block for a probe; the ribbon filter is \
-  smaller and quicker ([rates.md](rates.md)).
-- **Spectral** counts for compaction picking or hot keys: the store counts wasted reads for each table exactly.
-- **HashCompaction**: a store has keys on disk, so it never needs a set of signatures without them.
-- **Scalable** for the memtable's filter: the memtable has a limit of bytes, so the number of keys is bounded before.
-- **Digest** inside one process: the filters of the tables are there already. It is for other processes.";
+- **StaticMap** from a key to its block: 14 bits per key at 64 MiB in blocks of 4 KiB. The index has one entry per block instead of \
+  per key, and scans need it anyway. The map would only save a binary search in memory before a read.
+- **GolombSet** as the filter of a table: it is smaller than a Bloom filter, but a probe decodes half a block; the ribbon filter is \
+  smaller and faster ([rates.md](rates.md)).
+- **Spectral** counts for compaction picking or hot keys: the store counts the wasted reads of each table exactly.
+- **HashCompaction**: a store has its keys on disk, so it can look them up instead of their signatures.
+- **Scalable** for the memtable's filter: the memtable has a size limit, which bounds the number of keys.
+- **Digest** inside one process: the filters of the tables exist already. It is for other processes.";
 
-/// Numbers by Zipf's law: `rank` with a probability proportional to `1 / rank^exponent`.
+/// Zipf's law: draws `rank` with a probability proportional to `1 / rank^exponent`.
 struct Zipf {
     sums: Vec<f64>,
 }
@@ -81,7 +81,7 @@ impl Zipf {
     }
 }
 
-/// The keys that were used last.
+/// The least recently used keys are evicted.
 struct Lru<K> {
     capacity: usize,
     now: u64,
@@ -94,7 +94,7 @@ impl<K: Hash + Eq + Copy> Lru<K> {
         Self { capacity, now: 0, stamps: HashMap::new(), order: BTreeMap::new() }
     }
 
-    /// Whether the key is there; then it is the one that was used last.
+    /// Whether the key is cached; marks it as the most recently used.
     fn hit(&mut self, key: K) -> bool {
         self.now += 1;
         let Some(stamp) = self.stamps.get_mut(&key) else { return false };
@@ -104,7 +104,7 @@ impl<K: Hash + Eq + Copy> Lru<K> {
         true
     }
 
-    /// Adds a key that is not there.
+    /// Adds a key that is not cached.
     fn admit(&mut self, key: K) {
         self.stamps.insert(key, self.now);
         self.order.insert(self.now, key);
@@ -116,7 +116,7 @@ impl<K: Hash + Eq + Copy> Lru<K> {
     }
 }
 
-/// A cache with a policy: whether a request is a hit.
+/// Name, bytes, and a function that returns whether a request is a hit.
 type Policy<'a> = (&'a str, u64, Box<dyn FnMut(u64) -> bool>);
 
 fn admission(requests: u64, report: &mut Report) -> Result<()> {
@@ -124,10 +124,11 @@ fn admission(requests: u64, report: &mut Report) -> Result<()> {
     const CACHED: usize = 10_000;
     report.heading("Cache admission: would help a plain cache, not this one");
     report.text(&format!(
-        "{} requests: four of five for {} blocks by Zipf's law (exponent 0.9), one of five for the next block of a scan, which is never \
-         read again. The cache holds {} blocks. Before it stands a sketch that admits a block only when it was missed before: a Ring \
-         that remembers {} misses, or a Stable filter of its size. The store uses `quick_cache`, which keeps keys of evicted blocks for \
-         the same purpose. A false positive admits a block for nothing, a forgotten one costs a miss.",
+        "{} requests: four of five for {} blocks by Zipf's law (exponent 0.9), one of five for the next \
+         block of a scan, which is never read again. The cache holds {} blocks. A sketch in front of the \
+         cache admits a block only at its second miss: a Ring of {} misses, or a Stable filter of the same \
+         size. The store uses `quick_cache`, which keeps keys of evicted blocks for the same purpose. A \
+         false positive admits a block too early; a forgotten block costs a miss.",
         count(requests),
         count(BLOCKS),
         count(CACHED as u64),
@@ -167,17 +168,17 @@ fn admission(requests: u64, report: &mut Report) -> Result<()> {
     let mut stable = Stable::with_memory(ring_bytes, 0.01, SEED)?;
     let policies: [Policy<'_>; 5] = [
         ("least recently used", 0, Box::new(lru(Box::new(|_| true)))),
-        ("the same behind a **Ring**", ring_bytes, Box::new(lru(by_ring(ring()?)))),
+        ("the same with a **Ring**", ring_bytes, Box::new(lru(by_ring(ring()?)))),
         (
-            "the same behind a **Stable** filter",
+            "the same with a **Stable** filter",
             ring_bytes,
             Box::new(lru(Box::new(move |block| stable.insert(&bytes_of(block))))),
         ),
         ("`quick_cache`", 0, Box::new(quick(Box::new(|_| true)))),
-        ("the same behind a **Ring**", ring_bytes, Box::new(quick(by_ring(ring()?)))),
+        ("the same with a **Ring**", ring_bytes, Box::new(quick(by_ring(ring()?)))),
     ];
     let zipf = Zipf::new(BLOCKS, 0.9);
-    let mut table = Table::new(["", "bytes of the sketch", "hits % of the requests by Zipf's law"]);
+    let mut table = Table::new(["", "bytes of the sketch", "hits, % of the requests by Zipf's law"]);
     for (name, bytes, mut hit) in policies {
         let (mut hits, mut asked) = (0u64, 0u64);
         for request in 0..requests {
@@ -200,15 +201,16 @@ fn conflicts(requests: u64, report: &mut Report) -> Result<()> {
     const READS: u64 = 8;
     const WRITES: u64 = 4;
     let transactions = requests / 4;
-    report
-        .heading("Conflict checks in constant memory: would help where a transaction may stay open for long");
+    report.heading("Conflict checks in constant memory: would help with long transactions");
     report.text(&format!(
-        "{} transactions, each of which read {READS} of {} keys and wrote {WRITES} (Zipf's law, exponent 0.6), and began 1 to {OPEN} \
-         commits before its own. It conflicts if a key that it read was committed since it began. An **Approximator** of `Max` (four \
-         probes) has the number of the newest commit of each key, or a greater one: no conflict is missed, and some are found that \
-         are none. Nothing is ever removed from it, since an old commit is below every beginning. An exact table must forget, so it \
-         must know the oldest open transaction, and grows with its age: while all are short it is smaller. The store has no \
-         transactions yet.",
+        "{} transactions, each of which reads {READS} of {} keys, writes {WRITES} (Zipf's law, exponent \
+         0.6), and begins 1 to {OPEN} commits before its own commit. It conflicts if one of the keys that \
+         it read was committed after it began. An **Approximator** of `Max` (four probes) has the number \
+         of the newest commit of each key, or a greater number: every conflict is found, and some reported \
+         conflicts are false. Old commits stay in it, because their numbers are below the start of every \
+         transaction. An exact table must remove old commits, so it depends on the oldest open transaction \
+         and grows with its age; it is smaller if all transactions are short. The store's own transactions \
+         need neither: they compare the sequence numbers of the newest entries.",
         count(transactions),
         count(KEYS),
     ));
@@ -235,22 +237,21 @@ fn conflicts(requests: u64, report: &mut Report) -> Result<()> {
         }
     }
     if missed != 0 {
-        return Err(format!("{missed} conflicts were missed").into());
+        return Err(format!("{missed} conflicts were not found").into());
     }
     let share = |number: u64| format!("{:.3}", 100.0 * number as f64 / transactions as f64);
-    let mut table =
-        Table::new(["", "bytes", "conflicts %", "of them none, % of all", "predicted, at most %"]);
-    // A key, a number, and a byte of a hash table that is seven eighths full.
+    let mut table = Table::new(["", "bytes", "conflicts %", "false conflicts %", "predicted, at most %"]);
+    // A key, a number, and one byte per slot of a hash table that is seven eighths full.
     let bytes = |keys: u64| count(keys * 17 * 8 / 7);
     for (name, keys) in [
-        ("exact, while all are short".to_owned(), OPEN * WRITES),
-        (format!("exact, while one is open for {} commits", count(100 * OPEN)), 100 * OPEN * WRITES),
+        ("exact, short transactions only".to_owned(), OPEN * WRITES),
+        (format!("exact, one transaction open for {} commits", count(100 * OPEN)), 100 * OPEN * WRITES),
         ("exact, of all keys written".to_owned(), exact.len() as u64),
     ] {
         table.row([name, format!("up to {}", bytes(keys)), share(conflicts), share(0), String::new()]);
     }
     for ((sketch, cells), found) in sketches.iter().zip(sizes).zip(found) {
-        // The mean over how long ago a transaction began.
+        // The mean over the ages of transactions.
         let rates = (1..=10).map(|part| sketch.expected_rate(OPEN * WRITES * part / 10));
         let one = rates.map(|rate| 1.0 - (1.0 - rate).powi(READS as i32)).sum::<f64>() / 10.0;
         table.row([
@@ -269,13 +270,14 @@ fn known_false_positives(lookups: u64, report: &mut Report) -> Result<()> {
     const KEYS: u64 = 100_000;
     const ABSENT: u64 = 1_000_000;
     let digest = Digest::build((0..KEYS).map(|key| bytes_of(number(23, key))), 1.0 / 128.0, 0, SEED)?;
-    report.heading("Memory of known false positives: a small exact table may help, a sketch loses reads");
+    report.heading("Table of known false positives: a small exact table may help, a sketch loses reads");
     report.text(&format!(
-        "A filter of {} keys with a rate of {:.3} %; {} lookups of {} absent keys by Zipf's law (exponent 0.99). A lookup that passes \
-         the filter is a wasted read. A table of the last false positives (whole keys, 32 bytes each) answers those that come again. A \
-         table of some hundreds saves more reads than its bytes would in the filter, a larger one fewer. \
-         *The same memory* is the share of wasted reads without a table if the filter had its bits too. A Bloom filter of all false positives so far, \
-         at 1 %, saves as many reads in fewer bytes, but answers present keys as absent.",
+        "A filter of {} keys with a rate of {:.3} %; {} lookups of {} absent keys by Zipf's law (exponent \
+         0.99). A lookup that passes the filter is a wasted read. A table of the last false positives \
+         (whole keys, 32 bytes each) answers repeated lookups. A table of some hundred keys saves more \
+         reads than the same bytes in the filter, a larger table fewer. *The same memory* is the share of \
+         wasted reads if the filter gets the bits of the table. A Bloom filter of all false positives so \
+         far, at 1 %, saves as many reads in fewer bytes, but answers present keys as absent.",
         count(KEYS),
         100.0 * digest.predicted_rate(),
         count(lookups),
@@ -307,7 +309,7 @@ fn known_false_positives(lookups: u64, report: &mut Report) -> Result<()> {
         if entries == 0 {
             without = wasted as f64 / lookups as f64;
         }
-        // A ribbon filter takes a bit for each halving.
+        // A ribbon filter takes one bit per halving of the rate.
         let alone = without * (-(8.0 * bytes as f64) / KEYS as f64).exp2();
         table.row([
             format!("exact, {}", count(entries as u64)),
@@ -340,10 +342,11 @@ fn known_false_positives(lookups: u64, report: &mut Report) -> Result<()> {
 fn replicas(report: &mut Report) -> Result<()> {
     const ENTRIES: u64 = 100_000;
     const VALUE: [u8; 100] = [b'v'; 100];
-    report.heading("Replica difference: would help, and is there as `sievedb diff`");
+    report.heading("Replica difference: would help, and exists as `sievedb diff`");
     report.text(&format!(
-        "Two stores of {} entries with keys of 8 bytes and values of {}, half of the difference on each side. Exchanged are an estimate, \
-         cells and fingerprints of 16 bytes; sending the fingerprints of all keys takes {} bytes.",
+        "Two stores of {} entries with keys of 8 bytes and values of {}, half of the difference on each \
+         side. They exchange an estimate, cells, and fingerprints of 16 bytes. Sending the fingerprints of \
+         all keys takes {} bytes.",
         count(ENTRIES),
         VALUE.len(),
         count(16 * ENTRIES),

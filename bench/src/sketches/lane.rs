@@ -1,4 +1,4 @@
-//! What is measured of every structure, and the lane it runs in.
+//! The measurements of a structure, and the trait for running them.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -10,43 +10,41 @@ use sievedb_sketches::{
 use crate::clock::cost;
 use crate::random::{bytes_of, number};
 
-/// The streams of keys.
+/// Random streams of keys.
 pub(super) const PRESENT: u64 = 1;
 pub(super) const ABSENT: u64 = 2;
 const EARLIER: u64 = 3;
 
-/// A set that is probed for keys. Each hashes them by itself.
+/// A set to probe. Each hashes the keys itself.
 pub(super) trait Set {
-    /// Whether the key may be present.
     fn contains(&self, key: u64) -> bool;
 
-    /// Whether the answer for a present key is right. A map has the right value too.
+    /// Whether the answer for a present key is correct, including the value of a map.
     fn holds(&self, key: u64) -> bool {
         self.contains(key)
     }
 
-    /// The rate that it predicts of itself.
+    /// Its predicted rate.
     fn predicted(&self) -> Option<f64> {
         None
     }
 
-    /// Length of its encoding, if it has one.
+    /// Length of the encoding, if there is one.
     fn encoded_bytes(&self) -> Option<usize> {
         None
     }
 
-    /// Bits of the value of each key.
+    /// Bits per value.
     fn value_bits(&self) -> f64 {
         0.0
     }
 }
 
-/// A set that keys can be added to.
 pub(super) trait Grow: Set {
     fn insert(&mut self, key: u64);
 }
 
-/// A set of so many keys, and what it took.
+/// A set of `keys` keys, and its costs.
 pub(super) struct Lane<S> {
     pub(super) name: String,
     set: S,
@@ -57,12 +55,12 @@ pub(super) struct Lane<S> {
 }
 
 impl<S: Set> Lane<S> {
-    /// Makes an empty set, and gives it the present keys.
+    /// Creates an empty set, and inserts the present keys.
     pub(super) fn new(name: &str, keys: u64, make: impl FnOnce() -> S) -> Self
     where
         S: Grow,
     {
-        // What is allocated beforehand, and the filling of a clocked set, are not timed.
+        // Allocation beforehand and the initial filling of a clocked set are not timed.
         let mut took = Duration::ZERO;
         let mut lane = Self::built(name, keys, || {
             let mut set = make();
@@ -73,7 +71,7 @@ impl<S: Set> Lane<S> {
         lane
     }
 
-    /// Makes a set of the present keys at once.
+    /// Builds a set from all present keys at once.
     pub(super) fn built(name: &str, keys: u64, make: impl FnOnce() -> S) -> Self {
         let mut made = None;
         let allocated = allocation_counter::measure(|| made = Some(cost(make)));
@@ -88,37 +86,35 @@ impl<S: Set> Lane<S> {
         }
     }
 
-    /// Probes it no more often than this, because each takes so long.
+    /// Limits the number of probes of a slow structure.
     pub(super) fn at_most(self, probes_max: u64) -> Self {
         Self { probes_max, ..self }
     }
 
-    /// Why a peer may be ahead of it.
+    /// The reason why a peer may be ahead of it.
     pub(super) fn because(self, why: &'static str) -> Self {
         Self { why, ..self }
     }
 }
 
-/// A lane of any structure.
 pub(super) trait Contender {
     fn name(&self) -> &str;
     fn bits_per_key(&self) -> f64;
-    /// Bits of the encoding for each of so many keys.
+    /// Bits of the encoding per key.
     fn encoded_bits(&self, keys: u64) -> Option<f64>;
     fn value_bits(&self) -> f64;
     fn insert_ns(&self) -> f64;
     fn predicted(&self) -> Option<f64>;
     fn why(&self) -> &'static str;
-    /// Probes for so many keys of a stream, or as many as it has time for; the first again after the last of
-    /// them.
+    /// Probes for `keys` keys of a stream in a cycle, at most `probes` times.
     fn probe(&self, stream: u64, keys: u64, probes: u64) -> Probed;
 }
 
-/// What came of some probes.
+/// The result of some probes.
 pub(super) struct Probed {
     pub(super) ns: f64,
     pub(super) probes: u64,
-    /// Present keys with a right answer, or absent keys that were found.
+    /// Present keys with a correct answer, or absent keys that were found.
     pub(super) found: u64,
 }
 
@@ -170,7 +166,7 @@ impl<S: Set> Contender for Lane<S> {
     }
 }
 
-/// Those of ours whose insertion cannot fail, or does not at the size that they were made for.
+/// Our structures whose insertion cannot fail at the intended size.
 macro_rules! ours {
     ($($set:ty),*) => {$(
         impl Set for $set {
@@ -197,7 +193,7 @@ macro_rules! ours {
 
 ours!(Bloom, Counting, Spectral, DLeft, Scalable, Cuckoo, HashCompaction);
 
-/// One that tells the time: a unit for each key.
+/// Advances the clock by one unit per key.
 pub(super) struct Clocked<S> {
     set: S,
     now: u64,
@@ -207,7 +203,7 @@ impl<S> Clocked<S>
 where
     Self: Grow,
 {
-    /// After twice as many earlier keys as are remembered.
+    /// Inserts twice the number of remembered keys beforehand.
     pub(super) fn after(set: S, keys: u64) -> Self {
         let mut clocked = Self { set, now: 0 };
         (0..2 * keys).for_each(|key| clocked.insert(number(EARLIER, key)));

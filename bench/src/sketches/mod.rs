@@ -1,15 +1,15 @@
-//! The sketches beside those of other crates: space, rate and time; and forbidden answers.
+//! The sketches compared with other crates' structures: space, rate and time; and forbidden answers.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `lane` | what is measured of each |
-//! | `peers` | those of other crates |
+//! | `lane` | the measurements of each structure |
+//! | `peers` | the structures of other crates |
 //! | `complete` | sets and maps that are built at once |
-//! | `ahead` | where a peer is ahead |
-//! | `streams` | the filters for streams, which answer other questions |
-//! | `differences` | what lists or estimates the difference of two sets |
-//! | `forbidden` | another command: counts the answers that no structure may give |
-//! | `inside` | another command: where inside a store they would help |
+//! | `ahead` | the figures in which a peer is ahead |
+//! | `streams` | filters for streams, which answer other questions |
+//! | `differences` | structures that list or estimate the difference of two sets |
+//! | `forbidden` | another command: counts forbidden answers |
+//! | `inside` | another command: uses inside a store |
 
 mod ahead;
 mod complete;
@@ -38,22 +38,23 @@ use crate::{Result, clock, machine};
 use ahead::Figures;
 use lane::{ABSENT, Clocked, Contender, Lane, PRESENT, Probed};
 
-/// Measures the sketches beside those of other crates: space, rate, time, and answers that may not be.
+/// Measures the sketches and other crates' structures: space, rate and time. Fails if a structure of ours loses
+/// a key.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Keys in each.
+    /// Keys in each structure.
     #[arg(long, default_value_t = 1_000_000)]
     keys: u64,
-    /// Absent keys that each is probed for.
+    /// Absent keys to probe for.
     #[arg(long, default_value_t = 8_000_000)]
     absent: u64,
-    /// Rounds of which the time is the median.
+    /// Rounds; the time is their median.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// The processor to run on.
+    /// Pins the thread to this processor.
     #[arg(long)]
     cpu: Option<usize>,
-    /// Write the report to this file too.
+    /// Writes the report to this file as well.
     #[arg(long)]
     write: Option<PathBuf>,
 }
@@ -62,10 +63,10 @@ const SEED: u64 = 42;
 
 type Lanes = Vec<Box<dyn Contender>>;
 
-/// The rate that each is made for.
+/// The rate that each structure is made for.
 const RATE: f64 = 0.01;
 
-/// The rate of the sets of visited states: that of hash compaction with 16 bits at a load of 95 %.
+/// The rate for sets of visited states, as for hash compaction with 16 bits at a load of 95 %.
 const STATES_RATE: f64 = 7.7e-5;
 
 macro_rules! lanes {
@@ -74,46 +75,50 @@ macro_rules! lanes {
     };
 }
 
-/// What every one of ours is made with.
+/// The message of `expect` for our structures.
 const OURS: &str = "arguments that are right";
 
-/// A title, what is to be said of the table, and who is in it.
+/// Title, explanation of the table, and structures.
 type Group = (&'static str, &'static str, fn(u64) -> Lanes);
 
 const GROUPS: [Group; 9] = [
     ("The number of keys is known", "", known),
     (
         "Visited states: keys are only added, at a low rate",
-        "Made for a rate of 0.0077 %, that of hash compaction with 16 bits at a load of 95 %. No crate has hash compaction; \
-         a quotient filter is its modern form.",
+        "Made for a rate of 0.0077 %: the rate of hash compaction with 16 bits at a load of 95 %. No crate \
+         has hash compaction; a quotient filter is its modern form.",
         states,
     ),
     ("Keys are removed", "", removed),
-    ("The number of keys is unknown; begun for 1024", "", unknown),
+    ("The number of keys is unknown; initial capacity 1024", "", unknown),
     (
         "Keys are counted",
         "Each key was added once. An answer is wrong if an absent key has a count above 0.",
         counted,
     ),
     (
-        "Keys are forgotten after a time; so many keys in each time to live",
-        "No crate was found that has these.",
+        "Keys are forgotten after a time to live",
+        "As many keys are added per time to live as in the other tables. No other crate with these \
+         structures was found.",
         forgotten,
     ),
     (
         "The set is complete",
-        "Built at once; the time of an insertion is that of building for each key, with its sorting. \
-         golomb-coded-set reads from the first bit on for each probe, and so has 300 probes only; its space is compared at the rate predicted.",
+        "Built at once; *insert* is the time of building per key, including sorting. Each probe of \
+         golomb-coded-set reads from the first bit, so it has only 300 probes; its space is compared at \
+         its predicted rate.",
         complete::sets,
     ),
     (
         "A value of 8 bits for each key of a complete set",
-        "*Over* counts the bits of the value among the least. A present key counts as found if its value is right.",
+        "The minimum for *over* includes the bits of the value. A present key counts as found if its value \
+         is correct.",
         complete::maps,
     ),
     (
-        "An upper bound of a value of 64 bits for each key",
-        "No crate was found that has approximators. A present key counts as found if its bound is not too low.",
+        "An upper bound of a 64-bit value for each key",
+        "No other crate with approximators was found. A present key counts as found if its bound is not too \
+         low.",
         complete::bounds,
     ),
 ];
@@ -122,7 +127,7 @@ fn known(keys: u64) -> Lanes {
     let n = keys as usize;
     lanes! { keys;
         "**Bloom**" => Bloom::with_rate(keys, RATE, SEED).expect(OURS),
-            because "hashing: XXH3 of the key's bytes, which any program can repeat, and a seed";
+            because "it hashes the key's bytes with XXH3 and a seed, which any program can repeat";
         "fastbloom" => BloomFilter::with_false_pos(RATE).seed(&1).expected_items(n);
         "probabilistic-collections BloomFilter" => bloom::BloomFilter::<u64>::new(n, RATE);
     }
@@ -133,12 +138,12 @@ fn states(keys: u64) -> Lanes {
     lanes! { keys;
         "**HashCompaction**, 16 bits" =>
             HashCompaction::with_shape((keys as f64 / 0.95) as u64, 16, SEED).expect(OURS),
-            because "at a load of 95 % a probe visits three cells in cache lines of their own. A quotient filter \
-                     keeps what it compares in one line. In return its slots are a power of two, so they may be \
-                     half empty. The probes of a Bloom filter do not wait for each other";
+            because "at a load of 95 % a probe visits three cells in different cache lines. A quotient \
+                filter reads one line, but its number of slots is a power of two, so half of them may be \
+                empty. The probes of a Bloom filter are independent";
         "**Bloom**" => Bloom::with_rate(keys, STATES_RATE, SEED).expect(OURS),
-            because "at low rates it has fourteen probes and 44 % more than the least; it is here for bit-state \
-                     hashing";
+            because "at low rates it has fourteen probes and 44 % more bits than the minimum; it is \
+                included for bit-state hashing";
         "qfilter" => qfilter::Filter::new(keys, STATES_RATE).expect(OURS);
         "fastbloom" => BloomFilter::with_false_pos(STATES_RATE).seed(&1).expected_items(n);
         "scalable_cuckoo_filter" => ScalableCuckooFilter::new(n, STATES_RATE);
@@ -149,23 +154,23 @@ fn removed(keys: u64) -> Lanes {
     let n = keys as usize;
     lanes! { keys;
         "**Counting**" => Counting::with_rate(keys, RATE, SEED).expect(OURS),
-            because "it is never full, and counts up to fifteen insertions of one key, which no peer does. That \
-                     takes four bits for each of seven cells; its cells are in cache lines of their own";
+            because "it is never full, and it alone counts up to fifteen insertions of a key. That takes \
+                four bits in each of seven cells, which are in different cache lines";
         "**DLeft**" => DLeft::with_rate(keys, RATE, SEED).expect(OURS),
-            because "it counts insertions of one key, which no peer does, with two bits of counter in each cell; \
-                     an absent key is compared with the cells of four buckets in lines of their own";
+            because "it alone counts insertions of a key, with two counter bits in each cell; an absent key \
+                is compared with the cells of four buckets in different lines";
         "**Cuckoo**" => Cuckoo::with_rate(keys, RATE, SEED).expect(OURS),
-            because "a quotient filter compares within one line, where a cuckoo filter reads two buckets in lines \
-                     of their own. In return its slots are a power of two, so they may be half empty. An insertion \
-                     keeps a list of its moves, to undo them if there is no room; cuckoofilter loses a key then. Each \
-                     cuckoo filter takes three bits more than the least, which is a smaller share of it at the lower \
-                     rates of its peers";
+            because "a quotient filter reads one line, a cuckoo filter two buckets in different lines. In \
+                return, the number of slots of a quotient filter is a power of two, so half of them may be \
+                empty. An insertion records its moves and undoes them if there is no room; cuckoofilter \
+                loses a key instead. Each cuckoo filter takes three bits more than the minimum, which is a \
+                smaller share at the lower rates of its peers";
         "**Cuckoo**, 8 bits" => Cuckoo::with_shape((n as f64 / 3.8) as u64, 8, SEED).expect(OURS),
-            because "a quotient filter compares within one line, where a cuckoo filter reads two buckets in lines \
-                     of their own. In return its slots are a power of two, so they may be half empty. An insertion \
-                     keeps a list of its moves, to undo them if there is no room; cuckoofilter loses a key then. Each \
-                     cuckoo filter takes three bits more than the least, which is a smaller share of it at the lower \
-                     rates of its peers";
+            because "a quotient filter reads one line, a cuckoo filter two buckets in different lines. In \
+                return, the number of slots of a quotient filter is a power of two, so half of them may be \
+                empty. An insertion records its moves and undoes them if there is no room; cuckoofilter \
+                loses a key instead. Each cuckoo filter takes three bits more than the minimum, which is a \
+                smaller share at the lower rates of its peers";
         "cuckoofilter" => CuckooFilter::with_capacity(n);
         "scalable_cuckoo_filter" => ScalableCuckooFilter::new(n, RATE);
         "qfilter" => qfilter::Filter::new(keys, RATE).expect(OURS);
@@ -177,8 +182,9 @@ fn removed(keys: u64) -> Lanes {
 fn unknown(keys: u64) -> Lanes {
     lanes! { keys;
         "**Scalable**" => Scalable::with_rate(RATE, SEED).expect(OURS),
-            because "slices that double hold keys before the newest is full, and each has a lower rate than the \
-                     one before, so that the sum holds; the sums of its peers do not";
+            because "the newest of its doubling slices is partly empty, and each slice has a lower rate \
+                than the one before, so the total rate stays within the limit; the total rates of the \
+                other Bloom filters do not";
         "growable-bloom-filter" => GrowableBloom::new(RATE, 1024);
         "scalable_cuckoo_filter" => ScalableCuckooFilter::new(1024, RATE);
         "probabilistic-collections ScalableBloomFilter" =>
@@ -187,7 +193,7 @@ fn unknown(keys: u64) -> Lanes {
 }
 
 fn counted(keys: u64) -> Lanes {
-    // As many counters in each of seven rows as ours has in all of them.
+    // As many counters in each of seven rows as ours has in all of its rows.
     let columns = (arithmetic::optimal_bits(keys, RATE) / 7) as usize;
     lanes! { keys;
         "**Spectral**, minimal increase" =>
@@ -210,13 +216,14 @@ fn forgotten(keys: u64) -> Lanes {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let pinned = machine::pin(args.cpu);
-    let mut report = Report::new("Sketches beside those of other crates", &command());
+    let mut report = Report::new("Sketches and those of other crates", &command());
     report.text(&format!(
-        "{}, {pinned}; load {}. {} keys of 8 bytes in each, which each crate hashes by itself, made for a rate of {} %; {} absent \
-         keys probed for in each, and every present one, all of which were found. *Bits per key* are those of the memory that was \
-         allocated, *encoded* those of the bytes to store or to send; *over* is by how much the bits of memory are more than \
-         log2(1 / measured rate), the least possible for a set that is complete. Times are {} in nanoseconds, medians of {} \
-         rounds in which all of a table take turns (insertions: of one). Names in bold are of this crate.",
+        "{}, {pinned}; load {}. Each structure has {} keys of 8 bytes, which each crate hashes itself, and \
+         is made for a rate of {} %. It is probed for {} absent keys and for every present key; all of our \
+         structures find every present key. *Bits per key* counts allocated memory, *encoded* counts the \
+         bytes to store or to send. *Over* is the excess of the memory over log2(1 / measured rate), the \
+         minimum for a complete set. Times are {} in nanoseconds, medians of {} rounds in which all \
+         structures of a table take turns (insertions: one round). Names in bold are of this crate.",
         machine::describe(),
         machine::load(),
         count(args.keys),
@@ -238,13 +245,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     report.write(args.write.as_deref())
 }
 
-/// This command, with the options that it was given.
+/// This command with its options.
 fn command() -> String {
     let given = std::env::args().skip(1).map(|arg| format!(" {arg}"));
     format!("cargo run --release -p sievedb-bench --{}", given.collect::<String>())
 }
 
-/// Fails if a measured rate is further from the predicted one than chance explains: four deviations and 1 %.
+/// Fails if a measured rate differs from the predicted one by more than four standard deviations and 1 %.
 fn check_rate(name: &str, absent: &Probed, predicted: f64) -> Result<()> {
     let probes = absent.probes as f64;
     let measured = absent.found as f64 / probes;

@@ -1,4 +1,4 @@
-//! The structures of other crates, as their documentation has them used.
+//! The structures of other crates, used as in their documentation.
 
 use std::collections::hash_map::DefaultHasher;
 

@@ -1,4 +1,5 @@
-//! Filters for streams: how many new elements each takes for known ones, and how many it has forgotten.
+//! Filters for streams: the rate of new elements that are reported as known, and of known elements that are
+//! forgotten.
 
 use probabilistic_collections::bloom::{BSBloomFilter, BSSDBloomFilter, RLBSBloomFilter};
 use sievedb_sketches::{Sketch, Stable};
@@ -33,14 +34,15 @@ impl Set for Stable {
 pub(super) fn run(keys: u64, report: &mut Report) -> Result<()> {
     let bytes = keys;
     let gaps = [keys / 4, keys / 2, keys];
-    report.heading("Streams without end");
+    report.heading("Infinite streams");
     report.text(&format!(
-        "{} for each; {} elements, all new. *Known* are new elements that are taken for known ones, of the last half of the stream; \
-         *forgotten* those that are not known after so many others. Of the Stable filter the prediction stands behind the measurement. It has the greatest half-life that \
-         its memory and rate allow: it counts cells down from a highest value, so it knows recent elements better, and old ones worse, \
-         than filters that clear bits at random (BSBloomFilter, stable-bloom-filter). Peers with a known rate far above 1 % do not keep \
-         the rate that they are made for, and so forget less. stable-bloom-filter takes less time for an element; its rate, too, is \
-         above the one that it is made for.",
+        "{} for each; {} elements, all new. *Known* is the share of new elements reported as known, in the \
+         last half of the stream. *Forgotten* is the share of elements reported as new after so many \
+         others. For the Stable filter, the prediction follows the measurement. It has the longest \
+         half-life for its memory and rate. Its cells count down from a maximum, so it finds recent \
+         elements more often, and old ones less often, than filters that clear random bits (BSBloomFilter, \
+         stable-bloom-filter). Peers with a *known* rate far above 1 % exceed their target rate and \
+         therefore forget less. stable-bloom-filter is faster; it also exceeds its target rate.",
         mib(bytes),
         count(10 * keys),
     ));
@@ -48,7 +50,7 @@ pub(super) fn run(keys: u64, report: &mut Report) -> Result<()> {
         ["".into(), "known %".to_owned()]
             .into_iter()
             .chain(gaps.map(|gap| format!("forgotten after {} %", count(gap))))
-            .chain(["ns an element".into()]),
+            .chain(["ns per element".into()]),
     );
     let stable = Stable::with_memory(bytes, RATE, SEED)?;
     let predicted =
@@ -62,7 +64,7 @@ pub(super) fn run(keys: u64, report: &mut Report) -> Result<()> {
         gaps,
         None,
     ));
-    // These take bits for each of their filters, whose number follows from the rate.
+    // These take the bits of each filter; the number of filters follows from the rate.
     let bits = |filters: usize| 8 * bytes as usize / filters;
     let filters = BSBloomFilter::<u64>::new(64, RATE).hasher_count();
     table.row(row(

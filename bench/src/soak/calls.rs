@@ -1,4 +1,5 @@
-//! The calls of a thread that write or maintain, and the loop that picks a call; [`super::reads`] has those that read.
+//! The calls of a thread that write or maintain, and the loop that picks a call. [`super::reads`] has the
+//! calls that read.
 
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ impl Worker<'_> {
                 std::thread::sleep(Duration::from_micros(self.dice.below(1000)));
             }
         }
-        // Snapshots and iterators that are left are read to their end.
+        // Open snapshots and iterators are read to their end.
         while !self.snapshots.is_empty() {
             self.read_snapshot()?;
         }
@@ -154,7 +155,7 @@ impl Worker<'_> {
                 self.history.own = Own::Absent;
                 match own.get("k") {
                     Err(sievedb::Error::KeyspaceDropped { .. } | sievedb::Error::Closed) => {}
-                    other => return Err(format!("a dropped keyspace is read: {other:?}")),
+                    other => return Err(format!("reading a dropped keyspace gave {other:?}")),
                 }
             }
             Outcome::Refused => self.own = Some(own),
@@ -164,7 +165,7 @@ impl Worker<'_> {
     }
 
     fn verify(&mut self) -> Result<(), String> {
-        // While reading fails, `verify` reports that as damage.
+        // While reads fail, `verify` reports that as damage.
         let fired = self.life.weather.all_fired();
         let Some(report) = self.done(Call::Verify, |worker| worker.db.verify())? else { return Ok(()) };
         match report.damage.first() {

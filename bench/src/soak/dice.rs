@@ -4,7 +4,6 @@ use sievedb::{FilterKind, FilterPolicy, KeyspaceOptions};
 
 use crate::random::{below, number};
 
-/// Numbers that follow from a seed.
 #[derive(Debug, Clone)]
 pub(super) struct Dice(u64, u64);
 
@@ -23,7 +22,7 @@ impl Dice {
     }
 }
 
-/// Options by dice, so small that a few thousand entries make several levels.
+/// Random options, so small that a few thousand entries make several levels.
 pub(super) fn keyspace_options(dice: &mut Dice) -> KeyspaceOptions {
     KeyspaceOptions::new()
         .filter(filter_policy(dice))
@@ -35,7 +34,6 @@ pub(super) fn keyspace_options(dice: &mut Dice) -> KeyspaceOptions {
         .level_ratio(2 + dice.below(6))
 }
 
-/// A filter policy by dice.
 pub(super) fn filter_policy(dice: &mut Dice) -> FilterPolicy {
     let kind = FilterKind::ALL[dice.below(FilterKind::ALL.len() as u64) as usize];
     FilterPolicy::new(kind).bits_per_key([4.0, 10.0, 17.5][dice.below(3) as usize])

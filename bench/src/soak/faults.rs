@@ -1,7 +1,7 @@
-//! A file system whose operations fail from time to time, around another one.
+//! A file system that injects faults into another one.
 //!
-//! A fault is *armed* for a while and then disarmed. While one is armed, operations that it concerns fail with
-//! a certain frequency; a failed append may have written a part. While none is armed, every operation is
+//! A fault is *armed* for a while and then disarmed. While it is armed, a fraction of the operations that it
+//! applies to fails; a failed append may have written a part. While no fault is armed, every operation is
 //! passed on.
 
 use std::any::Any;
@@ -15,28 +15,25 @@ use sievedb::fs::{AppendFile, Fs, LockGuard, LockKind, ReadFile};
 
 use crate::random::{below, number};
 
-/// What a panic of a fault says.
+/// The message of an injected panic.
 pub(super) const PANIC: &str = "a fault of the soak";
 
-/// Whether a panic is that of a fault.
 pub(super) fn is_fault(payload: &(dyn Any + Send)) -> bool {
     payload.downcast_ref::<&str>() == Some(&PANIC)
 }
 
-/// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// `ENOSPC`: nothing can be created or appended.
+    /// `ENOSPC`: creating and appending fail.
     NoSpace,
     /// An append writes a part of its bytes, then fails with `ENOSPC`.
     ShortWrite,
-    /// `EMFILE`: no file can be opened.
+    /// `EMFILE`: opening a file fails.
     TooManyFiles,
-    /// `EIO`, but for syncs.
+    /// `EIO`, except for syncs.
     InputOutput,
-    /// `EIO` of syncs of files and directories.
+    /// `EIO` for syncs of files and directories.
     Sync,
-    /// The call panics.
     Panic,
 }
 
@@ -89,7 +86,7 @@ enum Op {
     Remove,
 }
 
-/// Which fault is armed, since when none is, and what has happened.
+/// The armed fault, and counts of faults.
 #[derive(Debug)]
 pub(super) struct Weather {
     seed: u64,
@@ -98,7 +95,7 @@ pub(super) struct Weather {
     /// One in this many operations fails.
     one_in: AtomicU64,
     operations: AtomicU64,
-    /// How often faults were armed and disarmed: odd while one is armed.
+    /// How often faults were armed and disarmed: odd while a fault is armed.
     changes: AtomicU64,
     fired: [AtomicU64; Fault::ALL.len()],
 }
@@ -133,12 +130,12 @@ impl Weather {
         self.armed.load(Ordering::SeqCst).checked_sub(1).map(|position| Fault::ALL[position])
     }
 
-    /// The number of the time without a fault that this is; `None` while one is armed.
+    /// The number of the current period without faults; `None` while a fault is armed.
     pub(super) fn calm(&self) -> Option<u64> {
         Some(self.changes.load(Ordering::SeqCst)).filter(|changes| changes % 2 == 0)
     }
 
-    /// How often each fault has happened, in the order of [`Fault::ALL`].
+    /// Injected faults, in the order of [`Fault::ALL`].
     pub(super) fn fired(&self) -> [u64; Fault::ALL.len()] {
         std::array::from_fn(|at| self.fired[at].load(Ordering::SeqCst))
     }
@@ -147,14 +144,14 @@ impl Weather {
         self.fired().iter().sum()
     }
 
-    /// The fault that an operation meets, if any.
+    /// The fault of an operation, if any.
     fn strike(&self, op: Op) -> Option<Fault> {
         let fault = self.armed().filter(|fault| fault.concerns(op))?;
         let dice = number(self.seed, self.operations.fetch_add(1, Ordering::Relaxed));
         if below(dice, self.one_in.load(Ordering::Relaxed)) > 0 {
             return None;
         }
-        // A panic while another one unwinds would end the process.
+        // A panic during another panic would abort the process.
         if fault == Fault::Panic && std::thread::panicking() {
             return None;
         }
@@ -171,7 +168,6 @@ impl Weather {
     }
 }
 
-/// A file system with faults.
 #[derive(Debug, Clone)]
 pub(super) struct FaultyFs {
     pub(super) inner: Arc<dyn Fs>,

@@ -1,24 +1,23 @@
-//! What one thread has written, and what a store may show of it.
+//! The writes of one thread, and the states that a store may show.
 //!
-//! A thread has keys of its own and one write at a time, so its batches have an order. An acknowledged batch
-//! is *sure*. One whose call failed is *in doubt*: all of it is there, or nothing. At a stop the store is read
-//! as a whole and must show, of the batches since the last stop, a prefix: in it every sure batch, and any of
-//! those in doubt. The prefix is all of them, unless the power was lost.
+//! A thread has keys of its own and makes one write at a time, so its batches are ordered. An acknowledged
+//! batch is *sure*. A batch whose call failed is *in doubt*: either all of it is there or none. At a stop the
+//! whole store is read. It must show a prefix of the batches since the last stop: every sure batch in the
+//! prefix, and any batches in doubt. Unless the power was lost, the prefix contains all batches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The number of a keyspace.
 pub(super) type Space = usize;
 
 /// Keyspaces that all threads share.
 pub(super) const SHARED: usize = 3;
 
-/// The keyspace that a thread has for itself, creates and drops.
+/// The thread's own keyspace, which it creates and drops.
 pub(super) const OWN: Space = SHARED;
 
 pub(super) type Key = Vec<u8>;
 
-/// Which batch wrote a value, and its length.
+/// The batch that wrote a value, and the value's length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) batch: u64,
@@ -28,29 +27,29 @@ pub(super) struct Stamp {
 /// The value of a key; `None` if it is absent.
 pub(super) type State = Option<Stamp>;
 
-/// What a store shows of a thread.
+/// The entries of a thread that a store shows.
 pub(super) type Found = BTreeMap<(Space, Key), Stamp>;
 
-/// Whether the keyspace of a thread exists.
+/// Whether the thread's own keyspace exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Own {
     Absent,
     Present,
-    /// A call that creates or drops it has failed. It may have had an effect.
+    /// Creating or dropping it failed, and may have had an effect.
     InDoubt,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Entry {
-    /// At the last stop.
+    /// The state at the last stop.
     base: State,
-    /// Since then: positions in the batches, and states.
+    /// Later writes: positions in the batches, and states.
     writes: Vec<(usize, State)>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Written {
-    /// The times of call and return, on a clock that counts events.
+    /// Call and return, on a clock that counts events.
     began: u64,
     ended: u64,
     is_sure: bool,
@@ -65,9 +64,9 @@ pub(super) struct History {
     /// The number of the first batch since the last stop.
     first: u64,
     batches: Vec<Written>,
-    /// When the last successful call began that made everything before it durable.
+    /// When the last successful call began that made all earlier writes durable.
     pub(super) synced: u64,
-    /// Batches that are durable because they were written so.
+    /// Batches that were written durably.
     durable: usize,
 }
 
@@ -106,12 +105,12 @@ impl History {
         (self.synced, self.durable) = (began, self.batches.len());
     }
 
-    /// How many batches are durable if everything is that had returned before `time`.
+    /// The number of durable batches, if all batches that returned before `time` are durable.
     pub(super) fn durable(&self, time: u64) -> usize {
         self.returned_before(time).max(self.durable)
     }
 
-    /// Adds a batch. Of several writes to a key the last one counts.
+    /// Adds a batch. If it writes a key repeatedly, the last write counts.
     pub(super) fn add(&mut self, writes: &[(Space, Key, State)], times: (u64, u64), is_sure: bool) {
         let at = self.batches.len();
         self.batches.push(Written { began: times.0, ended: times.1, is_sure });
@@ -122,12 +121,12 @@ impl History {
         }
     }
 
-    /// The own keyspace is gone.
+    /// Removes the entries of the own keyspace.
     pub(super) fn forget_own(&mut self) {
         self.entries.retain(|(space, _), _| *space != OWN);
     }
 
-    /// The states that a key may be in now.
+    /// The possible states of a key.
     pub(super) fn possible(&self, space: Space, key: &Key) -> Vec<State> {
         self.entries.get(&(space, key.clone())).map_or(vec![None], |entry| self.states(entry))
     }
@@ -136,8 +135,8 @@ impl History {
         self.candidates(entry, self.batches.len()).into_iter().map(|(_, state)| state).collect()
     }
 
-    /// The newest sure write among the first `prefix` batches and those in doubt after it, newest first.
-    /// `None` stands for the last stop.
+    /// The newest sure write among the first `prefix` batches, and later writes in doubt, newest first.
+    /// `None` means the last stop.
     fn candidates(&self, entry: &Entry, prefix: usize) -> Vec<(Option<usize>, State)> {
         let mut candidates = Vec::new();
         for (at, state) in entry.writes.iter().rev().filter(|(at, _)| *at < prefix) {
@@ -150,13 +149,13 @@ impl History {
         candidates
     }
 
-    /// The keys of a keyspace that were ever written, and the states that each may be in now.
+    /// All keys that were ever written to a keyspace, with their possible states.
     pub(super) fn all(&self, space: Space) -> BTreeMap<Key, Vec<State>> {
         let range = (space, Key::new())..(space + 1, Key::new());
         self.entries.range(range).map(|((_, key), entry)| (key.clone(), self.states(entry))).collect()
     }
 
-    /// How many batches had returned before `time`.
+    /// The number of batches that returned before `time`.
     pub(super) fn returned_before(&self, time: u64) -> usize {
         self.batches.iter().rposition(|batch| batch.is_sure && batch.ended < time).map_or(0, |at| at + 1)
     }
@@ -166,8 +165,8 @@ impl History {
         self.batches[..prefix].iter().rev().find(|batch| batch.is_sure).map(|batch| batch.began)
     }
 
-    /// The prefixes of at least `durable` batches that explain what was found. The own keyspace may be gone if
-    /// it is in doubt.
+    /// The prefixes of at least `durable` batches that explain the found entries. The own keyspace may be
+    /// missing if it is in doubt.
     pub(super) fn explain(&self, found: &Found, durable: usize, has_own: bool) -> Result<Prefix, String> {
         if self.own == Own::Present && !has_own || self.own == Own::Absent && has_own {
             return Err(format!("the keyspace of thread {} is {:?}, but {has_own}", self.thread, self.own));
@@ -214,12 +213,12 @@ impl History {
             }
         }
         match present.intersection(&absent).next() {
-            Some(at) => Err(format!("batch {} is there in part", self.first + *at as u64)),
+            Some(at) => Err(format!("batch {} is there only in part", self.first + *at as u64)),
             None => Ok(()),
         }
     }
 
-    /// What was found is what the next batches change.
+    /// Makes the found entries the base of further batches.
     pub(super) fn settle(&mut self, found: &Found, has_own: bool) {
         self.own = if has_own { Own::Present } else { Own::Absent };
         self.first = self.next();

@@ -1,4 +1,4 @@
-//! What all threads of an open store share: what may fail, and why.
+//! The state shared by all threads of an open store: which calls may fail, and why.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,29 +9,28 @@ use sievedb::Error;
 use super::faults::{Fault, PANIC, Weather, is_fault};
 use super::watch::{Call, Watch};
 
-/// The time from an opening to the next.
+/// The time from one opening of the store to the next.
 #[derive(Debug)]
 pub(super) struct Life {
     pub(super) weather: Arc<Weather>,
     pub(super) watch: Arc<Watch>,
-    /// Counts the calls and returns of writes.
+    /// Counts calls and returns of writes.
     clock: AtomicU64,
-    /// Faults that had happened before this life.
+    /// Faults injected before this life.
     fired_before: [u64; Fault::ALL.len()],
     /// The directory was moved, or its `LOCK` removed.
     pub(super) is_disturbed: AtomicBool,
-    /// Somebody closes the store.
+    /// The store is being closed.
     pub(super) is_closing: AtomicBool,
-    /// Threads end.
+    /// Threads must end.
     pub(super) is_over: AtomicBool,
 }
 
-/// How a call ended.
 pub(super) enum Outcome<T> {
     Done(T),
-    /// It was refused, and nothing was written.
+    /// Refused, and nothing was written.
     Refused,
-    /// It failed, and what it wrote is there or not.
+    /// Failed; the write may have had an effect.
     InDoubt,
 }
 
@@ -57,7 +56,7 @@ impl Life {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// Whether one of these has happened in this life.
+    /// Whether one of these faults was injected in this life.
     fn has_fired(&self, faults: &[Fault]) -> bool {
         let fired = self.weather.fired();
         let happened = |fault: &Fault| fired[*fault as usize] > self.fired_before[*fault as usize];
@@ -68,13 +67,12 @@ impl Life {
         self.has_fired(&Fault::ALL)
     }
 
-    /// Whether something has happened that ends writing until the store is opened again.
+    /// Whether an event occurred that disables writing until the store is reopened.
     pub(super) fn may_have_failed(&self) -> bool {
         self.is_disturbed.load(Ordering::SeqCst) || self.has_fired(&[Fault::Sync, Fault::Panic])
     }
 
-    /// Does a call. An error for which there is no reason is a finding, and so is a panic that is not that of
-    /// a fault.
+    /// Makes a call. An unexplained error is a finding, and so is a panic that was not injected.
     pub(super) fn call<T>(
         &self,
         thread: usize,
@@ -105,7 +103,7 @@ impl Life {
         Ok(if is_refusal(&error) { Outcome::Refused } else { Outcome::InDoubt })
     }
 
-    /// Whether something was done that explains an error.
+    /// Whether an earlier event explains an error.
     fn is_excused(&self, error: &Error) -> bool {
         match error {
             Error::Poisoned { cause, .. } => self.may_have_failed() && self.is_excused(cause),
@@ -119,12 +117,12 @@ impl Life {
     }
 }
 
-/// Whether the store takes no writes any more.
+/// Whether the store rejects all further writes.
 fn ends_writing(error: &Error) -> bool {
     matches!(error, Error::Poisoned { .. } | Error::Closed | Error::LockLost { .. } | Error::Panicked { .. })
 }
 
-/// Whether an error says that nothing was written.
+/// Whether the error guarantees that nothing was written.
 fn is_refusal(error: &Error) -> bool {
     matches!(error, Error::Closed | Error::LimitExceeded { .. } | Error::InvalidArgument { .. })
 }

@@ -1,24 +1,25 @@
-//! A long run under faults that come and go.
+//! A long run with intermittent faults.
 //!
-//! Eight threads make calls of every kind on a store, and compare each answer with what they have written.
-//! Meanwhile the file system fails for a while ([`faults`]), the directory is moved ([`place`]), and the store
-//! is closed under their hands. Then everything stops: the store, open or failed, must hold exactly the model
-//! ([`history`]), and again after it was closed, dropped or lost the power, and was opened. One store lies on
-//! disk, one in memory; they take turns. No call may be stuck while no fault is armed ([`watch`]).
+//! Eight threads make calls of every kind on a store, and compare each answer with their own writes.
+//! Meanwhile the file system fails for a while ([`faults`]), the directory is moved ([`place`]), and the
+//! store is closed while in use. Then all threads stop, and the store, open or failed, must match the model
+//! exactly ([`history`]). It must match again after it was closed, dropped or lost the power, and was
+//! reopened. Two stores take turns, one on disk and one in memory. Calls may be stuck only while a fault is
+//! armed ([`watch`]).
 //!
-//! What each thread does follows from the seed; how the threads meet does not.
+//! The seed determines what each thread does, but not how the threads interleave.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `faults` | a file system that fails for a while |
-//! | `history`, `value` | what a thread has written, and what may be there of it |
+//! | `history`, `value` | the writes of a thread, and the states that they allow |
 //! | `dice` | choices that follow from a seed |
 //! | `worker`, `calls`, `reads` | a thread and its state; the calls that write and maintain; the calls that read, and whether each answer is possible |
 //! | `life` | which errors have a reason |
-//! | `place` | disk and memory; what somebody else does to a directory |
+//! | `place` | disk and memory; disturbances of the directory |
 //! | `stop` | comparing the whole store |
-//! | `watch` | calls that are stuck; counts |
-//! | `summary` | what is printed at the end |
+//! | `watch` | stuck calls; counts |
+//! | `summary` | the printed summary |
 
 mod calls;
 mod dice;
@@ -51,13 +52,14 @@ use summary::Events;
 use watch::{Call, Watch};
 use worker::{Worker, space_name};
 
-/// Runs threads on a store while its file system fails from time to time, and compares it with a model.
+/// Runs threads on a store while its file system fails from time to time, and compares the store with a
+/// model.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How long.
+    /// Duration in minutes.
     #[arg(long, default_value_t = 60.0)]
     minutes: f64,
-    /// What the threads do, and which faults there are, follows from it.
+    /// Determines the calls of the threads and the faults.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Threads that use the store.
@@ -68,22 +70,22 @@ pub(crate) struct Args {
     dir: Option<PathBuf>,
 }
 
-/// A store that may write must write this long after the last fault was disarmed.
+/// After the last fault is disarmed, the store must accept writes within this time, unless an event has
+/// disabled writing.
 const HEALED: Duration = Duration::from_secs(10);
 
-/// One of the two stores, and what was written to it.
+/// One of the two stores, and the writes to it.
 struct Store {
     place: Place,
     histories: Vec<History>,
     ended: Ended,
 }
 
-/// How the last life of a store ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
     /// Everything that was acknowledged is there.
     Whole,
-    /// Only what was durable is there for certain.
+    /// Only durable writes are certain to be there.
     PowerLost,
 }
 
@@ -143,7 +145,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     })
 }
 
-/// Panics that are faults are not printed.
+/// Suppresses the messages of injected panics.
 fn silence_faults() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -154,14 +156,13 @@ fn silence_faults() {
 }
 
 impl Soak {
-    /// A life of a store: it is opened and compared, used, compared, and ended. The last one is only opened
-    /// and compared.
+    /// One life of a store: open, compare, use, compare and end. The last life only opens and compares.
     fn round(&mut self, store: &mut Store, round: u64, is_last: bool) -> Result<(), String> {
         let mut dice = Dice::new(self.seed, 100 + round);
         let life = Life::new(&self.weather, &self.watch);
         self.scene(&store.place, "opening");
         let db = self.open(store, &life, &mut dice)?;
-        self.scene(&store.place, "comparing what was opened");
+        self.scene(&store.place, "comparing the opened store");
         stop::settle(store, &db, &life)?;
         self.events.comparisons += 1;
         if is_last {
@@ -182,7 +183,7 @@ impl Soak {
         self.watch.set_scene(format!("{doing}, {}", place.dir().display()));
     }
 
-    /// Opens a store. Sometimes the first attempts meet faults.
+    /// Opens a store. Sometimes the first attempts fail by faults.
     fn open(&mut self, store: &Store, life: &Life, dice: &mut Dice) -> Result<Db, String> {
         self.events.openings += 1;
         let options = store.place.options(&self.weather, dice);
@@ -206,7 +207,7 @@ impl Soak {
         for space in 1..SHARED {
             if db.existing_keyspace(&space_name(space, 0)).is_none() {
                 if self.events.openings > 2 {
-                    return Err(format!("keyspace {space} is gone"));
+                    return Err(format!("keyspace {space} is missing"));
                 }
                 db.keyspace(&space_name(space, 0), keyspace_options(dice))
                     .map_err(|error| error.to_string())?;
@@ -215,7 +216,8 @@ impl Soak {
         Ok(db)
     }
 
-    /// Runs the threads, arms faults and disturbs the directory. Says whether the store was closed meanwhile.
+    /// Runs the threads, arms faults and disturbs the directory. Returns whether the store was closed
+    /// meanwhile.
     fn use_it(
         &mut self,
         store: &mut Store,
@@ -256,7 +258,7 @@ impl Soak {
         })
     }
 
-    /// Lets time pass, with and without faults, until the store has failed or the round is over.
+    /// Alternates times with and without faults until the store has failed or the round is over.
     fn direct(&mut self, place: &Place, life: &Life, dice: &mut Dice) -> Result<(), String> {
         let until = Instant::now() + Duration::from_millis(1000 + dice.below(7000));
         let is_calm = dice.one_in(4);
@@ -286,7 +288,7 @@ impl Soak {
         Ok(())
     }
 
-    /// Whether the store takes no writes any more. Unless there is a reason for that, it must take them soon.
+    /// Whether the store rejects all writes. Without a reason for that, it must accept writes soon.
     fn has_failed(&mut self, db: &Db, life: &Life) -> Result<bool, String> {
         let until = self.watch.counted() + HEALED.as_nanos() as u64;
         loop {
@@ -300,14 +302,14 @@ impl Soak {
                     return Ok(true);
                 }
                 Err(error) if self.watch.counted() > until => {
-                    return Err(format!("writing does not go on: {error}"));
+                    return Err(format!("writing does not recover: {error}"));
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(50)),
             }
         }
     }
 
-    /// Ends a life: by closing, by dropping the last handle, or by losing the power.
+    /// Ends a life by closing, by dropping the last handle, or by a loss of power.
     fn end(&mut self, store: &mut Store, db: Db, life: &Life, dice: &mut Dice) -> Result<(), String> {
         store.ended = Ended::Whole;
         if life.is_closing.load(Ordering::SeqCst) {

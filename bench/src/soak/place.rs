@@ -1,4 +1,4 @@
-//! Where a store lies: in a directory on disk, which can be moved, or in memory, where the power can be lost.
+//! The place of a store: a directory on disk, which can be moved, or memory, which can lose the power.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,12 +18,12 @@ pub(super) enum Place {
     Memory(MemFs),
 }
 
-/// What somebody else does to the directory of an open store.
+/// Disturbances of the directory of an open store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Disturbance {
-    /// It is renamed, and after a while renamed back.
+    /// Renamed, and after a while renamed back.
     Moved,
-    /// In between there is another store in its place.
+    /// The same, with another store in its place meanwhile.
     Replaced,
     /// Its `LOCK` is removed.
     Unlocked,
@@ -48,7 +48,6 @@ impl Place {
         }
     }
 
-    /// Options by dice.
     pub(super) fn options(&self, weather: &Arc<Weather>, dice: &mut Dice) -> Options {
         Options::new()
             .fs(Arc::new(FaultyFs { inner: self.fs(), weather: Arc::clone(weather) }))
@@ -95,19 +94,19 @@ impl Place {
         }
     }
 
-    /// The store in `dir` is open, so that it cannot be opened again.
+    /// Checks that the open store in `dir` cannot be opened again.
     fn is_locked(&self, dir: &Path, life: &Life) -> Result<(), String> {
         let open = || Options::new().create_if_missing(false).open(dir);
         let opened = life.watch.during(life.watch.controller(), Call::OpenSecond, open);
         match opened {
             Err(Error::Locked { .. }) => Ok(()),
-            // Meanwhile the store was closed because it had lost its lock.
+            // The store was closed meanwhile because it had lost its lock.
             Ok(_) if life.is_closing.load(Ordering::SeqCst) => Ok(()),
-            other => Err(format!("an open store is opened again: {other:?}")),
+            other => Err(format!("an open store was opened again: {other:?}")),
         }
     }
 
-    /// Keeps what is there, for somebody to look at.
+    /// Keeps the store for analysis.
     pub(super) fn keep(&self, below: &Path) -> PathBuf {
         let Self::Memory(fs) = self else { return self.dir().to_path_buf() };
         let kept = below.join("memory");
@@ -121,7 +120,7 @@ impl Place {
     }
 }
 
-/// Makes a store at `dir`, and looks after a while whether anybody has changed it.
+/// Makes a store at `dir`, and checks after a while that it was not changed.
 fn other_store(dir: &Path, lasting: Duration) -> Result<(), Error> {
     let db = Db::open(dir)?;
     db.put("other", "store")?;

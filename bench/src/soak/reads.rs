@@ -6,7 +6,7 @@ use super::watch::Call;
 use super::worker::{Expected, Walk, Worker};
 
 impl Worker<'_> {
-    /// Compares an answer with what is possible.
+    /// Checks that an answer is possible.
     fn agree(&self, space: Space, key: &Key, found: Option<&[u8]>) -> Result<(), String> {
         let found = found.map(|found| stamp(key, found)).transpose()?;
         let possible = self.history.possible(space, key);
@@ -42,7 +42,7 @@ impl Worker<'_> {
         let possible = self.history.possible(space, key);
         match possible.iter().any(|state| state.is_some() == found) {
             true => Ok(()),
-            false => Err(format!("{key:?} of keyspace {space} is there: {found}, instead of {possible:?}")),
+            false => Err(format!("{key:?} of keyspace {space} has presence {found} instead of {possible:?}")),
         }
     }
 
@@ -64,7 +64,7 @@ impl Worker<'_> {
         missing(&expected)
     }
 
-    /// Compares entries in order with what is possible, and takes them out of that.
+    /// Checks that entries are ordered and possible, and removes them from `expected`.
     fn agree_all(&self, expected: &mut Expected, found: &[(Key, Vec<u8>)]) -> Result<(), String> {
         if let Some(pair) = found.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
             return Err(format!("{:?} comes before {:?}", pair[0].0, pair[1].0));
@@ -98,7 +98,7 @@ impl Worker<'_> {
         missing(&expected).map_err(|wrong| format!("in a snapshot {wrong}"))
     }
 
-    /// Begins a walk, and takes an older one further or to its end.
+    /// Opens an iterator, and reads an older one further or to its end.
     pub(super) fn iterate(&mut self) -> Result<(), String> {
         let space = self.dice.below(SHARED as u64) as usize;
         let expected = self.history.all(space);
@@ -123,14 +123,13 @@ impl Worker<'_> {
     }
 }
 
-/// All entries of an iterator, or its error.
 pub(super) fn collect(
     iter: impl Iterator<Item = sievedb::Result<(sievedb::Value, sievedb::Value)>>,
 ) -> sievedb::Result<Vec<(Key, Vec<u8>)>> {
     iter.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec()))).collect()
 }
 
-/// Whether everything that must be there was found.
+/// Fails if an entry that must be there was not found.
 fn missing(expected: &Expected) -> Result<(), String> {
     match expected.iter().find(|(_, possible)| !possible.contains(&None)) {
         Some((key, possible)) => Err(format!("{key:?} is missing: {possible:?}")),

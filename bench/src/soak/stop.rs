@@ -1,4 +1,4 @@
-//! Comparing a whole store with what was written to it.
+//! Comparing a whole store with the writes to it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use super::watch::Call;
 use super::worker::space_name;
 use super::{Ended, Store};
 
-/// Compares an open store, which may have failed, with everything that was written.
+/// Compares an open store, which may have failed, with all writes.
 pub(super) fn compare(store: &Store, db: &Db, life: &Life) -> Result<(), String> {
     let read = || read_all(store, db);
     let found = life.watch.during(life.watch.controller(), Call::Compare, read)?;
@@ -22,7 +22,7 @@ pub(super) fn compare(store: &Store, db: &Db, life: &Life) -> Result<(), String>
     })
 }
 
-/// Compares a store that was opened again, and lets the threads go on from what is there.
+/// Compares a reopened store, whose contents are the base of further writes.
 pub(super) fn settle(store: &mut Store, db: &Db, life: &Life) -> Result<(), String> {
     let controller = life.watch.controller();
     let found = life.watch.during(controller, Call::Compare, || read_all(store, db))?;
@@ -51,14 +51,14 @@ fn explain_all(store: &Store, found: &[(Found, bool)]) -> Result<(), String> {
     in_order(store, &prefixes)
 }
 
-/// If a batch has survived, so has every one that had returned before it began, of any thread.
+/// If a batch has survived, all batches of all threads that returned before it began must have survived.
 fn in_order(store: &Store, prefixes: &[Prefix]) -> Result<(), String> {
     for (history, prefix) in store.histories.iter().zip(prefixes) {
         let Some(began) = history.last_began(prefix.least) else { continue };
         for (other, other_prefix) in store.histories.iter().zip(prefixes) {
             if other.returned_before(began) > other_prefix.most {
                 return Err(format!(
-                    "a batch of thread {} has survived, and not an earlier one of thread {}",
+                    "a batch of thread {} has survived, but an earlier one of thread {} has not",
                     history.thread, other.thread
                 ));
             }
@@ -67,7 +67,7 @@ fn in_order(store: &Store, prefixes: &[Prefix]) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads everything, in order, and sorts it by thread; with whether the thread's own keyspace exists.
+/// Reads everything in order, and groups it by thread; with whether the thread's own keyspace exists.
 fn read_all(store: &Store, db: &Db) -> Result<Vec<(Found, bool)>, String> {
     let threads = store.histories.len();
     let mut all = vec![BTreeMap::new(); threads];
@@ -82,14 +82,14 @@ fn read_all(store: &Store, db: &Db) -> Result<Vec<(Found, bool)>, String> {
 
 fn read(db: &Db, space: Space, name: &str, all: &mut [Found]) -> Result<(), String> {
     let Some(keyspace) = db.existing_keyspace(name) else { return Ok(()) };
-    let entries = collect(keyspace.iter()).map_err(|error| format!("does not read: {error}"))?;
+    let entries = collect(keyspace.iter()).map_err(|error| format!("cannot be read: {error}"))?;
     if let Some(pair) = entries.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
         return Err(format!("{:?} comes before {:?}", pair[0].0, pair[1].0));
     }
     for (key, value) in entries {
         let found = stamp(&key, &value)?;
         let thread = owner(&key).filter(|thread| *thread < all.len());
-        let thread = thread.ok_or_else(|| format!("{key:?} is nobody's"))?;
+        let thread = thread.ok_or_else(|| format!("{key:?} belongs to no thread"))?;
         all[thread].insert((space, key), found);
     }
     Ok(())

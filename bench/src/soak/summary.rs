@@ -1,4 +1,4 @@
-//! What a run has done.
+//! The summary of a run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::watch::Call;
 use crate::Result;
 use crate::report::{Report, Table, count};
 
-/// What the controller did.
+/// Actions of the controller.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     pub(super) openings: u64,
@@ -71,8 +71,8 @@ pub(super) fn print(soak: &Soak, rounds: u64, took: Duration) -> Result<()> {
     report.table(&other);
     let longest = watch.counts.iter().map(|counts| counts.longest.load(Ordering::SeqCst)).max();
     report.text(&format!(
-        "{:.1} minutes, of which {:.1} count (by the share of processor time that the program got of what it \
-         wanted). The longest call while no fault was armed took {:.2} s of the time that counts.",
+        "{:.1} minutes, of which {:.1} count (scaled by the share of the wanted processor time that the \
+         program got). The longest call without an armed fault took {:.2} s of the time that counts.",
         took.as_secs_f64() / 60.0,
         watch.counted() as f64 / 60e9,
         longest.unwrap_or(0) as f64 / 1e9,

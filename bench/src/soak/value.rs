@@ -1,4 +1,4 @@
-//! Keys and values: a value says which thread wrote it, in which batch, for which key.
+//! Keys and values. A value contains its thread, its batch and its key.
 
 use byteorder::{BigEndian, ByteOrder, LittleEndian};
 
@@ -8,7 +8,7 @@ use crate::random::{bytes_of, number};
 /// The shortest value: its head.
 pub(super) const HEAD_BYTES: usize = 16;
 
-/// The key of a thread with this number. Keys of all threads lie mixed; lengths differ.
+/// A key of a thread. Keys of all threads are interleaved and differ in length.
 pub(super) fn key(thread: usize, index: u64) -> Key {
     let mut key = vec![0; 6];
     key[0] = number(1, index) as u8 % 16;
@@ -38,9 +38,9 @@ pub(super) fn value(key: &[u8], stamp: Stamp) -> Vec<u8> {
     value
 }
 
-/// What a value says, if every byte of it is right.
+/// The stamp of a value, if every byte is correct.
 pub(super) fn stamp(key: &[u8], found: &[u8]) -> Result<Stamp, String> {
-    let wrong = || format!("the value of {key:?} is none that was ever written: {} bytes", found.len());
+    let wrong = || format!("the value of {key:?} was never written: {} bytes", found.len());
     if found.len() < HEAD_BYTES {
         return Err(wrong());
     }

@@ -1,9 +1,9 @@
-//! What each thread is doing, for how long, and how often it did what.
+//! The current call of each thread, its duration, and counts of calls.
 //!
-//! A call is *stuck* if it takes longer than [`STUCK`] while no fault is armed. The time before the last fault
-//! was disarmed does not count. On a busy machine other programs take processor time that this one wants; so
-//! the time counts by the share that it gets ([`Served`]). A program whose threads all wait for each other
-//! wants none, and its time counts in full.
+//! A call is *stuck* if it takes longer than [`STUCK`] while no fault is armed. The time before the last
+//! fault was disarmed does not count. On a busy machine, other programs take processor time from this one, so
+//! time counts in proportion to the share that this program gets ([`Served`]). If all threads wait for each
+//! other, they use no processor time, and the time counts in full.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -12,13 +12,12 @@ use std::time::{Duration, Instant};
 
 use super::faults::Weather;
 
-/// A call that takes longer ends the run.
+/// A longer call ends the run.
 pub(super) const STUCK: Duration = Duration::from_secs(5);
 
-/// How often the threads are looked at.
+/// The interval between checks of the threads.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What a thread does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Call {
     Put,
@@ -51,7 +50,7 @@ pub(super) enum Call {
 }
 
 impl Call {
-    /// Names, and how often a thread chooses it, in a thousand; the last few are the controller's.
+    /// Names, and how often in a thousand a thread chooses the call. The last few are the controller's.
     pub(super) const ALL: [(Self, &'static str, u64); 27] = [
         (Self::Put, "put", 220),
         (Self::Delete, "delete", 70),
@@ -92,12 +91,11 @@ impl Call {
 pub(super) struct Count {
     pub(super) done: AtomicU64,
     pub(super) failed: AtomicU64,
-    /// The longest one while no fault was armed: time that counts, and all time.
+    /// The longest call while no fault was armed: time that counts, and elapsed time.
     pub(super) longest: AtomicU64,
     pub(super) longest_elapsed: AtomicU64,
 }
 
-/// The current call of a thread.
 #[derive(Debug, Default)]
 struct Slot {
     call: AtomicUsize,
@@ -111,12 +109,12 @@ pub(super) struct Watch {
     weather: Arc<Weather>,
     slots: Vec<Slot>,
     pub(super) counts: [Count; Call::ALL.len()],
-    /// Nanoseconds of time that counts, up to the last look.
+    /// Nanoseconds that count, up to the last check.
     counted: AtomicU64,
-    /// The time that counted when no fault was armed any more.
+    /// The value of `counted` when the last fault was disarmed.
     calm_from: AtomicU64,
     ended: AtomicBool,
-    /// What the controller does, for the message.
+    /// The current action of the controller, for messages.
     scene: Mutex<String>,
 }
 
@@ -133,7 +131,6 @@ impl Watch {
         })
     }
 
-    /// Nanoseconds of time that counts.
     pub(super) fn counted(&self) -> u64 {
         self.counted.load(Ordering::SeqCst)
     }
@@ -146,7 +143,7 @@ impl Watch {
         self.scene.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Does a call of a thread.
+    /// Makes a call of a thread.
     pub(super) fn during<T>(&self, thread: usize, call: Call, work: impl FnOnce() -> T) -> T {
         let slot = &self.slots[thread.min(self.slots.len() - 1)];
         slot.call.store(call as usize, Ordering::SeqCst);
@@ -163,7 +160,6 @@ impl Watch {
         result
     }
 
-    /// The controller's slot.
     pub(super) fn controller(&self) -> usize {
         self.slots.len() - 1
     }
@@ -172,7 +168,7 @@ impl Watch {
         self.ended.store(true, Ordering::SeqCst);
     }
 
-    /// Looks at the threads until the end. Gives a description of all threads if one is stuck.
+    /// Checks the threads until the end. Returns a description of all threads if one is stuck.
     pub(super) fn watch(&self) -> Option<String> {
         let mut served = Served::now();
         while !self.ended.load(Ordering::SeqCst) {
@@ -187,7 +183,7 @@ impl Watch {
         None
     }
 
-    /// Lets time pass; gives how long the longest call has taken so far, as far as that counts.
+    /// Advances the time; returns the longest time that counts of a current call.
     fn look(&self, passed: Duration) -> Duration {
         let now =
             self.counted.fetch_add(passed.as_nanos() as u64, Ordering::SeqCst) + passed.as_nanos() as u64;
@@ -203,7 +199,7 @@ impl Watch {
 
     fn describe(&self) -> String {
         let now = self.counted();
-        let mut text = format!("a call is stuck for {STUCK:?} and no fault is armed\n");
+        let mut text = format!("a call has been stuck for {STUCK:?} without an armed fault\n");
         let _ = writeln!(text, "  {}", self.scene());
         for (thread, slot) in self.slots.iter().enumerate() {
             let name = Call::ALL[slot.call.load(Ordering::SeqCst)].1;
@@ -229,7 +225,7 @@ struct Served {
 }
 
 impl Served {
-    /// As Linux counts it; elsewhere it looks as if nobody waited.
+    /// From Linux; on other systems there is no waiting time.
     fn now() -> Self {
         let (mut got, mut waited) = (0, 0);
         for thread in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
@@ -241,16 +237,16 @@ impl Served {
         Self { at: Instant::now(), got: Duration::from_nanos(got), waited: Duration::from_nanos(waited) }
     }
 
-    /// How much of the time since then counts: the share that the program got of what it wanted. It can want
-    /// no more than all processors.
+    /// How much of the time since `before` counts: the processor time that the program got over the time that
+    /// it wanted, which is at most all processors.
     fn since(&self, before: &Self) -> Duration {
         let passed = self.at.duration_since(before.at);
-        // Threads that have ended are not counted any more.
+        // Ended threads are no longer counted.
         let got = self.got.saturating_sub(before.got).as_secs_f64();
         let waited = self.waited.saturating_sub(before.waited).as_secs_f64();
         let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
         let wanted = (got + waited).min(processors * passed.as_secs_f64());
-        // A program that hardly wants to run is not kept from it.
+        // A program that hardly wants to run is not delayed.
         if wanted < passed.as_secs_f64() / 10.0 { passed } else { passed.mul_f64((got / wanted).min(1.0)) }
     }
 }

@@ -1,4 +1,5 @@
-//! A thread: its store, what it wrote, and what it holds open. [`super::calls`] and [`super::reads`] have its calls.
+//! A thread: its store, its writes, and its open snapshots and iterators. [`super::calls`] and
+//! [`super::reads`] have its calls.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,10 +14,10 @@ use super::watch::Call;
 /// Keys of a thread in each keyspace.
 const KEYS: u64 = 400;
 
-/// What an entry may be at one moment.
+/// The possible states of each key at one moment.
 pub(super) type Expected = BTreeMap<Key, Vec<State>>;
 
-/// An iterator over all keys of a keyspace that has not ended.
+/// An open iterator over all keys of a keyspace.
 pub(super) struct Walk {
     pub(super) iter: Iter<'static>,
     pub(super) expected: Expected,
@@ -43,7 +44,7 @@ impl<'a> Worker<'a> {
         Self { life, history, dice, db, spaces, own, snapshots, walks }
     }
 
-    /// Does a call whose failure needs no further thought.
+    /// Makes a call whose failure needs no further action.
     pub(super) fn done<T>(
         &self,
         call: Call,
@@ -55,7 +56,6 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// A keyspace that exists.
     pub(super) fn any_space(&mut self) -> (Space, Keyspace) {
         match (self.dice.below(SHARED as u64 + 1) as usize, &self.own) {
             (OWN, Some(own)) => (OWN, own.clone()),
@@ -70,7 +70,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// The name of a keyspace; that of a thread for [`OWN`].
+/// The name of a keyspace; for [`OWN`], the name of the thread's own keyspace.
 pub(super) fn space_name(space: Space, thread: usize) -> String {
     match space {
         0 => "default".into(),

@@ -1,6 +1,6 @@
-//! fjall. Its metadata blocks are partitioned from level 3 on by default, or everywhere on request.
+//! fjall. Its metadata blocks are partitioned from level 3 on by default, and on every level in a variant.
 //!
-//! It is opened with optimistic transactions; everything else goes to the plain database inside.
+//! The database is opened with optimistic transactions; all other calls use the plain database inside.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const PARTITIONED: u8 = 2;
 pub(crate) type Fjall = Variant<PLAIN>;
 /// With a hash index in each data block.
 pub(crate) type FjallHashed = Variant<HASHED>;
-/// With filters and indexes in partitions on every level.
+/// With partitioned filters and indexes on every level.
 pub(crate) type FjallPartitioned = Variant<PARTITIONED>;
 
 pub(crate) struct Variant<const KIND: u8> {
@@ -113,7 +113,7 @@ impl<const KIND: u8> Engine for Variant<KIND> {
                 return Ok(conflicts);
             }
         }
-        unreachable!("a transaction is committed before so many conflicts")
+        unreachable!("the transaction had too many conflicts")
     }
 
     fn flush(&self) -> Result<()> {

@@ -1,4 +1,4 @@
-//! The engines, a file each.
+//! The engines, one file each.
 
 pub(crate) mod fjall;
 pub(crate) mod nothing;
@@ -56,7 +56,7 @@ mod tests {
         }
     }
 
-    /// What is seen of a store that was written, closed and opened again, before and after it was compacted.
+    /// Scans of a store that was written, closed and reopened, before and after a compaction.
     fn use_it<E: Engine>(dir: &Path) -> Result<[Seen; 3]> {
         let mut engine = E::open(dir, &settings(Writes::Only))?;
         let shared = Arc::new(engine);
@@ -89,7 +89,7 @@ mod tests {
         Ok(())
     }
 
-    /// By how much the sum of three counters grows that some clients add to.
+    /// The growth of the sum of three counters that several clients increment.
     fn add_together<E: Engine>(dir: &Path) -> Result<u64> {
         let engine = Arc::new(E::open(dir, &settings(Writes::Some))?);
         engine.run_clients(vec![change(engine.clone())])?;

@@ -1,5 +1,5 @@
-//! RocksDB by its crate's bundled build. Indexes and filters are on the heap by default, outside of the cache
-//! and without a bound; the variants have them in the cache, whole or in partitions.
+//! RocksDB, from the source bundled with its crate. By default indexes and filters are on the heap, outside
+//! the cache and without a limit. In the variants they are in the cache, whole or partitioned.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ const PARTITIONED: u8 = 3;
 pub(crate) type Rocks = Variant<HEAP>;
 /// With a hash index in each data block.
 pub(crate) type RocksHashed = Variant<HASHED>;
-/// With indexes and filters in the cache, a block for each table.
+/// With indexes and filters in the cache, one block per table.
 pub(crate) type RocksCached = Variant<CACHED>;
 /// With indexes and filters in the cache, in partitions of 4 KiB; their top levels are pinned.
 pub(crate) type RocksPartitioned = Variant<PARTITIONED>;
@@ -34,7 +34,7 @@ pub(crate) struct Variant<const KIND: u8> {
     synced: WriteOptions,
 }
 
-/// The cache with fewer locks pays from this size on.
+/// The smallest cache for which the clock cache, which has fewer locks, is faster.
 const CLOCK_CACHE_BYTES: u64 = 32 << 20;
 
 fn table_options(kind: u8, cache_bytes: u64) -> BlockBasedOptions {
@@ -80,7 +80,7 @@ impl<const KIND: u8> Engine for Variant<KIND> {
         let mut synced = WriteOptions::default();
         synced.set_sync(true);
         Ok(Self {
-            // By descriptor, because the call for many keys wants a handle.
+            // Opened by descriptor, because the call for many keys takes a column family handle.
             db: DB::open_cf_descriptors(
                 &options,
                 dir,

@@ -1,5 +1,3 @@
-//! SieveDB.
-
 use std::path::Path;
 
 use sievedb::{Db, Durability, KeyspaceOptions, Options, WriteBatch};
@@ -10,8 +8,8 @@ use crate::engine::{Adding, Batch, Engine, Seen, Settings, Writes, one_more, wor
 #[derive(Debug)]
 pub(crate) struct SieveDb(Db);
 
-/// One budget is for everything. While nothing is written it is what the others get for their caches. While
-/// something is, it also has to hold memtables, by default in a quarter of it.
+/// One budget covers all memory. A workload that only reads gets the others' cache size. A workload that
+/// writes also gets memory for memtables, which take a quarter of the budget by default.
 fn memory_budget(settings: &Settings) -> u64 {
     settings.cache_bytes
         + match settings.writes {
@@ -30,7 +28,7 @@ impl Engine for SieveDb {
         let mut options =
             Options::new().memory_budget(memory_budget(settings) as usize).default_keyspace(keyspace);
         if let Writes::Only = settings.writes {
-            // One memtable is written while another is flushed, as RocksDB's default is.
+            // One memtable is written while another is flushed, as in RocksDB by default.
             options = options.memtable_budget(2 * settings.memtable_bytes as usize);
         }
         Ok(Self(options.open(dir)?))

@@ -1,5 +1,4 @@
-//! surrealkv. Clients are tasks of its runtime, so that a commit can be carried on by the thread that asked
-//! for it.
+//! surrealkv. Clients are tasks of its runtime, so a commit can continue on the calling thread.
 
 use std::future::Future;
 use std::path::Path;
@@ -12,11 +11,11 @@ use crate::Result;
 use crate::engine::{Adding, Batch, Engine, Seen, Settings, Writes, one_more, word};
 use crate::machine;
 
-/// For up to eight clients, commits, flushes and compactions.
+/// Enough for eight clients, commits, flushes and compactions.
 const WORKERS: usize = 11;
 
 pub(crate) struct SurrealKv {
-    /// Opened once if nothing is written.
+    /// Opened once if the workload only reads.
     reader: Option<Transaction>,
     tree: Tree,
     runtime: Runtime,
@@ -111,8 +110,9 @@ impl Engine for SurrealKv {
         Ok(writer.commit().await?)
     }
 
-    /// It compares what was written only, which is enough if everything that was read is written. A commit
-    /// conflicts before others can see it, so another task has a turn before the transaction is begun again.
+    /// surrealkv compares only written keys for conflicts, which is enough if every key that was read is
+    /// written. A commit reports the conflict before the other commit is visible, so another task runs before
+    /// the retry.
     async fn add(&self, keys: &[Vec<u8>], how: Adding) -> Result<u64> {
         let mut values = Vec::with_capacity(keys.len());
         for conflicts in 0.. {
@@ -133,10 +133,10 @@ impl Engine for SurrealKv {
                 Err(error) => return Err(error.into()),
             }
         }
-        unreachable!("a transaction is committed before so many conflicts")
+        unreachable!("the transaction had too many conflicts")
     }
 
-    /// It has no call for this.
+    /// surrealkv has no call for this.
     fn settle(&self) -> Result<()> {
         machine::wait_until_idle(machine::QUIET);
         Ok(())
