@@ -99,7 +99,7 @@ fn cells(input: &mut Input<'_>) {
     assert!((0.0..=1.0).contains(&filter.predicted_rate(now)));
 }
 
-/// Queries each key of the model. In a large filter eight keys share no cells, so no key is found too late.
+/// Queries each key of the model. In a large filter eight keys have disjoint cells, so each expires in time.
 fn check(
     model: &HashMap<[u8; 1], u64>,
     now: u64,
