@@ -36,7 +36,7 @@ pub fn header(kind: Kind, owner: FileId) -> Header {
 }
 
 /// A block with this header and with `body`, repeated, as its bits. Lengths, sections and checksums are
-/// computed. `None` if no filter has such parameters, or if the block would be longer than `bytes_max`.
+/// computed. `None` for invalid parameters, or if the block would be longer than `bytes_max`.
 pub fn forge(mut header: Header, body: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
     let layout = Layout::of(&header.shape().ok()?.section_lens()?)?;
     let len = usize::try_from(layout.block_len).ok().filter(|&len| len <= bytes_max)?;

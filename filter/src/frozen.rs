@@ -11,6 +11,7 @@ use byteorder::{ByteOrder, LittleEndian};
 use crate::checksum::{FileId, checksum32};
 use crate::codec::{DecodeError, Reader, another_magic};
 
+/// First bytes of every filter block.
 pub const MAGIC: [u8; 8] = *b"\x89SVFLT\r\n";
 
 /// Most bytes of a header in any version: enough for [`block_len`] and [`checksum`].

@@ -26,7 +26,7 @@ fn block(kind: Kind, bits_per_key: f64, keys: u64) -> Vec<u8> {
     builder.finish().unwrap()
 }
 
-/// Output of the reader for these keys, one per line. `None` without Python.
+/// Output of the reader for these keys, one per line. `None` if Python is missing.
 fn read_in_python(block: &[u8], keys: &str) -> Option<String> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("block");
