@@ -15,7 +15,6 @@ use crate::{Result, callgrind, clock, machine, store};
 
 /// Keys of the store, in one run of tables.
 const KEYS: u64 = 200_000;
-/// Entries per call.
 const ENTRIES: u64 = 1000;
 /// Calls per round, of all threads together.
 const CALLS: u64 = 40;

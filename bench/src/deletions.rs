@@ -75,7 +75,6 @@ fn describe_deleted(keys: u64, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// A store whose first keys are deleted.
 struct Deleted<'t> {
     db: Db,
     keys: u64,

@@ -10,7 +10,6 @@ use crate::store;
 pub(crate) enum KeyShape {
     /// 16 random bytes, the reference for the others.
     Random,
-    /// 36 hexadecimal digits.
     Hex,
     /// File paths below eight roots, in directories of packages.
     Paths,

@@ -26,7 +26,6 @@ fn bind(_: usize) -> bool {
     false
 }
 
-/// The processor's name, and the number of processors.
 pub(crate) fn describe() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info

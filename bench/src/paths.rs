@@ -20,11 +20,9 @@ use crate::random::{below, bytes_of, number, shuffle};
 use crate::report::{Report, Table, count};
 use crate::{Result, machine, store};
 
-/// Directories to scan.
 const SCANS: u64 = 2_000;
 /// Most keys of a directory to compare.
 const SCAN_KEYS: usize = 2_000;
-/// Entries per batch.
 const BATCH_ENTRIES: usize = 1000;
 
 /// Loads the lines of a file, looks up all of them and absent ones, and scans directories.
@@ -176,7 +174,6 @@ fn absent(db: &Db, keys: &[Key], order: &[u32], alter: impl Fn(&mut Vec<u8>, u64
     Ok(asked)
 }
 
-/// Changes one byte of the last component.
 fn change(key: &mut [u8], index: u64) {
     let name = key.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     let at = name + below(number(22, index), (key.len() - name).max(1) as u64) as usize;
@@ -185,7 +182,6 @@ fn change(key: &mut [u8], index: u64) {
     }
 }
 
-/// Replaces the last component.
 fn sibling(key: &mut Vec<u8>, index: u64) {
     const NAMES: [&[u8]; 6] = [b"README", b"index.html", b"Makefile", b"config", b".gitignore", b"main.c"];
     key.truncate(key.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1));

@@ -101,7 +101,6 @@ pub(crate) fn keys(number: u64) -> String {
     }
 }
 
-/// Bytes in MiB.
 pub(crate) fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }

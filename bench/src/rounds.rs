@@ -79,7 +79,6 @@ impl Rounds {
         Spread::of(self.rounds.iter().map(|samples| samples[competitor]))
     }
 
-    /// Ratios of two competitors by round.
     pub(crate) fn ratio(&self, competitor: usize, over: usize) -> Spread {
         Spread::of(self.rounds.iter().map(|samples| samples[competitor] / samples[over]))
     }

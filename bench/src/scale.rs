@@ -10,7 +10,6 @@ use crate::report::{Report, Table, count, mib};
 use crate::store::{self, KEY_BYTES};
 use crate::{Result, machine};
 
-/// Entries per batch.
 const BATCH_ENTRIES: u64 = 1000;
 
 /// Loads many keys, reads them all back, and reports memory, space, writes and speed.
@@ -204,7 +203,6 @@ impl Run<'_> {
     }
 }
 
-/// Bytes of all files.
 fn disk_bytes(dir: &Path) -> Result<u64> {
     std::fs::read_dir(dir)?.try_fold(0, |sum, entry| Ok(sum + entry?.metadata()?.len()))
 }

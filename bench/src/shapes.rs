@@ -16,7 +16,6 @@ use crate::{Result, callgrind};
 
 /// Entries in the memtable at the end of the longer run.
 const KEYS: u64 = 30_000;
-/// Keys per unit of work.
 const UNIT: u64 = 5_000;
 const VALUE_BYTES: usize = 100;
 const SCAN_ENTRIES: usize = 10;

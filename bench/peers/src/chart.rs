@@ -23,7 +23,6 @@ pub(crate) struct Panel {
 }
 
 const WIDTH: f64 = 900.0;
-/// Left end of the bars.
 const LEFT: f64 = 210.0;
 /// Room for the figure after the longest bar.
 const RIGHT: f64 = 110.0;

@@ -17,13 +17,11 @@ pub(crate) struct Client {
     pub(crate) keys: KeySet,
     pub(crate) value_bytes: usize,
     pub(crate) steps: Vec<Step>,
-    /// Keys per call.
     pub(crate) batch: usize,
     pub(crate) synced: bool,
     pub(crate) adding: Adding,
     /// Time limit; a client also stops after its last step.
     pub(crate) time_max: Duration,
-    /// All clients start together.
     pub(crate) start: Arc<Barrier>,
 }
 
@@ -151,7 +149,6 @@ impl Client {
     }
 }
 
-/// Buffers that are reused by every step.
 struct Buffers {
     key: Vec<u8>,
     value: Vec<u8>,

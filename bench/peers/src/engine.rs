@@ -19,9 +19,7 @@ use crate::Result;
 pub(crate) struct Settings {
     /// Memory for blocks, indexes and filters, in bytes.
     pub(crate) cache_bytes: u64,
-    /// Size of a memtable in bytes.
     pub(crate) memtable_bytes: u64,
-    /// Largest size of a table in bytes.
     pub(crate) table_bytes: u64,
     /// Bytes of level 1; each further level is ten times as large.
     pub(crate) level_base_bytes: u64,
@@ -40,7 +38,6 @@ pub(crate) enum Writes {
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
-    /// The ends of each key and its value.
     ends: Vec<(usize, usize)>,
 }
 
@@ -93,7 +90,6 @@ pub(crate) fn word(value: &[u8]) -> u64 {
     value.get(..8).map_or(0, LittleEndian::read_u64)
 }
 
-/// How a transaction increments counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Adding {
     /// Whether the thread yields between reading and writing.
@@ -102,7 +98,6 @@ pub(crate) struct Adding {
 }
 
 impl Adding {
-    /// Called between reading and writing.
     pub(crate) fn between(self) {
         if self.yields {
             std::thread::yield_now();
@@ -126,7 +121,6 @@ pub(crate) trait Engine: Send + Sync + Sized + 'static {
     /// Opens the store in this directory, or creates it.
     fn open(dir: &Path, settings: &Settings) -> Result<Self>;
 
-    /// The [`word`] of the key's value.
     fn get(&self, key: &[u8]) -> Result<Option<u64>>;
 
     /// The number of present keys, by the engine's call for many keys if it has one.
@@ -176,7 +170,6 @@ pub(crate) trait Engine: Send + Sync + Sized + 'static {
 
     fn close(self) -> Result<()>;
 
-    /// Runs all clients concurrently to their end.
     fn run_clients<T, F>(&self, clients: Vec<F>) -> Result<Vec<T>>
     where
         T: Send + 'static,

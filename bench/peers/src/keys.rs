@@ -22,7 +22,6 @@ pub(crate) enum KeySet {
     Urls,
 }
 
-/// The first number of an absent key.
 pub(crate) const ABSENT: u32 = 1 << 31;
 
 const WORDS: [&str; 32] = [
@@ -37,7 +36,6 @@ fn word(bits: u64, place: u32) -> &'static [u8] {
     WORDS[(bits >> (place * 5) & 31) as usize].as_bytes()
 }
 
-/// Eight hexadecimal digits.
 fn digits(number: u32) -> [u8; 8] {
     std::array::from_fn(|place| b"0123456789abcdef"[(number >> (28 - 4 * place) & 15) as usize])
 }

@@ -70,7 +70,6 @@ impl EngineName {
         matches!(self, Self::Rocksdb | Self::RocksdbHashed | Self::RocksdbCached | Self::RocksdbPartitioned)
     }
 
-    /// Whether this program includes the engine.
     pub(crate) fn is_built(self) -> bool {
         cfg!(feature = "rocksdb") || !self.is_rocksdb()
     }

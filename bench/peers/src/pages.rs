@@ -16,7 +16,6 @@ pub(crate) enum Page {
 }
 
 impl Page {
-    /// The rows in the order of the page.
     pub(crate) fn rows(self) -> Vec<Workload> {
         match self {
             Self::Peers | Self::Short => rows::all(),

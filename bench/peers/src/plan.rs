@@ -6,9 +6,7 @@ use crate::workload::{Absent, Choice, Work};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Looks up a present key.
     Present,
-    /// Looks up an absent key.
     Absent,
     /// Looks up a present key with its last byte changed, which makes it absent.
     Near,
@@ -27,7 +25,6 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) kind: Kind,
-    /// Entries to scan.
     pub(crate) entries: u16,
     /// The key's number, for absent keys without [`ABSENT`].
     pub(crate) number: u32,
@@ -58,7 +55,6 @@ impl Step {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) work: Work,
-    /// Number of present keys.
     pub(crate) keys: u32,
     pub(crate) clients: usize,
     /// Steps of all clients together.

@@ -8,7 +8,6 @@ use crate::order::Order;
 use crate::plan::Kind;
 use crate::workload::{Cache, Shape};
 
-/// Entries per batch.
 const PREPARED_BATCH: usize = 100;
 
 /// Makes a store of this shape in the directory of the order.

@@ -30,7 +30,6 @@ pub(crate) struct Start {
     pub(crate) machine: String,
     pub(crate) load: f64,
     pub(crate) versions: String,
-    /// Whether the program was built with RocksDB.
     pub(crate) has_rocksdb: bool,
     /// The processor that the program was compiled for.
     pub(crate) target: String,

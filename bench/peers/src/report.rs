@@ -15,7 +15,6 @@ use crate::workload::{Part, Workload};
 
 pub(crate) struct Rendered {
     pub(crate) markdown: String,
-    /// File names and contents.
     pub(crate) charts: Vec<(&'static str, String)>,
     /// The reasons against publication, if any.
     pub(crate) faults: Vec<String>,

@@ -7,7 +7,6 @@ use crate::records::OTHERS_MAX;
 use crate::statistics::{Spread, net, ratios};
 use crate::workload::Part;
 
-/// The results of one row.
 #[derive(Debug, Default)]
 pub(crate) struct Row<'a> {
     pub(crate) runs: BTreeMap<EngineName, Vec<&'a Outcome>>,

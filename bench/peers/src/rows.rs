@@ -49,7 +49,6 @@ pub(crate) fn transactions() -> Vec<Workload> {
     ]
 }
 
-/// Counters per transaction.
 const COUNTERS: usize = 3;
 /// Numbers of keys from which four yielding threads draw a common key in about 1 and about 50 of 100
 /// transactions.

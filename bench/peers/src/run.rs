@@ -96,7 +96,6 @@ impl Run<'_> {
         matches!(self.amount, Amount::Counted { .. })
     }
 
-    /// Opens the store and looks up one key.
     fn open<E: Engine>(&self, dir: &Path) -> Result<Outcome> {
         let mut key = Vec::new();
         self.workload.keys.write(0, &mut key);

@@ -33,7 +33,6 @@ pub(crate) fn unit(part: Part) -> &'static str {
     if is_time(part) { "milliseconds; shorter is better" } else { "per second" }
 }
 
-/// The displayed figure of a rate.
 pub(crate) fn shown(part: Part, rate: Spread) -> Spread {
     if is_time(part) {
         Spread { min: 1e3 / rate.max, median: 1e3 / rate.median, max: 1e3 / rate.min }

@@ -6,7 +6,6 @@ use crate::engine::Adding;
 use crate::keys::KeySet;
 use crate::names::EngineName;
 
-/// How the store was made.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
 )]
@@ -75,13 +74,10 @@ pub(crate) enum Work {
     Scan {
         entries: usize,
     },
-    /// The whole store in order.
     FullScan {
         back: bool,
     },
-    /// A core workload of YCSB.
     Ycsb(char),
-    /// Deletions of present keys.
     Delete,
     /// Half lookups, a quarter puts and a quarter deletions, of the same keys.
     DeleteMixed,
@@ -92,7 +88,6 @@ pub(crate) enum Work {
         among: Option<u32>,
         how: Adding,
     },
-    /// Opening the store and one lookup.
     Open,
 }
 
@@ -193,7 +188,6 @@ impl Workload {
         }
     }
 
-    /// Keys per call.
     pub(crate) fn batch(&self) -> usize {
         match self.work {
             Work::Fill { batch, .. } | Work::Get { batch, .. } | Work::Add { counters: batch, .. } => batch,

@@ -10,7 +10,6 @@ use crate::rounds::{Rounds, Spread};
 /// Random stream of the hashes of present keys.
 pub(super) const PRESENT: u64 = 1;
 
-/// A contender's costs, and its filters to probe.
 pub(super) struct Built {
     pub(super) contender: Contender,
     /// Nanoseconds per key.

@@ -11,7 +11,6 @@ use crate::Result;
 pub(super) const SEED: u64 = 1;
 pub(super) const OWNER: [u8; 16] = [7; 16];
 
-/// A filter with its settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Contender {
     Blocked,
@@ -119,7 +118,6 @@ impl Contender {
         Ok(Some(builder.finish()?))
     }
 
-    /// Builds and opens one of our filters.
     pub(super) fn ours(self, hashes: impl Iterator<Item = u64>, salt: u64) -> Result<Ours> {
         let block = self.block(hashes, salt)?.ok_or("not one of our filters")?;
         open(&block)

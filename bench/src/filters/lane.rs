@@ -24,7 +24,6 @@ impl Mode {
 const BATCH: usize = 32;
 
 pub(super) trait Lane {
-    /// Size in memory, in bits.
     fn bits(&self) -> u64;
 
     /// The number of these hashes that may be present.

@@ -53,7 +53,6 @@ impl Shape {
     }
 }
 
-/// The rates of one filter.
 pub(super) struct Rate {
     pub(super) contender: Contender,
     shape: Shape,
@@ -75,7 +74,6 @@ pub(super) struct Interval {
 }
 
 impl Rate {
-    /// Measured over predicted.
     pub(super) fn ratio(&self) -> f64 {
         self.measured / self.predicted
     }

@@ -31,11 +31,9 @@ pub(super) fn noise(spread: f64) -> String {
     }
 }
 
-/// The results of one lane.
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) bits_per_key: f64,
-    /// Measured rate.
     pub(super) rate: f64,
     pub(super) is_ours: bool,
     /// Nanoseconds per key, and the peak of allocated bytes per key.
@@ -49,7 +47,6 @@ impl Row {
     }
 }
 
-/// The results for one number of keys.
 pub(super) struct Speed {
     pub(super) keys: usize,
     pub(super) rounds: usize,

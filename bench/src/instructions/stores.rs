@@ -11,7 +11,6 @@ use crate::store::{self, KEY_BYTES};
 
 /// Runs of the larger store: as many as level 0 has before it is merged.
 const RUNS: u64 = 4;
-/// Entries per batch.
 const BATCH_ENTRIES: usize = 1000;
 
 #[derive(Debug, Clone, Copy, PartialEq)]

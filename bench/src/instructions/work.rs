@@ -18,7 +18,6 @@ const SCANS: u64 = 2000;
 /// Keys per batch call.
 const BATCH: usize = 1000;
 
-/// A call that takes many keys.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Call {
     Write,
@@ -28,7 +27,6 @@ pub(super) enum Call {
     InsertThen,
 }
 
-/// The calls that a row counts.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Work {
     AbsentGets,

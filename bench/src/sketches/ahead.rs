@@ -9,7 +9,6 @@ pub(super) const RULE: &str = "A peer is ahead in space if it takes over 1 % les
 /// The name, the ratio from which a peer is ahead, and the ratio of two structures' figures.
 type Column<'a> = (&'a str, f64, &'a dyn Fn(&Figures, &Figures) -> f64);
 
-/// The measurements of a structure.
 pub(super) struct Figures {
     pub(super) ours: bool,
     pub(super) name: String,

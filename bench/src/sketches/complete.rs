@@ -12,10 +12,8 @@ use super::lane::{Contender, Grow, Lane, PRESENT, Set};
 use super::{Lanes, RATE, SEED};
 use crate::random::{bytes_of, number};
 
-/// Bits per value of a map.
 const VALUE_BITS: u32 = 8;
 
-/// Random stream of the values.
 const VALUES: u64 = 5;
 
 /// Random stream of the fingerprints for a map without its own.
@@ -59,7 +57,6 @@ pub(super) fn sets(keys: u64) -> Lanes {
     ]
 }
 
-/// Maps from keys to 8-bit values.
 pub(super) fn maps(keys: u64) -> Lanes {
     let map = |fingerprint_bits| {
         move || {
@@ -80,7 +77,6 @@ pub(super) fn maps(keys: u64) -> Lanes {
     ]
 }
 
-/// Upper bounds of 64-bit values.
 pub(super) fn bounds(keys: u64) -> Lanes {
     vec![
         boxed(

@@ -41,7 +41,6 @@ fn item(stream: u64, index: u64) -> u128 {
 struct Sets {
     mine: Vec<u128>,
     theirs: Vec<u128>,
-    /// Whether the encoding is measured too.
     encoded: bool,
 }
 
@@ -60,7 +59,6 @@ impl Sets {
     }
 }
 
-/// The costs of listing one difference.
 struct Listing {
     cells: u64,
     /// Encoded bytes, if measured.

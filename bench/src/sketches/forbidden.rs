@@ -100,7 +100,6 @@ impl Keys {
     }
 }
 
-/// Name, forbidden answer, and round.
 const LAWS: [(&str, &str, Round); 20] = [
     ("Bloom", "a key that was added is absent", |keys| {
         let set = Bloom::with_rate(keys.count, RATE, keys.round)?;
@@ -279,7 +278,6 @@ fn frozen(keys: &Keys) -> Result<Counted> {
     Ok(Counted::of(keys.all().map(|key| filter.may_contain_key(&key))))
 }
 
-/// Two sets that share half of their items.
 struct Sets<'a> {
     keys: &'a Keys,
     first: u64,

@@ -104,7 +104,6 @@ impl<K: Hash + Eq + Copy> Lru<K> {
         true
     }
 
-    /// Adds a key that is not cached.
     fn admit(&mut self, key: K) {
         self.stamps.insert(key, self.now);
         self.order.insert(self.now, key);

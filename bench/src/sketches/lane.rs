@@ -10,7 +10,6 @@ use sievedb_sketches::{
 use crate::clock::cost;
 use crate::random::{bytes_of, number};
 
-/// Random streams of keys.
 pub(super) const PRESENT: u64 = 1;
 pub(super) const ABSENT: u64 = 2;
 const EARLIER: u64 = 3;
@@ -24,7 +23,6 @@ pub(super) trait Set {
         self.contains(key)
     }
 
-    /// Its predicted rate.
     fn predicted(&self) -> Option<f64> {
         None
     }
@@ -34,7 +32,6 @@ pub(super) trait Set {
         None
     }
 
-    /// Bits per value.
     fn value_bits(&self) -> f64 {
         0.0
     }
@@ -55,7 +52,6 @@ pub(super) struct Lane<S> {
 }
 
 impl<S: Set> Lane<S> {
-    /// Creates an empty set, and inserts the present keys.
     pub(super) fn new(name: &str, keys: u64, make: impl FnOnce() -> S) -> Self
     where
         S: Grow,
@@ -71,7 +67,6 @@ impl<S: Set> Lane<S> {
         lane
     }
 
-    /// Builds a set from all present keys at once.
     pub(super) fn built(name: &str, keys: u64, make: impl FnOnce() -> S) -> Self {
         let mut made = None;
         let allocated = allocation_counter::measure(|| made = Some(cost(make)));
@@ -110,7 +105,6 @@ pub(super) trait Contender {
     fn probe(&self, stream: u64, keys: u64, probes: u64) -> Probed;
 }
 
-/// The result of some probes.
 pub(super) struct Probed {
     pub(super) ns: f64,
     pub(super) probes: u64,

@@ -245,7 +245,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     report.write(args.write.as_deref())
 }
 
-/// This command with its options.
 fn command() -> String {
     let given = std::env::args().skip(1).map(|arg| format!(" {arg}"));
     format!("cargo run --release -p sievedb-bench --{}", given.collect::<String>())

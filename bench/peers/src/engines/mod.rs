@@ -95,7 +95,6 @@ mod tests {
         engine.run_clients(vec![change(engine.clone())])?;
         let mut value = [0; 100];
         fill_value(0, &mut value);
-        // It was deleted.
         engine.run_clients(vec![put(engine.clone(), key(0), value)])?;
         let before = engine.scan(&[], usize::MAX)?;
         engine.run_clients((0..CLIENTS).map(|_| add(engine.clone())).collect())?;

@@ -136,7 +136,6 @@ impl Engine for SurrealKv {
         unreachable!("the transaction had too many conflicts")
     }
 
-    /// surrealkv has no call for this.
     fn settle(&self) -> Result<()> {
         machine::wait_until_idle(machine::QUIET);
         Ok(())
