@@ -57,6 +57,39 @@ fn check(db: &Db) {
 }
 
 #[test]
+fn level_0_never_has_more_than_three_times_the_runs_that_make_it_worth_compacting() {
+    for threads in [0, 1, 2, 4] {
+        let fs = MemFs::new();
+        let most = KeyspaceOptions::new().memtable_bytes(16 << 10).l0_runs(4);
+        let options = store::options(&fs).background_threads(threads).default_keyspace(most);
+        let db = options.open(DIR).unwrap();
+        let runs = Arc::new(AtomicU64::new(0));
+        let (seen, store) = (Arc::clone(&runs), db.clone());
+        fs.observe(move |_, op| {
+            // A flush or a compaction has published what it wrote before.
+            if matches!(op, Op::Create(path) if is_table(path)) {
+                seen.fetch_max(store.stats().keyspaces[0].levels[0].runs, Ordering::Relaxed);
+            }
+            Ok(())
+        });
+        std::thread::scope(|scope| {
+            for writer in 0..4u32 {
+                let db = &db;
+                scope.spawn(move || {
+                    for n in 0..10_000u32 {
+                        let key = (n * 4 + writer).wrapping_mul(2_654_435_761);
+                        db.put(key.to_be_bytes(), [7; 100]).unwrap();
+                    }
+                });
+            }
+        });
+        fs.stop_observing();
+        let most = runs.load(Ordering::Relaxed);
+        assert!((4..=12).contains(&most), "{most} runs with {threads} threads");
+    }
+}
+
+#[test]
 fn compacting_everything_takes_little_space_beside_the_store_and_makes_one_run() {
     let fs = MemFs::new();
     let db = levels(&fs);

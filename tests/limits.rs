@@ -10,7 +10,7 @@ use sievedb::limits::{
 };
 use sievedb::{
     Compression, Db, Durability, Error, FilterAllocation, FilterKind, FilterPolicy, KeyspaceOptions, Options,
-    WriteBatch,
+    Value, WriteBatch,
 };
 
 use crate::support::store::{self, DIR};
@@ -83,6 +83,46 @@ fn keys_up_to_64_kib_are_keys_and_a_longer_one_is_refused() {
                 .map(|item| item.unwrap().0.to_vec())
                 .eq(present.iter().rev().map(|key| key.to_vec()))
         );
+    });
+}
+
+#[test]
+fn keys_that_are_too_long_to_exist_are_bounds_and_searched_for_like_others() {
+    let fs = MemFs::new();
+    let db = store::open(&fs).unwrap();
+    let padded = |start: &[u8], len: usize, end: &[u8]| {
+        let mut key = start.to_vec();
+        key.resize(len, 0);
+        key.extend_from_slice(end);
+        key
+    };
+    let mut present: Vec<Vec<u8>> = [0, 1, 2, 3, 4, KEY_BYTES_MAX].map(|len| padded(b"", len, b"")).into();
+    present.extend([1, 2, KEY_BYTES_MAX].map(|len| padded(b"x", len, b"")));
+    for _ in 0..3 {
+        present.iter().for_each(|key| db.put(key, (key.len() as u32).to_le_bytes()).unwrap());
+    }
+    let starts: [&[u8]; 3] = [b"", b"x", b"y"];
+    let lengths = [KEY_BYTES_MAX + 1, KEY_BYTES_MAX + 9, 70_000, 1 << 17, 1 << 20];
+    let probes = starts.into_iter().flat_map(|start| {
+        let ends: [&[u8]; 3] = [b"", &[1], &[0xe0]];
+        lengths.into_iter().flat_map(move |len| ends.map(|end| padded(start, len, end)))
+    });
+    let probes: Vec<_> = probes.collect();
+    in_every_state(&fs, db, |db| {
+        let keys = |items: &mut dyn Iterator<Item = sievedb::Result<(Value, Value)>>| {
+            items.map(|item| item.unwrap().0.to_vec()).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(&mut db.iter()), present);
+        for probe in &probes {
+            assert_eq!((db.get(probe).unwrap(), db.contains(probe).unwrap()), (None, false));
+            assert_eq!(db.multi_contains(std::slice::from_ref(probe)).unwrap(), [false]);
+            let split = present.partition_point(|key| key < probe);
+            let backward = |part: &[Vec<u8>]| part.iter().rev().cloned().collect::<Vec<_>>();
+            assert_eq!(keys(&mut db.range(probe.clone()..)), present[split..]);
+            assert_eq!(keys(&mut db.range(..probe.clone())), present[..split]);
+            assert_eq!(keys(&mut db.range(..=probe.clone()).rev()), backward(&present[..split]));
+            assert_eq!(keys(&mut db.range(probe.clone()..).rev()), backward(&present[split..]));
+        }
     });
 }
 

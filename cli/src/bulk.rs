@@ -14,6 +14,7 @@ use sievedb::{Db, WriteBatch};
 use crate::failure::{Failure, Result, warn};
 use crate::lines::Lines;
 use crate::progress::Progress;
+use crate::store::Settling;
 use crate::units;
 
 /// Size at which a batch is written.
@@ -29,15 +30,18 @@ pub(crate) struct Written {
     pub(crate) lines: u64,
     /// Bytes of keys and values.
     pub(crate) bytes: u64,
-    /// Time from opening to closing.
+    /// Time until they were synced.
     pub(crate) time: Duration,
+    /// Time that compactions took after that, until the store closed.
+    pub(crate) settling: Duration,
 }
 
-/// Writes all lines and closes the store. `add` puts a line into the batch and returns the bytes of its key
-/// and value; `participle` says in messages what happened to a line: "loaded".
+/// Writes all lines, settles the store, and closes it. `add` puts a line into the batch and returns the bytes of its key
+/// and value; `participle` is the word of messages for a written line: "loaded".
 pub(crate) fn write_lines(
     db: Db,
     lines: &mut Lines,
+    settling: Settling,
     participle: &'static str,
     add: impl FnMut(&[u8], &mut WriteBatch) -> Result<u64>,
 ) -> Result<Written> {
@@ -46,11 +50,14 @@ pub(crate) fn write_lines(
     let state = Arc::new(Mutex::new(State { written: Written::default(), progress }));
     close_on_interrupt(db.clone(), Arc::clone(&state), participle)?;
     let result = write_batches(&db, lines, &state, add);
+    let time = start.elapsed();
+    // Not locked yet: an interrupt ends the wait.
+    let settled = if result.is_ok() { settling.settle(&db) } else { Ok(()) };
     // Locked until the end: an interrupt that comes now must not report on a store that is being closed.
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
     state.progress = None;
     let closed = db.close();
-    state.written.time = start.elapsed();
+    (state.written.time, state.written.settling) = (time, start.elapsed().saturating_sub(time));
     lines.print_notes();
     lines.print_note_on_escapes();
     if !matches!(result, Err(Failure::Store(_))) {
@@ -58,6 +65,7 @@ pub(crate) fn write_lines(
     }
     let count = units::counted(state.written.lines, "line", "lines");
     result.map_err(|failure| failure.with_note(format!("{count} before it {participle}")))?;
+    settled.map_err(|failure| failure.with_note(format!("all {count} {participle}")))?;
     Ok(state.written)
 }
 

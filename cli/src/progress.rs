@@ -96,18 +96,36 @@ impl Drop for Progress {
 /// Does work of the store in another thread, and shows how far it is.
 pub(crate) fn watch<T: Send>(label: &'static str, work: impl FnOnce(&sievedb::Progress) -> T + Send) -> T {
     let progress = sievedb::Progress::new();
+    let show = |shown: &mut Progress| {
+        shown.set_total(progress.bytes());
+        shown.at(progress.bytes_done());
+    };
+    while_shown(Progress::of_bytes(label, Some(0)), show, || work(&progress))
+}
+
+/// Waits for the compactions of a store, and shows how much they wrote.
+pub(crate) fn watch_settling(db: &sievedb::Db) -> sievedb::Result<()> {
+    let written = || db.stats().compacted_bytes;
+    let before = written();
+    let show = |shown: &mut Progress| shown.at(written().saturating_sub(before));
+    while_shown(Progress::of_bytes("compacting", None), show, || db.settle())
+}
+
+/// Does work in another thread, and calls `show` meanwhile.
+fn while_shown<T: Send>(
+    mut shown: Progress,
+    mut show: impl FnMut(&mut Progress),
+    work: impl FnOnce() -> T + Send,
+) -> T {
     std::thread::scope(|scope| {
         let (ends, ended) = mpsc::channel::<()>();
-        let watched = &progress;
         let worker = scope.spawn(move || {
             // Dropped at the end, also by a panic.
             let _ends = ends;
-            work(watched)
+            work()
         });
-        let mut shown = Progress::of_bytes(label, Some(0));
         while ended.recv_timeout(DELAY / 4) == Err(RecvTimeoutError::Timeout) {
-            shown.set_total(progress.bytes());
-            shown.at(progress.bytes_done());
+            show(&mut shown);
         }
         drop(shown);
         worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

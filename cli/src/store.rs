@@ -10,6 +10,7 @@ use sievedb::{AsOf, Db, Keyspace, KeyspaceOptions, LevelStats, Options};
 
 use crate::escape::escape;
 use crate::failure::{Failure, Result, warn};
+use crate::progress::watch_settling;
 use crate::units;
 
 /// The keyspace a command works on if none is named.
@@ -85,6 +86,28 @@ impl Store {
     /// Opens a store; creates it if it does not exist.
     pub(crate) fn or_create(&self) -> Result<Db> {
         with_notes(self.opening.options().open(&self.db)?)
+    }
+}
+
+/// Whether a command waits for the compactions that its writes make due.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct Settling {
+    /// End when the lines are durable, without waiting for compactions. Lookups are slower until the store is written to
+    /// again or compacted.
+    #[arg(long)]
+    no_settle: bool,
+}
+
+impl Settling {
+    /// For commands that never wait.
+    pub(crate) const NEVER: Self = Self { no_settle: true };
+
+    /// Waits, unless the option forbids it.
+    pub(crate) fn settle(self, db: &Db) -> Result<()> {
+        if !self.no_settle {
+            watch_settling(db)?;
+        }
+        Ok(())
     }
 }
 

@@ -16,14 +16,14 @@ const DEBT_SLOW: u64 = 256;
 /// Bytes of debt that are paid in seconds slow nobody down.
 const DEBT_SLOW_MIN: u64 = 1 << 30;
 
-/// The fewest runs that can make level 0 worth compacting.
-const L0_RUNS_MIN: usize = 1;
+/// So many runs in level 0 slow nobody down, whatever the shape of the tree.
+const RUNS_NONE: usize = 3;
 
-/// The pressure of so many runs in level 0. They begin to count at three times the number that makes the level
-/// worth compacting, and are too many at nine times.
+/// The pressure of so many runs in level 0, memtables to be flushed included. Writers are slowed above twice the number
+/// that makes the level worth compacting, and wait at three times that number.
 pub(crate) fn of_runs(runs: usize, shape: &Shape) -> f64 {
-    let slow = 3.0 * shape.l0_runs as f64;
-    ((runs as f64 - slow) / (2.0 * slow)).max(0.0)
+    let slow = shape.l0_runs.saturating_mul(2).max(RUNS_NONE);
+    runs.saturating_sub(slow) as f64 / shape.l0_runs.max(1) as f64
 }
 
 /// The pressure of so many bytes of debt.
@@ -34,7 +34,7 @@ pub(crate) fn of_debt(debt: u64, shape: &Shape) -> f64 {
 
 /// Whether neither so many runs nor so many bytes of debt are any pressure, whatever the shape of the tree.
 pub(crate) fn is_none(runs: usize, debt: u64) -> bool {
-    runs <= 3 * L0_RUNS_MIN && debt <= DEBT_SLOW_MIN
+    runs <= RUNS_NONE && debt <= DEBT_SLOW_MIN
 }
 
 /// The bytes that compactions have to write until every level is within its target; O(t) for t tables.
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn pressure_of_runs_and_of_debt_rises_from_nothing_to_full() {
-        assert_eq!([0, 4, 12, 24, 36].map(|runs| of_runs(runs, &SHAPE)), [0.0, 0.0, 0.0, 0.5, 1.0]);
+        assert_eq!([0, 4, 8, 10, 12].map(|runs| of_runs(runs, &SHAPE)), [0.0, 0.0, 0.0, 0.5, 1.0]);
         let large = Shape { level_base_bytes: 256 << 20, ..SHAPE };
         for (shape, gib) in [(SHAPE, 1), (large, 64)] {
             let of_gib = |part: u64| of_debt((part * gib) << 29, &shape);
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn what_is_no_pressure_for_any_shape_is_none_for_the_smallest() {
-        let smallest = Shape { l0_runs: L0_RUNS_MIN, level_base_bytes: 0, ..SHAPE };
+        let smallest = Shape { l0_runs: 1, level_base_bytes: 0, ..SHAPE };
         for (runs, debt) in [(0, 0), (3, 0), (3, DEBT_SLOW_MIN), (4, 0), (0, DEBT_SLOW_MIN + 1), (9, 1 << 40)]
         {
             let pressure = of_runs(runs, &smallest).max(of_debt(debt, &smallest));

@@ -8,6 +8,7 @@
 //! - level 0: its tables in groups that are far apart, one group at a time, with the tables of level 1 that it
 //!   overlaps; but if its oldest table overlaps nothing there (keys arrive in order), that table alone is moved
 //!   down, unless the group is small: then it is merged with its small neighbours there;
+//!   While another compaction reads them, the newer tables are merged into one run of level 0;
 //! - another level: the table with the fewest bytes to rewrite per byte that it frees, where tombstones count
 //!   as freed bytes. If no table of the next level overlaps it, it is moved without rewriting.
 //!
@@ -70,7 +71,7 @@ pub(crate) fn pick(version: &Version, busy: &Busy, shape: &Shape) -> Option<(Urg
     levels.sort_by(|a, b| b.0.total_cmp(&a.0));
     let (score, task) = levels.into_iter().find_map(|(score, level)| {
         let task = match level {
-            0 => pick_level_0(version, busy, shape),
+            0 => pick_level_0(version, busy, shape).or_else(|| merge_within_level_0(version, busy, shape)),
             _ => pick_table(version, busy, shape, level),
         };
         task.map(|task| (score, task))
@@ -185,6 +186,26 @@ fn pick_level_0(version: &Version, busy: &Busy, shape: &Shape) -> Option<Task> {
     level_0_groups(version).into_iter().find_map(task)
 }
 
+/// The merge of the newest tables of a group of level 0 into one run there, for the lookups and the writers that would
+/// wait while a compaction reads the older tables. A table joins if it is at most twice as long as the newer ones
+/// together, so a byte is rewritten O(log n) times for n flushes.
+fn merge_within_level_0(version: &Version, busy: &Busy, shape: &Shape) -> Option<Task> {
+    let task = |group: Vec<Arc<TableHandle>>| {
+        let mut bytes = 0_u64;
+        let mut joins = |table: &&Arc<TableHandle>| {
+            let joins = (bytes == 0 || table.meta.len <= bytes.saturating_mul(2)) && !busy.has(table);
+            bytes = bytes.saturating_add(table.meta.len);
+            joins
+        };
+        let newest = group.iter().take_while(|table| joins(table)).count();
+        let newest = &group[..newest];
+        let is_worth_it = newest.len() >= shape.l0_runs.max(2) && overlap_each_other(newest);
+        let inputs = with_level(0, newest).collect();
+        is_worth_it.then_some(Task { inputs, output_level: 0, trivial_move: false })
+    };
+    level_0_groups(version).into_iter().find_map(task).and_then(|task| busy.allowed(task))
+}
+
 /// The merge of a small group of level 0 into level 1, with the neighbours there that are no longer than all before
 /// together. So each merge doubles at least the shortest of its inputs: a byte is rewritten O(log n) times until its
 /// table is no longer small, and O(log n) small tables are left. `None` if the group is not small, or alone.
@@ -283,8 +304,27 @@ mod tests {
         ]);
         let (_, task) = pick(&full, &Busy::default(), &SHAPE).unwrap();
         assert_eq!((numbers(&task), task.output_level, task.trivial_move), (vec![1, 2, 3, 4, 6], 1, false));
-        assert!(pick(&full, &Busy::from_iter([6]), &SHAPE).is_none(), "a table below is busy");
         assert!(pick(&full, &Busy::from_iter([2]), &SHAPE).is_none(), "a table of level 0 is busy");
+        let (_, task) = pick(&full, &Busy::from_iter([6]), &SHAPE).unwrap();
+        assert_eq!((numbers(&task), task.output_level), (vec![1, 2, 3, 4], 0), "a table below is busy");
+    }
+
+    #[test]
+    fn newer_runs_are_merged_into_one_while_the_older_ones_are_compacted() {
+        let picked = |lengths: &[u64]| {
+            let busy: Vec<_> = (1..=4).map(|n| (0, n, "a", "z", 10)).collect();
+            let newer = (5..).zip(lengths).map(|(n, &len)| (0, n, "a", "z", len));
+            let tree = version(&busy.into_iter().chain(newer).collect::<Vec<_>>());
+            pick(&tree, &(1..=4).collect(), &SHAPE).map(|(_, task)| {
+                assert_eq!((task.output_level, task.trivial_move), (0, false));
+                numbers(&task)
+            })
+        };
+        assert_eq!(picked(&[5, 5, 5]), None, "too few");
+        assert_eq!(picked(&[5, 5, 5, 5]), Some(vec![5, 6, 7, 8]));
+        assert_eq!(picked(&[41, 5, 5, 5, 5]), Some(vec![6, 7, 8, 9]), "the oldest is too long");
+        assert_eq!(picked(&[40, 5, 5, 5, 5]), Some(vec![5, 6, 7, 8, 9]));
+        assert_eq!(picked(&[5, 5, 31, 5, 5, 5]), None, "the long run separates them");
     }
 
     #[test]

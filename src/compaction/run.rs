@@ -137,8 +137,12 @@ impl Merge<'_> {
     }
 
     /// The first level that may hold entries older than those that are merged: all tables on it and below,
-    /// except the inputs, are asked before a tombstone or a number is dropped. For a flush all levels.
+    /// except the inputs, are asked before a tombstone or a number is dropped. For a flush, and for a merge within
+    /// level 0, all levels.
     fn newest_level(&self) -> usize {
+        if self.output_level == 0 {
+            return 0;
+        }
         let mut tables = self.version.all_tables();
         let newest_input = tables.find(|(_, table)| self.inputs.contains(&table.meta.number));
         newest_input.map_or(0, |(level, _)| level + 1)

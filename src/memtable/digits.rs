@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! digits
-//! 0 ..           the user key, padded with zeros to the longest length
+//! 0 ..           the user key, padded with zeros to the longest length of a target
 //! LENGTH_AT ..   the length of the user key
 //! TAG_AT ..      the tag with all bits inverted, because larger tags come first
 //! ```
@@ -10,7 +10,7 @@
 //! If one key is a prefix of another one, their padded keys differ at a digit that is not zero, or their lengths decide.
 //! No string is therefore a prefix of another one, and entries of one user key differ in the digits of their tags.
 
-use crate::key::InternalKey;
+use crate::key::{InternalKey, Tag};
 use crate::limits::KEY_BYTES_MAX;
 
 pub(super) const DIGIT_BITS: u32 = 4;
@@ -18,7 +18,10 @@ pub(super) const DIGIT_BITS: u32 = 4;
 /// The number of values of a digit.
 pub(super) const DIGITS: u32 = 1 << DIGIT_BITS;
 
-const LENGTH_AT: u32 = 2 * KEY_BYTES_MAX as u32;
+/// The longest target. A longer key is cut to this length: its place among the entries stays the same.
+const TARGET_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
+
+const LENGTH_AT: u32 = 2 * TARGET_BYTES_MAX as u32;
 
 const LENGTH_DIGITS: u32 = 5;
 
@@ -31,10 +34,22 @@ pub(super) const END: u32 = TAG_AT + u64::BITS / DIGIT_BITS;
 /// An internal key that is searched for, or inserted.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
-    pub(super) key: InternalKey<'a>,
+    key: InternalKey<'a>,
 }
 
-impl Target<'_> {
+impl<'a> Target<'a> {
+    #[inline]
+    pub(super) fn new(user: &'a [u8], tag: Tag) -> Self {
+        let user = user.get(..TARGET_BYTES_MAX).unwrap_or(user);
+        Self { key: InternalKey::new(user, tag) }
+    }
+
+    /// The user key, cut if it is longer than any entry's.
+    #[inline]
+    pub(super) fn user(&self) -> &'a [u8] {
+        self.key.user
+    }
+
     /// The digit at this position, before [`END`].
     #[inline]
     pub(super) fn digit(&self, at: u32) -> u32 {
@@ -106,11 +121,11 @@ impl Difference {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::{EntryKind, Tag};
+    use crate::key::EntryKind;
 
     #[test]
     fn digits_are_in_the_order_of_the_keys() {
-        const { assert!(KEY_BYTES_MAX < 1 << (LENGTH_DIGITS * DIGIT_BITS)) };
+        const { assert!(TARGET_BYTES_MAX < 1 << (LENGTH_DIGITS * DIGIT_BITS)) };
         let users: [&[u8]; 9] = [b"", &[0], &[0, 0], &[0, 0, 7], &[0, 1], b"a", b"a\0", b"ab", &[0xff; 3]];
         let tags =
             [(0, EntryKind::Delete), (1, EntryKind::Delete), (1, EntryKind::Put), (77 << 40, EntryKind::Put)];
@@ -118,7 +133,7 @@ mod tests {
         let mut keys: Vec<_> = keys.map(|(user, tag)| InternalKey::new(user, tag)).collect();
         keys.sort();
         let digits = |key: &InternalKey<'_>| {
-            let target = Target { key: *key };
+            let target = Target::new(key.user, key.tag);
             (0..10).chain(LENGTH_AT - 1..END).map(|at| target.digit(at)).collect::<Vec<_>>()
         };
         let strings: Vec<_> = keys.iter().map(digits).collect();

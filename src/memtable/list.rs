@@ -287,7 +287,7 @@ impl List {
 
     /// The newest entry of a user key with a sequence number of at most `seqno`.
     pub(super) fn newest(&self, user_key: &[u8], seqno: SeqNo) -> Option<Entry<'_>> {
-        let target = Target { key: InternalKey::new(user_key, Tag::newest_at(seqno)) };
+        let target = Target::new(user_key, Tag::newest_at(seqno));
         let found = self.find(&self.arena, Start::ROOT, &target);
         if found.difference.at < TAG_AT {
             return None;
@@ -312,7 +312,7 @@ impl List {
 
     /// The first node at or after `target`, or [`HEAD`].
     pub(super) fn at_or_after(&self, target: InternalKey<'_>) -> NodeId {
-        let target = Target { key: target };
+        let target = Target::new(target.user, target.tag);
         self.first_from(&self.find(&self.arena, Start::ROOT, &target), &target)
     }
 
@@ -331,7 +331,7 @@ impl List {
 
     /// The last node before `target`, or [`HEAD`].
     pub(super) fn before(&self, target: InternalKey<'_>) -> NodeId {
-        let target = Target { key: target };
+        let target = Target::new(target.user, target.tag);
         let found = self.find(&self.arena, Start::ROOT, &target);
         if found.difference.is_after() {
             return found.near;
@@ -437,8 +437,7 @@ mod tests {
             );
             for id in found {
                 let (key, tag) = (key_of(&list, id), list.entry(id).tag());
-                let of_key =
-                    list.find(&list.arena, Start::ROOT, &Target { key: InternalKey::new(&key, tag) });
+                let of_key = list.find(&list.arena, Start::ROOT, &Target::new(&key, tag));
                 assert_eq!((of_key.near, of_key.difference.at), (id, END));
             }
         }

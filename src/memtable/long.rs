@@ -76,7 +76,7 @@ pub(super) fn overhead_max(entries: usize, bytes: usize, memtables: usize) -> us
 
 /// The first difference between a long key with a tag and a target.
 pub(super) fn difference(key: &[u8], tag: Tag, target: &Target<'_>) -> Difference {
-    let other = target.key.user;
+    let other = target.user();
     // To compare equal parts as slices saves 1,700 instructions for a key of 1 KiB.
     let pairs = key.chunks_exact(PART_BYTES).zip(other.chunks_exact(PART_BYTES));
     let equal = PART_BYTES * pairs.take_while(|(key, other)| key == other).count();

@@ -42,7 +42,7 @@ pub(crate) use iter::MemtableIter;
 pub(crate) use list::{Entry, GROUP_MAX};
 
 use crate::hash::key_hash;
-use crate::key::{EntryKind, InternalKey, SeqNo, Tag};
+use crate::key::{EntryKind, SeqNo, Tag};
 use digits::Target;
 use filter::{KEYS_MIN, MemtableFilter};
 use list::List;
@@ -59,7 +59,7 @@ pub(crate) struct NewEntry<'a> {
 impl<'a> NewEntry<'a> {
     #[inline]
     fn target(&self) -> Target<'a> {
-        Target { key: InternalKey::new(self.key, self.tag) }
+        Target::new(self.key, self.tag)
     }
 }
 

@@ -154,7 +154,7 @@ impl<'a> Node<'a> {
     /// The first difference between a short entry and a target. The shorter key is padded with zeros.
     #[inline]
     pub(super) fn difference(&self, target: &Target<'_>) -> Difference {
-        let (mut rest, mut at) = (target.key.user, 0);
+        let (mut rest, mut at) = (target.user(), 0);
         for word in &self.words[DATA..][..self.key_words()] {
             let other = match rest.split_first_chunk::<WORD_BYTES>() {
                 Some((bytes, others)) => {
@@ -286,11 +286,12 @@ mod tests {
             node.copy_value(&mut copied);
             assert_eq!((node.tag(), node.long(), node.inserted_before()), (tag, None, seqno as NodeId));
             assert_eq!((copy, copied), (key.clone(), value));
-            let target = Target { key: InternalKey::new(&key, tag) };
+            let target = Target::new(&key, tag);
             for (other, other_key, other_tag) in &nodes {
-                let other_target = Target { key: InternalKey::new(other_key, *other_tag) };
+                let other_target = Target::new(other_key, *other_tag);
                 let difference = other.difference(&target);
-                assert_eq!(difference.is_after(), target.key > other_target.key, "{other_key:?} {key:?}");
+                let is_after = InternalKey::new(&key, tag) > InternalKey::new(other_key, *other_tag);
+                assert_eq!(difference.is_after(), is_after, "{other_key:?} {key:?}");
                 assert!((0..difference.at).all(|at| target.digit(at) == other_target.digit(at)));
                 assert_eq!(difference.entry, other_target.digit(difference.at));
                 assert_eq!(difference.target, target.digit(difference.at));

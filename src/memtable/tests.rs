@@ -6,7 +6,7 @@ use std::thread;
 
 use super::*;
 use crate::iter::{EntryValue, InternalIterator, LentValue};
-use crate::key::EntryKind;
+use crate::key::{EntryKind, InternalKey};
 use crate::limits::SEQNO_MAX;
 
 /// Entries of the larger tests; few where each access is interpreted.
@@ -141,6 +141,44 @@ fn seeks_and_gets_agree_with_the_model_at_every_snapshot() {
 
         let newest = after.filter(|(found, ..)| *found == key).map(|(_, tag, value)| (tag, value));
         assert_eq!(found(&memtable, &key, seqno), newest);
+    }
+}
+
+#[test]
+fn keys_of_any_length_are_searched_for_among_the_longest_entries() {
+    const MAX: usize = crate::limits::KEY_BYTES_MAX;
+    let padded = |start: &[u8], len: usize, end: &[u8]| {
+        let mut key = start.to_vec();
+        key.resize(len, 0);
+        key.extend_from_slice(end);
+        key
+    };
+    let lengths = [0, 1, 2, 1000, MAX - 1, MAX, MAX + 1, MAX + 9, 2 * MAX, 1 << 20, (1 << 20) + 1];
+    let starts: [&[u8]; 3] = [b"", b"x", &[0xff]];
+    let ends: [&[u8]; 4] = [b"", &[0xe0], &[1], &[0xff; 9]];
+    let keys = starts.into_iter().flat_map(|start| {
+        lengths.into_iter().flat_map(move |len| ends.map(|end| padded(start, len.max(start.len()), end)))
+    });
+    let keys: Vec<_> = keys.collect();
+    let (memtable, mut model) = (Memtable::new(1 << 20, 3), Model::new());
+    for (seqno, key) in (1..).zip(keys.iter().chain(&keys).filter(|key| key.len() <= MAX)) {
+        let tag = Tag::new(seqno, EntryKind::Put);
+        memtable.insert(key, tag, b"");
+        model.insert((key.clone(), Reverse(tag)), Vec::new());
+    }
+    let memtable = Arc::new(memtable);
+    let mut iter = memtable.iter();
+    for key in &keys {
+        let newest = Tag::newest_at(SEQNO_MAX);
+        let place = (key.clone(), Reverse(newest));
+        let after = model.range(place.clone()..).next().map(entry);
+        let before = model.range(..place).next_back().map(entry);
+        iter.seek(InternalKey::new(key, newest)).unwrap();
+        assert!(here(&iter) == after, "after a key of {} bytes", key.len());
+        iter.seek_before(InternalKey::new(key, newest)).unwrap();
+        assert!(here(&iter) == before, "before a key of {} bytes", key.len());
+        let expected = after.filter(|(user, ..)| user == key).map(|(_, tag, value)| (tag, value));
+        assert_eq!(found(&memtable, key, SEQNO_MAX), expected, "a key of {} bytes", key.len());
     }
 }
 

@@ -60,6 +60,12 @@ impl Version {
         (0..LEVELS).flat_map(|level| self.runs(level).iter().map(move |run| (level, run)))
     }
 
+    /// The id of the newest run with one of these tables.
+    pub(crate) fn newest_run(&self, tables: &HashSet<u64>) -> u64 {
+        let has_one = |run: &&Run| run.tables.iter().any(|table| tables.contains(&table.meta.number));
+        self.runs.iter().find(has_one).map_or(0, |run| run.id)
+    }
+
     pub(crate) fn tables(&self, level: usize) -> impl Iterator<Item = &Arc<TableHandle>> {
         self.runs(level).iter().flat_map(|run| run.tables.iter())
     }

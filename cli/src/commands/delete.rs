@@ -8,6 +8,7 @@ use crate::failure::{Failure, Result};
 use crate::json::Object;
 use crate::keys::Keys;
 use crate::output::Output;
+use crate::store::Settling;
 use crate::units;
 
 /// Deletes a key, or each key on standard input, durably.
@@ -44,7 +45,7 @@ fn delete_many(args: &Args) -> Result<()> {
     let mut lines = args.keys.lines_of_input()?;
     let db = args.keys.store.existing()?;
     let keyspace = args.keys.within.existing(&db)?;
-    let tally = write_lines(db, &mut lines, "deleted", |line, batch| {
+    let tally = write_lines(db, &mut lines, Settling::NEVER, "deleted", |line, batch| {
         let key = args.keys.lines.decode(line)?;
         check_limits(&key, b"")?;
         batch.delete_in(&keyspace, &key);

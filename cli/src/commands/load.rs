@@ -15,7 +15,7 @@ use crate::json::{Format, Object, entry_of, read_object, take_keyspace};
 use crate::line_format::{Content, LineFormat};
 use crate::lines::Lines;
 use crate::output::Output;
-use crate::store::{self, Store, Within};
+use crate::store::{self, Settling, Store, Within};
 use crate::units;
 
 /// Loads lines: `key` or `key<TAB>value`. Creates the store if it does not exist.
@@ -24,7 +24,8 @@ use crate::units;
 /// --escaped, \t, \n, \\ and \xHH stand for a tab, a newline, a backslash and any byte, as `scan` prints them.
 /// With --from-json, a line is an object as `scan --json` prints it. Blank lines are skipped, and lines that
 /// end with a carriage return refused, unless an option says otherwise. A later line replaces an earlier one with the same key. The first line that cannot be loaded
-/// ends the command with exit code 2, an interrupt (Ctrl-C) with 130; the lines before it are loaded.
+/// ends the command with exit code 2, an interrupt (Ctrl-C) with 130; the lines before it are loaded. After the last line
+/// the command waits for compactions, so that lookups are fast from the start, unless --no-settle is given.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb load words.db /usr/share/dict/words
@@ -45,6 +46,8 @@ pub(crate) struct Args {
     all_keyspaces: bool,
     #[command(flatten)]
     within: Within,
+    #[command(flatten)]
+    settling: Settling,
     #[command(flatten)]
     lines: LineFormat,
     #[command(flatten)]
@@ -122,7 +125,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let db = args.store.or_create()?;
     let default = args.within.or_create(&db)?;
     let mut targets = Targets { db: db.clone(), default, by_name: HashMap::new() };
-    let tally = write_lines(db, &mut lines, "loaded", |line, batch| {
+    let tally = write_lines(db, &mut lines, args.settling, "loaded", |line, batch| {
         let Entry { keyspace, key, value } = entry(line, args)?;
         check_limits(&key, &value)?;
         batch.put_in(targets.get(keyspace)?, &key, &value);
@@ -135,14 +138,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         summary.insert("blank_lines".into(), lines.blank().into());
         summary.insert("data_bytes".into(), tally.bytes.into());
         summary.insert("seconds".into(), tally.time.as_secs_f64().into());
+        summary.insert("settling_seconds".into(), tally.settling.as_secs_f64().into());
         out.object(summary)?;
     } else {
         out.text(&format!(
-            "{} loaded, {} of keys and values, in {}: {} lines a second",
+            "{} loaded, {} of keys and values, in {}: {} lines a second; settled in {}",
             units::counted(tally.lines, "line", "lines"),
             units::bytes(tally.bytes),
             units::seconds(tally.time),
-            units::per_second(tally.lines, tally.time)
+            units::per_second(tally.lines, tally.time),
+            units::seconds(tally.settling)
         ))?;
     }
     out.finish()

@@ -30,7 +30,7 @@ use crate::line_key::LineKey;
 use crate::lines::Lines;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::store::{self, JOURNALS, Store, Within};
+use crate::store::{self, JOURNALS, Settling, Store, Within};
 
 /// The most lines of a lot: so few that what is looked up for them stays in the processor's caches.
 const LINES_MAX: usize = 4000;
@@ -52,6 +52,8 @@ const JOURNAL_LINES_MAX: usize = 64_000;
 /// --journal no line is lost or doubled: the command writes the lines to a file, and commits its length together with
 /// the lines. Started again with the same input, it cuts what was not committed from the file and continues. After the
 /// file was moved away, --new-journal begins another one.
+///
+/// After the last line the command waits for compactions, so that later lookups are fast, unless --no-settle is given.
 ///
 /// The first line that has no key, or one that is too long, ends the command with exit code 2; the lines before
 /// it are done.
@@ -102,6 +104,8 @@ pub(crate) struct Args {
     #[arg(long, requires = "journal")]
     new_journal: bool,
     #[command(flatten)]
+    settling: Settling,
+    #[command(flatten)]
     lines: LineFormat,
     #[command(flatten)]
     within: Within,
@@ -126,8 +130,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let passed =
         stages::run(args.pace(), fill, |lot| sieve.decide(lot), |groups| print_all(&db, args, bytes, groups));
     lines.print_notes();
+    let settled = if passed.is_ok() && !args.dry_run { args.settling.settle(&db) } else { Ok(()) };
     let closed = db.close();
     passed?;
+    settled?;
     Ok(closed?)
 }
 

@@ -1,11 +1,12 @@
 //! Inserts the entries of a batch into the memtables of its keyspaces, which copy them: some at once, as long as they go
 //! to the same memtable.
 
+use std::cell::OnceCell;
 use std::ptr;
 use std::sync::Arc;
 
-use crate::batch::{BatchEntry, BatchReader, KeyspaceId, foreign, own_batch};
-use crate::db::state::keyspace::tree::{LoggedMemtable, Tree};
+use crate::batch::{BatchEntry, BatchReader, foreign, own_batch};
+use crate::db::state::keyspace::tree::Tree;
 use crate::error::Result;
 use crate::key::{EntryKind, SeqNo, Tag};
 use crate::memtable::{GROUP_MAX, Memtable, NewEntry};
@@ -18,11 +19,9 @@ pub(in crate::db) fn apply(
     log: u64,
     wanted: impl Fn(&BatchEntry) -> bool,
 ) -> Result<()> {
-    let memtable = |tree: &Arc<Tree>| (tree.id, tree.memtable_for(log));
-    let mut memtables = trees.iter().map(memtable);
+    let mut memtables = trees.iter().map(|tree| (tree, OnceCell::new()));
     let first = memtables.next();
-    let others: Vec<(KeyspaceId, Arc<LoggedMemtable>)> =
-        if trees.len() > 1 { memtables.collect() } else { Vec::new() };
+    let others: Vec<_> = if trees.len() > 1 { memtables.collect() } else { Vec::new() };
     let mut has_grown = false;
     let reader = BatchReader::open(bytes).map_err(own_batch)?;
     let is_alone = reader.count == 1;
@@ -38,7 +37,9 @@ pub(in crate::db) fn apply(
             last_put = Some(entry.seqno);
         }
         let mut all = first.iter().chain(&others);
-        let (_, active) = all.find(|(id, _)| *id == entry.keyspace).ok_or_else(foreign)?;
+        let (tree, active) = all.find(|(tree, _)| tree.id == entry.keyspace).ok_or_else(foreign)?;
+        // Made by the first entry: an empty memtable is never flushed.
+        let active = active.get_or_init(|| tree.memtable_for(log));
         let (memtable, tag) = (&*active.memtable, Tag::new(entry.seqno, entry.kind));
         let new = NewEntry { key: &bytes[entry.key], tag, value: &bytes[entry.value] };
         if is_alone {

@@ -694,11 +694,11 @@ mod tests {
     }
 
     #[test]
-    fn a_keyspace_with_20_runs_is_compacted_before_one_with_4() {
+    fn a_keyspace_with_10_runs_is_compacted_before_one_with_4() {
         let db = open();
         let [few, many] = &keyspaces(&db, 2)[..] else { panic!("two keyspaces") };
         let runs = |keyspace: &Keyspace| keyspace.tree.view().version.runs(0).len();
-        for (keyspace, count) in [(few, 4), (many, 20)] {
+        for (keyspace, count) in [(few, 4), (many, 10)] {
             // Something on level 1, so that no run is only moved there.
             keyspace.put("k", "v").unwrap();
             keyspace.compact().unwrap();
@@ -707,7 +707,7 @@ mod tests {
                 keyspace.flush().unwrap();
             }
         }
-        assert_eq!((runs(few), runs(many)), (4, 20));
+        assert_eq!((runs(few), runs(many)), (4, 10));
         db.step().unwrap();
         assert_eq!((runs(few), runs(many)), (4, 0));
         db.step().unwrap();

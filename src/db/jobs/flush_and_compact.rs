@@ -153,10 +153,11 @@ impl Engine {
             Err(error) => return Err(self.set_aside(tree, task, error)),
         };
         let bytes: u64 = added.iter().map(|table| table.meta.len).sum();
+        let run = if task.output_level == 0 { version.newest_run(&task.numbers()) } else { 0 };
         let change = TreeChange {
             tree: Arc::clone(tree),
             removed: task.inputs.clone(),
-            added: added.into_iter().map(|table| (task.output_level, 0, table)).collect(),
+            added: added.into_iter().map(|table| (task.output_level, run, table)).collect(),
             flushed: None,
         };
         let outputs = change.added.len();

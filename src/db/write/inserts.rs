@@ -256,6 +256,30 @@ mod tests {
     }
 
     #[test]
+    fn an_insert_without_new_keys_makes_no_memtable_for_them() {
+        let fs = MemFs::new();
+        let options = Options::new().fs(Arc::new(fs.clone())).memory_budget(1 << 20).background_threads(0);
+        let db = options.open("/db").unwrap();
+        let other = db.keyspace("other", KeyspaceOptions::new()).unwrap();
+        db.put("k", "").unwrap();
+        db.flush().unwrap();
+        for n in 0..5u8 {
+            let offset = |_: &crate::NewKeys, batch: &mut WriteBatch| {
+                _ = batch.put_in(&other, "offset", [n]);
+                Ok(())
+            };
+            assert_eq!(db.insert_new_many_then([("k", "")], offset).unwrap().count(), 0);
+            assert!(db.engine().keyspaces.default_tree().view().active.is_none());
+            db.flush().unwrap();
+            assert_eq!(db.engine().log().older(), 0, "no log is needed");
+        }
+        // A batch that needs all memory waits until every memtable is flushed.
+        let large = vec![7; 2 * db.stats().memory.memtables_max as usize];
+        db.put("large", &large).unwrap();
+        assert_eq!(value(&db, "large"), Some(large));
+    }
+
+    #[test]
     fn the_closure_runs_again_with_new_answers_and_an_empty_batch_and_not_for_the_same_answers() {
         let db = open();
         db.put("deleted", "").unwrap();

@@ -250,8 +250,9 @@ fn blocked_for(tree: &Arc<Tree>) -> Option<Arc<Error>> {
     (is_full && stuck()).then(|| Arc::clone(error))
 }
 
+/// A memtable that is to be flushed counts as a run of level 0, so that the runs never exceed their limit.
 fn compaction_pressure(tree: &Tree, view: &View) -> f64 {
-    let (runs, debt) = (view.version.runs(0).len(), tree.debt());
+    let (runs, debt) = (view.version.runs(0).len() + view.immutables.len(), tree.debt());
     if is_none(runs, debt) {
         return 0.0;
     }

@@ -147,9 +147,24 @@ impl Display for KeyspaceStats {
             "  level  runs  tables       size      entries  tombstones  bits/key  predicted  measured"
         )?;
         used().try_for_each(|(number, level)| line(f, &number.to_string(), level))?;
-        line(f, "all", &self.total())
+        let total = self.total();
+        line(f, "all", &total)?;
+        let recent = self.levels.first().map_or(0, |level| level.runs);
+        if recent >= RUNS_MANY {
+            let settled = total.runs - recent + 1;
+            writeln!(
+                f,
+                "  {recent} runs in level 0: lookups of absent keys probe up to {} filters; after Db::settle or \
+                 `sievedb compact`, about {settled}",
+                total.runs
+            )?;
+        }
+        Ok(())
     }
 }
+
+/// Runs of level 0 that are worth a line.
+const RUNS_MANY: u64 = 5;
 
 /// A line of the table. The last two columns are false-positive rates in per cent.
 fn line(f: &mut Formatter<'_>, name: &str, level: &LevelStats) -> fmt::Result {
@@ -202,6 +217,10 @@ mod tests {
         let fields: Vec<_> = rows[3].split_whitespace().collect();
         assert_eq!((fields[0], fields[1], fields[2], fields[5], fields[6]), ("all", "2", "2", "1001", "0"));
         let mut stats = db.stats();
+        stats.keyspaces[0].levels[0].runs = 27;
+        let debt = "27 runs in level 0: lookups of absent keys probe up to 28 filters; after Db::settle or \
+                    `sievedb compact`, about 2";
+        assert!(!text.contains("runs in level 0:") && stats.to_string().contains(debt), "{stats}");
         (stats.transactions, stats.conflicts) = (3, 1);
         assert!(stats.to_string().contains("transactions: committed 3, conflicts 1\n"));
         stats.background_error = Some("no space".into());

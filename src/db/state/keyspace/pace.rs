@@ -13,7 +13,7 @@ pub(in crate::db) const DELAY_MIN: Duration = Duration::from_micros(20);
 
 /// Whether so many memtables that wait to be flushed, runs of level 0, and bytes that compactions owe slow nobody down.
 pub(in crate::db) fn has_no_pressure(immutables: usize, runs: usize, debt: u64) -> bool {
-    immutables <= 1 && is_none(runs, debt)
+    immutables <= 1 && is_none(runs + immutables, debt)
 }
 
 /// The rate of all writers of a keyspace under pressure: when the writes so far have had their time.
