@@ -1,14 +1,14 @@
 //! Guides: one page for each topic. The tests compile and run their examples.
 //!
-//! - [`durability`]: what survives a crash, what a sync costs, and what closing does.
-//! - [`conditional`]: writes that depend on what is there.
-//! - [`transactions`]: several keys at one moment.
-//! - [`iteration`]: snapshots, ranges, and what they keep alive.
+//! - [`durability`]: writes that survive a crash, the cost of a sync, and closing.
+//! - [`conditional`]: inserts and updates that depend on the current value.
+//! - [`transactions`]: atomic reads and writes of several keys.
+//! - [`iteration`]: snapshots, ranges, cursors, and the resources that they hold.
 //! - [`live_reads`]: reading a store while another process writes to it.
-//! - [`filters`]: which kind to choose, how many bits, and how to measure.
-//! - [`memory`]: the memory budget, what counts against it and what does not.
-//! - [`errors`]: which errors there are, which of them to handle, and how.
-//! - [`repair`]: what to do with a damaged store.
+//! - [`filters`]: the choice of a kind, the number of bits, and measurements.
+//! - [`memory`]: the memory budget, and the memory that it does not count.
+//! - [`errors`]: the errors, which of them to handle, and how.
+//! - [`repair`]: a new store from the readable data of a damaged one.
 
 #[doc = include_str!("durability.md")]
 pub mod durability {}
