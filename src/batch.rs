@@ -1,7 +1,4 @@
-//! A batch of writes, encoded from the start.
-//!
-//! The encoding that the caller builds is what the log stores and what the memtables apply; there is no
-//! other.
+//! A batch of writes in its encoded form, which the log stores and the memtables apply. There is no other encoding.
 //!
 //! ```text
 //! batch   first sequence number u64 · entry count u32 · entry*
@@ -9,8 +6,8 @@
 //! ```
 //!
 //! The first sequence number is 0 until the commit leader sets it; entry `i` has number `first + i`. Keyspace
-//! 0 is the default one. Methods of [`WriteBatch`] cannot fail: a key or value over a limit is remembered,
-//! and [`Db::write`](crate::Db::write) then rejects the whole batch.
+//! 0 is the default one. Methods of [`WriteBatch`] cannot fail: the batch keeps its first error, such as a key over a
+//! limit, and [`Db::write`](crate::Db::write) rejects the whole batch.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,15 +22,15 @@ use crate::limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, SEQNO_MAX, VALUE_BYTES_MAX};
 /// Number of a keyspace inside its store; never reused.
 pub(crate) type KeyspaceId = u32;
 
-/// The keyspace that `Db`'s own calls work on.
+/// The keyspace of `Db`'s own calls.
 pub(crate) const DEFAULT_KEYSPACE: KeyspaceId = 0;
 
-/// Tells the stores apart that are open in a process, or were. A copy of a store has all other ids of the original.
+/// Identifies an open store within the process. A copy of a store has the same ids on disk, but another `OpenId`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OpenId(u64);
 
 impl OpenId {
-    /// One that no store has.
+    /// A new id.
     pub(crate) fn new() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         Self(LAST.fetch_add(1, Ordering::Relaxed))
@@ -43,7 +40,7 @@ impl OpenId {
 /// Length of the header before the first entry.
 pub(crate) const HEADER_BYTES: usize = 12;
 
-/// The most that an entry takes beside its key and value: its kind, and varints of the keyspace and both lengths.
+/// Largest size of an entry without key and value: its kind, and varints of the keyspace and both lengths.
 const FRAMING_BYTES_MAX: usize = 1 + 5 + 3 + 5;
 
 /// Unused capacity that a batch may keep, beyond an eighth of its length.
@@ -51,11 +48,11 @@ const SPARE_BYTES_MAX: usize = 64;
 
 /// Writes that become visible, and durable, together or not at all.
 ///
-/// Of several entries for one key the last one wins. Its calls cannot fail: a key or value over a limit is an
-/// error of [`Db::write`](crate::Db::write).
+/// If a batch has several entries for one key, the last one wins. The methods cannot fail: a key or value over a limit
+/// is an error of [`Db::write`](crate::Db::write).
 ///
-/// Writing takes the batch, and frees its memory when it is written. Writing a reference copies it: then it can be
-/// written again, or cleared and filled anew.
+/// Writing a batch consumes it and frees its memory. Writing a reference copies the batch, which can then be written
+/// again, or cleared and refilled.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -75,7 +72,7 @@ const SPARE_BYTES_MAX: usize = 64;
 pub struct WriteBatch {
     bytes: Vec<u8>,
     count: u32,
-    /// The keyspace of the first entry, and those of the others, each once.
+    /// The keyspace of the first entry, and every other keyspace once.
     keyspace: Option<KeyspaceId>,
     others: Vec<KeyspaceId>,
     /// The first entry that was rejected; reported when the batch is written.
@@ -203,7 +200,7 @@ impl WriteBatch {
         self.count == 0
     }
 
-    /// Size of the encoded batch in bytes: what the log stores, and what the limit of 1 GiB applies to.
+    /// Size of the encoded batch in bytes, as the log stores it. The limit of 1 GiB applies to it.
     ///
     /// ```
     /// let mut batch = sievedb::WriteBatch::new();
@@ -295,8 +292,8 @@ impl WriteBatch {
         self.refused.get_or_insert(error);
     }
 
-    /// Returns the encoded batch, with no sequence number set yet, its keyspaces and the number of its
-    /// entries; or the first error of this batch's methods.
+    /// Returns the encoded batch without a sequence number, its keyspaces and the number of its entries; or the first
+    /// error of this batch's methods.
     pub(crate) fn into_parts(mut self) -> Result<(Vec<u8>, Vec<KeyspaceId>, u32)> {
         let (count, others) = (self.count, std::mem::take(&mut self.others));
         let keyspaces = self.keyspace.into_iter().chain(others).collect();
@@ -363,13 +360,13 @@ fn put_key(out: &mut Vec<u8>, kind: EntryKind, keyspace: KeyspaceId, key: &[u8])
     put_length_prefixed(out, key);
 }
 
-/// Completes an encoded batch of so many entries.
+/// Sets the entry count of an encoded batch and releases unused capacity.
 fn finish(bytes: &mut Vec<u8>, count: u32) {
     LittleEndian::write_u32(&mut bytes[8..12], count);
     trim(bytes);
 }
 
-/// An encoded batch with those entries of another that are `wanted`, by their places in it.
+/// An encoded batch with the `wanted` entries of another, selected by position.
 pub(crate) fn select(all: &[u8], wanted: impl Fn(usize) -> bool) -> Result<Vec<u8>, DecodeError> {
     let mut selected = Vec::with_capacity(all.len());
     selected.resize(HEADER_BYTES, 0);
@@ -402,21 +399,21 @@ pub(crate) fn append(bytes: &mut Vec<u8>, more: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Removes what was appended to an encoded batch of so many bytes and entries.
+/// Truncates an encoded batch to this length and number of entries.
 pub(crate) fn truncate(bytes: &mut Vec<u8>, len: usize, count: u32) {
     bytes.truncate(len);
     finish(bytes, count);
 }
 
-/// Releases unused capacity, unless it is small: a batch that waits for memory to be free takes little more of it than
-/// its contents.
+/// Releases unused capacity, unless it is small: a batch that waits for free memory takes little more than its
+/// contents.
 fn trim(bytes: &mut Vec<u8>) {
     if bytes.capacity() - bytes.len() > SPARE_BYTES_MAX + bytes.len() / 8 {
         bytes.shrink_to_fit();
     }
 }
 
-/// How many entries an encoded batch of this process has.
+/// The number of entries of an encoded batch of this process.
 pub(crate) fn count(bytes: &[u8]) -> u32 {
     bytes.get(8..HEADER_BYTES).map_or(0, LittleEndian::read_u32)
 }

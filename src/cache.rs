@@ -1,17 +1,17 @@
 //! The two caches that all tables of a store share.
 //!
-//! [`BlockCache`] holds decompressed payloads of blocks, up to a number of bytes. It finds them by all that refers to
-//! a block: file, offset, length and kind. So a damaged reference never hits; the reader of the file refuses it.
-//! If several threads miss a block at once, one of them reads it and the others wait. (Not by the cache's own
-//! means, which allocate for each miss.) They get the block from the one that has read it, also if the cache did
-//! not take it in. An evicted block stays in memory while a caller holds a slice of it; it then counts not against
-//! the cache but separately ([`BlockCache::held_bytes`]). Pages of paged filters are cached too.
+//! [`BlockCache`] holds decompressed payloads of blocks, up to a number of bytes. The key has every part of the
+//! reference to a block: file, offset, length and kind. So a damaged reference never hits, and the reader of the
+//! file refuses it. If several threads miss a block at once, one of them reads it, and the others wait and get the
+//! block from it, even if the cache did not admit it. (The cache's own means for this allocate at each miss.) An
+//! evicted block stays in memory while a caller holds a slice of it, and is then counted separately
+//! ([`BlockCache::held_bytes`]). Pages of paged filters are cached too.
 //!
 //! [`FileCache`] holds open files, by table number, up to a number of handles. An evicted file is opened
 //! again at the next read; a file in use stays open for its users.
 //!
 //! File numbers are never reused, so neither cache can return a block of another file. [`FileCache::remove`]
-//! drops a removed file, so that its space on disk is freed; its blocks age out.
+//! drops a removed file to free its space on disk; its blocks age out.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -27,8 +27,8 @@ use crate::error::Result;
 use crate::fs::ReadFile;
 use crate::sync::lock;
 
-/// What a cached block takes in addition to its payload, in bytes: its slot and half of a ghost's, with their places in
-/// the table of the cache, 150; the shared buffer's owner, 64; its envelope, and what the allocator adds, 40.
+/// Memory of a cached block in addition to its payload, in bytes: 150 for its slot and half of a ghost's, with their
+/// entries in the table of the cache; 64 for the owner of the shared buffer; 40 for its envelope and the allocator.
 const BLOCK_OVERHEAD_BYTES: u64 = 256;
 
 /// Typical length of a block, from which the number of slots is estimated.
@@ -40,7 +40,7 @@ pub(crate) struct BlockKey {
     /// Number of the file.
     file: u64,
     handle: BlockHandle,
-    /// `None` of a page of a filter.
+    /// `None` for a page of a filter.
     kind: Option<BlockKind>,
 }
 
@@ -55,7 +55,7 @@ impl BlockKey {
 }
 
 impl Hash for BlockKey {
-    /// Of one place only one length and kind can be right.
+    /// One place has only one valid length and kind.
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.file);
         state.write_u64(self.handle.offset);
@@ -74,22 +74,22 @@ impl Weighter<BlockKey, Bytes> for BlockWeighter {
 /// Decompressed blocks, up to a number of bytes.
 pub(crate) struct BlockCache {
     blocks: Cache<BlockKey, Bytes, BlockWeighter>,
-    /// Total length of the payloads read through the cache that are still alive.
+    /// Total length of the payloads read through the cache that are still in memory.
     alive: Arc<AtomicU64>,
-    /// A thread that reads a block holds one of these.
+    /// A thread that reads a block holds one of these locks.
     reading: Box<[Reading; 1024]>,
 }
 
-/// Where a thread reads a block, and others wait for it.
+/// The lock that a thread holds while it reads a block, and on which other threads wait.
 #[derive(Default)]
 struct Reading {
-    /// How many wait for the lock.
+    /// Number of threads that wait for the lock.
     waiting: AtomicUsize,
-    /// The block that was read last, as long as threads wait.
+    /// The block that was read last, while threads wait.
     last: Mutex<Option<(BlockKey, Bytes)>>,
 }
 
-/// A payload that is counted while a slice of it is held. It has the reference count of all slices.
+/// A payload that is counted while a slice of it is held: all slices share its reference count.
 struct Counted {
     payload: Bytes,
     alive: Arc<AtomicU64>,
@@ -128,8 +128,8 @@ impl BlockCache {
         self.blocks.get(key)
     }
 
-    /// Returns the block from the cache, or else from `read`, and then caches it. Of threads that need the same
-    /// block at the same time one calls `read`; if that fails, the next.
+    /// Returns the block from the cache, or else from `read`, and then caches it. If several threads need the same
+    /// block at the same time, one calls `read`; if that fails, the next one does.
     pub(crate) fn get_or_read(&self, key: BlockKey, read: impl FnOnce() -> Result<Bytes>) -> Result<Bytes> {
         match self.blocks.get(&key) {
             Some(payload) => Ok(payload),
@@ -137,7 +137,7 @@ impl BlockCache {
         }
     }
 
-    /// [`BlockCache::get_or_read`] of a block that [`BlockCache::get`] has just not found.
+    /// [`BlockCache::get_or_read`] after [`BlockCache::get`] has missed.
     pub(crate) fn read_after_miss(
         &self,
         key: BlockKey,
@@ -164,7 +164,7 @@ impl BlockCache {
         payload
     }
 
-    /// What threads that read this block wait for. Others may have the same.
+    /// The lock on which threads that read this block wait. Other blocks may share it.
     fn reading(&self, key: BlockKey) -> &Reading {
         let mixed = (key.file << 40 ^ key.handle.offset).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.reading[(mixed >> 54) as usize]
@@ -172,7 +172,7 @@ impl BlockCache {
 
     /// Changes the capacity; excess blocks are evicted before this returns.
     pub(crate) fn set_capacity(&self, capacity: u64) {
-        // Each shard would get its part rounded up.
+        // The cache rounds the part of each shard up.
         self.blocks.set_capacity(capacity - capacity % self.blocks.num_shards() as u64);
     }
 
@@ -191,8 +191,7 @@ impl BlockCache {
         self.blocks.len()
     }
 
-    /// Bytes of payloads that are no longer in the cache but of which a slice is held. Exact only while
-    /// nothing is read.
+    /// Bytes of evicted payloads of which a caller holds a slice. Exact only while nothing is read.
     pub(crate) fn held_bytes(&self) -> u64 {
         let overhead = self.blocks.len() as u64 * BLOCK_OVERHEAD_BYTES;
         (self.alive.load(Ordering::Relaxed) + overhead).saturating_sub(self.bytes())
@@ -242,7 +241,7 @@ impl FileCache {
 
     /// Closes one file, if any is cached. Readers of that file keep it open until they are done.
     pub(crate) fn close_one(&self) -> bool {
-        // Another thread may take away the same one first.
+        // Another thread may remove the same file first.
         self.files.iter().any(|(number, _)| self.files.remove(&number).is_some())
     }
 

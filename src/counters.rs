@@ -1,8 +1,7 @@
 //! Counters that many threads increment and that are rarely read.
 //!
-//! Each counter is spread over [`STRIPES`] cache lines; a thread always uses the same one. Reading sums them
-//! up. A sum taken while others count is exact for each stripe at some moment, not for all stripes at one
-//! moment.
+//! Each counter is spread over [`STRIPES`] cache lines; a thread always uses the same one. Reading sums them. The sum
+//! is exact for each stripe at some moment, not for all stripes at the same moment.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,12 +12,12 @@ thread_local! {
     static STRIPE: Cell<Option<Stripe>> = const { Cell::new(None) };
 }
 
-/// Where a thread counts. What counts several times asks for it once.
+/// The stripe of a thread. Get it once to count several times.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stripe(u8);
 
 impl Stripe {
-    /// That of the calling thread.
+    /// The stripe of the calling thread.
     #[inline]
     pub(crate) fn of_thread() -> Self {
         STRIPE.get().unwrap_or_else(Self::choose)
@@ -58,7 +57,7 @@ where
         self.line(Stripe::of_thread())[counter].fetch_add(amount, Ordering::Relaxed)
     }
 
-    /// [`Striped::add`] for counters that one thread at a time adds to, as the holder of a lock does.
+    /// [`Striped::add`] for counters that one thread at a time changes, such as the holder of a lock.
     #[inline]
     pub(crate) fn add_alone(&self, counter: usize, amount: u64) -> u64 {
         let stripe = Stripe::of_thread();
@@ -67,8 +66,8 @@ where
         before
     }
 
-    /// [`Striped::add`] for counts that need not be exact: it costs a fifth, and loses increments that two
-    /// threads of one stripe make at the same moment.
+    /// [`Striped::add`] for inexact counts: it costs a fifth, and loses an increment if two threads of one stripe count at
+    /// the same moment.
     #[inline]
     pub(crate) fn add_about(&self, stripe: Stripe, counter: usize, amount: u64) {
         let count = &self.line(stripe)[counter];
@@ -89,12 +88,12 @@ where
 #[derive(Debug, Default)]
 pub(crate) struct FilterCounters(Striped<5>);
 
-/// Answers of filters, and whether they were right.
+/// Answers of filters, right and wrong.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct FilterCounts {
-    /// The filter answered "absent": no block was read. Threads count these in eight places by turns, without
-    /// a lock: where two of them share a place and count at the same moment, some may be lost (none with
+    /// The filter answered "absent": no block was read. Threads count these in eight stripes without a lock: if two
+    /// threads of a stripe count at the same moment, a count may be lost (none with
     /// [`Options::audit_absent`](crate::Options::audit_absent)).
     pub negatives: u64,
     /// The filter answered "maybe" and the table did not hold the key: the read was wasted.
@@ -112,7 +111,7 @@ impl FilterCounters {
         self.0.add(0, 1)
     }
 
-    /// Counts so many "absent", the most frequent answer, as [`Striped::add_about`] does.
+    /// Counts "absent" answers, the most frequent ones, with [`Striped::add_about`].
     #[inline]
     pub(crate) fn negatives_about(&self, stripe: Stripe, answers: u64) {
         self.0.add_about(stripe, 0, answers);
@@ -123,12 +122,12 @@ impl FilterCounters {
         self.0.add(if found { 2 } else { 1 }, 1);
     }
 
-    /// Counts a key that passed the column groups in memory and was denied by another one.
+    /// Counts a key that passed the column groups in memory and was denied by another group.
     pub(crate) fn denied_by_page(&self) {
         self.0.add(4, 1);
     }
 
-    /// How many of them there were.
+    /// The number of such keys.
     pub(crate) fn denials_by_page(&self) -> u64 {
         self.0.sum(4)
     }
@@ -202,8 +201,7 @@ pub(crate) struct RecentRate {
 }
 
 impl RecentRate {
-    /// Starts at these counts. The rate before them is taken to be `rate`, with the weight of `weight`
-    /// lookups.
+    /// Starts at these counts, with an earlier rate of `rate` that weighs `weight` lookups.
     pub(crate) fn new(rate: f64, weight: f64, count: u64, lookups: u64) -> Self {
         Self { rate, weight, count_mark: count, lookups_mark: lookups }
     }

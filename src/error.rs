@@ -1,13 +1,12 @@
-//! The one error type, and what each variant obliges the caller to do.
+//! The error type of the crate.
 //!
-//! Two rules hold everywhere. A file that contains something wrong is an [`Error::Corruption`] that names
-//! the file, the offset in it and the thing that was read there; it is never a panic and never a missing
-//! key. And an error is never only logged: it reaches the caller who asked; or, when background work met
-//! it, [`Db::background_error`](crate::Db::background_error) and those who wait for the work; or, when it ended
-//! writing, every later writer ([`Error::Poisoned`]).
+//! Two rules hold everywhere. Wrong contents of a file are an [`Error::Corruption`] that names the file, the offset
+//! and the field; never a panic and never a missing key. And no error is only logged. It reaches the caller of the
+//! failed operation; or, if background work failed, [`Db::background_error`](crate::Db::background_error) and callers
+//! that wait for the work; or, if it ended writing, every later writer ([`Error::Poisoned`]).
 //!
-//! Code that works on bytes without knowing which file they come from (layer 2) returns a
-//! [`DecodeError`](crate::codec::DecodeError); the file layer adds the path and the base offset.
+//! Code that decodes bytes of an unknown file (layer 2) returns a [`DecodeError`](crate::codec::DecodeError); the file
+//! layer adds the path and the base offset.
 
 use std::fmt;
 use std::io;
@@ -20,7 +19,7 @@ use crate::filter::FilterError;
 /// The result of every call of this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The result of a movement that is made so often that it must fit in a register. `?` converts it.
+/// The result of a movement of an iterator. It is boxed to fit in a register; `?` converts it.
 pub(crate) type Step = Result<(), Box<Error>>;
 
 impl From<Box<Error>> for Error {
@@ -29,7 +28,7 @@ impl From<Box<Error>> for Error {
     }
 }
 
-/// Everything that can go wrong; the [guide](crate::guide::errors) says what to do about each.
+/// All errors of this crate; the [guide](crate::guide::errors) describes how to handle each.
 ///
 /// Cheap to clone: all writers of one commit group receive the same failure.
 ///
@@ -50,126 +49,126 @@ pub enum Error {
     /// The operating system refused an operation.
     #[non_exhaustive]
     Io {
-        /// What was being done: `"read"`, `"append to"`, `"sync"`, …
+        /// The operation: `"read"`, `"append to"`, `"sync"`, …
         op: &'static str,
-        /// The file or directory it was done to.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: Arc<io::Error>,
     },
-    /// A file does not contain what this crate wrote there.
+    /// The contents of a file differ from the bytes that this crate wrote.
     #[non_exhaustive]
     Corruption {
         /// The damaged file.
         file: PathBuf,
-        /// Where in it, in bytes from its start.
+        /// The offset of the damage, in bytes.
         offset: u64,
         /// The structure or field that was being read.
         what: &'static str,
-        /// What was expected and what was found.
+        /// The expected and the found value.
         detail: Box<str>,
     },
-    /// The caller asked for something that has no meaning; nothing was changed.
+    /// The call is invalid; nothing was changed.
     #[non_exhaustive]
     InvalidArgument {
         /// Which argument, and why it cannot be used.
         what: String,
     },
-    /// An intact file asks for something that this version of the crate does not know.
+    /// An intact file needs a version or feature that this version of the crate does not support.
     #[non_exhaustive]
     Unsupported {
-        /// The file that asks for it.
+        /// The file.
         file: PathBuf,
-        /// Which property of the file is unknown here.
+        /// The unsupported property.
         what: &'static str,
         /// Its value in the file.
         found: u64,
-        /// The largest value (or the set of feature bits) this version knows.
+        /// The largest supported value, or the set of supported feature bits.
         supported: u64,
     },
-    /// A key, value, batch or name is larger than the format allows: the store is as it was. Or a new filter
-    /// takes more memory than the budget has: its table keeps the one it has. Or a call was made to begin again too
-    /// often by other writers (`update`) or by flushes (`commit` of a transaction): it may succeed later.
+    /// A key, value, batch or name is larger than the format allows: nothing was changed. Or a new filter needs more
+    /// memory than the budget has: its table keeps its filter. Or other writers (`update`) or flushes (`commit` of a
+    /// transaction) made a call start again too often: it may succeed later.
     #[non_exhaustive]
     LimitExceeded {
         /// Which limit.
         what: &'static str,
         /// Its value.
         limit: u64,
-        /// What was asked for.
+        /// The requested value.
         asked: u64,
     },
-    /// Another process (or another handle in this one) has the store open for writing.
+    /// Another process, or another handle of this one, has the store open for writing.
     #[non_exhaustive]
     Locked {
         /// The store's directory.
         dir: PathBuf,
-        /// It is this process that has it open. Always `false` where the system cannot tell.
+        /// Whether this process has it open. Always `false` if the system does not report it.
         by_this_process: bool,
     },
-    /// The directory was moved, or its file `LOCK` removed or replaced, while the store was open: another
-    /// process may be writing to what is there now. Nothing more is written. No synced write was acknowledged
-    /// after it was noticed.
+    /// The directory was moved, or its file `LOCK` was removed or replaced, while the store was open, so another
+    /// process may be writing to the new one. Nothing more is written. No synced write was acknowledged after the loss was
+    /// detected.
     #[non_exhaustive]
     LockLost {
         /// The directory as it was opened.
         dir: PathBuf,
     },
     /// The handle was opened by another process, from which this one was forked. It cannot be used here; the
-    /// store can be opened anew once that process has closed it.
+    /// store can be opened again after that process has closed it.
     #[non_exhaustive]
     Forked {
         /// The id of the process that opened the store.
         opened_by: u32,
     },
-    /// The directory holds files that are not a store's, and no store. Nothing was written: see
+    /// The directory holds files of other programs, and no store. Nothing was written: see
     /// [`Options::create_among_other_files`](crate::Options::create_among_other_files).
     #[non_exhaustive]
     OtherFiles {
         /// The directory.
         dir: PathBuf,
-        /// Names of the first few of them.
+        /// Names of the first few files.
         found: Vec<String>,
-        /// How many there are.
+        /// Number of files.
         count: usize,
     },
-    /// Background work, or a writer that wrote for others, panicked. Writing is disabled, since it may have
-    /// been interrupted anywhere.
+    /// Background work panicked, or a writer that wrote for a group. Writing is disabled, since the panic may have
+    /// interrupted it anywhere.
     #[non_exhaustive]
     Panicked {
-        /// What was being done.
+        /// The work.
         during: &'static str,
-        /// What the panic said.
+        /// The message of the panic.
         message: Box<str>,
     },
-    /// A store was read while another process wrote to it, and no single moment of it could be seen. It is not damaged, and
-    /// the call can be made again.
+    /// Another process wrote to the store during a read, and no consistent state could be read. The store is not
+    /// damaged; the call can be repeated.
     #[non_exhaustive]
     Changed {
-        /// The directory of the store, or the file that the writer has removed.
+        /// The directory of the store, or the file that the writer removed.
         path: PathBuf,
-        /// What has changed, and how often it was tried.
+        /// The change, and the number of attempts.
         detail: Box<str>,
     },
     /// There is no store in this directory, and this way of opening does not create one.
     #[non_exhaustive]
     NoStore {
-        /// The directory that was looked at.
+        /// The directory.
         dir: PathBuf,
-        /// What is there instead.
+        /// The reason, or the contents of the directory.
         why: &'static str,
     },
-    /// What was computed is not what it must be, or came out different the second time: the memory or the
-    /// processor of this machine cannot be trusted. Nothing of it was written.
+    /// A computation gave an impossible result, or two different results: the memory or the processor of this machine is
+    /// faulty. The result was not written.
     #[non_exhaustive]
     FaultyMemory {
-        /// What was computed.
+        /// The computation.
         what: &'static str,
-        /// How it was noticed.
+        /// How the fault was detected.
         detail: Box<str>,
     },
-    /// A change would have let two tables of one run overlap. It was not made, and the store is as it was; work
-    /// of the background is tried again. This is a defect of this crate.
+    /// A change would have made two tables of one run overlap. It was not made; background work is tried again. This
+    /// is a defect of this crate.
     #[non_exhaustive]
     Overlap {
         /// The keyspace.
@@ -177,7 +176,7 @@ pub enum Error {
         /// The numbers of the two tables.
         tables: (u64, u64),
     },
-    /// An earlier failure made it unsafe to write. Reads go on; to write again, reopen the store.
+    /// An earlier failure made it unsafe to write. Reads continue; to write again, reopen the store.
     #[non_exhaustive]
     Poisoned {
         /// The failure.
@@ -189,30 +188,29 @@ pub enum Error {
     Closed,
     /// The call was cancelled by its caller ([`Progress::cancel`](crate::Progress::cancel)).
     Cancelled,
-    /// A key that a transaction has read, or one in a range that it has read, was changed by another writer
-    /// before the transaction was committed. Nothing of it was written; it may be run again.
+    /// Another writer changed a key, or a key in a range, that a transaction read, before the transaction was committed.
+    /// Nothing of the transaction was written; it may be run again.
     ///
-    /// It names one key: of the changes that the commit has found, the first in the order of keyspaces, as they were
-    /// created, and of keys. It has found all changes that were visible when it began; if there were none, it looks
-    /// for later ones.
+    /// The error names one key: the first of the changes found, in the order of keyspaces by creation and then of keys.
+    /// The commit finds all changes that were visible when it began; if there are none, it searches for later ones.
     #[non_exhaustive]
     Conflict {
         /// The name of the keyspace.
         keyspace: String,
-        /// The first key that has changed.
+        /// The first changed key.
         key: Box<[u8]>,
     },
     /// The handle belongs to a keyspace that has been dropped.
     #[non_exhaustive]
     KeyspaceDropped {
-        /// The name it had.
+        /// Its name.
         name: String,
     },
 }
 
 impl Error {
     pub(crate) fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
-        // What the locked directory refuses is an error of the store already.
+        // An error of the locked directory is already an error of the store.
         if let Some(error) = source.get_ref().and_then(|inner| inner.downcast_ref::<Self>()) {
             return error.clone();
         }
@@ -248,7 +246,7 @@ impl Error {
         }
     }
 
-    /// The file that the error is about, if it is about one.
+    /// The file of the error, if it has one.
     pub(crate) fn file(&self) -> Option<&Path> {
         match self {
             Self::Io { path, .. } => Some(path),
@@ -272,8 +270,8 @@ impl Error {
     }
 }
 
-/// For functions that return [`io::Result`]. The error of the system keeps its kind, and every error can be found
-/// again as the [`io::Error::get_ref`] of what it became.
+/// For functions that return [`io::Result`]. The error of the system keeps its kind; [`io::Error::get_ref`] returns the
+/// error of the store.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -301,9 +299,9 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Gives a decode error the file it happened in.
+/// Adds the file to a decode error.
 pub(crate) trait InFile {
-    /// The error as it reaches the caller; what was decoded starts `base` bytes into `file`.
+    /// The error for callers; the decoded bytes start at offset `base` of `file`.
     fn in_file(self, file: &Path, base: u64) -> Error;
 }
 

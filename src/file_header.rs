@@ -1,4 +1,4 @@
-//! The 64 bytes that every file of a store begins with.
+//! The first 64 bytes of every file of a store.
 //!
 //! ```text
 //!  0  magic              8   89 53 49 45 56 45 0d 0a   (a text-mode copy damages it visibly)
@@ -8,15 +8,14 @@
 //! 14  header length     u16  64
 //! 16  store id          16   random, the same in all files of a store
 //! 32  file id           16   random, the owner of everything in the file
-//! 48  required features u32  bits: a reader that does not know one of them must refuse
-//! 52  optional features u32  bits: a reader may ignore those it does not know
+//! 48  required features u32  bits: a reader must refuse a file with an unknown one
+//! 52  optional features u32  bits: a reader may ignore unknown ones
 //! 56  reserved          u32  0
 //! 60  checksum          u32  CRC-32 of (file id, offset 0, bytes 0..60)
 //! ```
 //!
-//! The magic, and the place and function of the checksum, are the same in every version, for ever. So an
-//! intact header of a newer version can be told from a damaged one: the checksum is verified before the
-//! version is checked.
+//! The magic, and the position and function of the checksum, are the same in every version, forever. The checksum is
+//! verified before the version is checked, so an intact header of a newer version is distinguished from a damaged one.
 
 use crate::checksum::{FileId, checksum32};
 use crate::codec::{DecodeError, Reader, another_magic, put_u16, put_u32};
@@ -32,7 +31,7 @@ pub(crate) const FORMAT_VERSION: u16 = 1;
 
 const CHECKSUM_KIND: u16 = 1;
 
-/// What a file is. The numbers are on disk: append only, see format.md.
+/// The kind of a file. The numbers are on disk: append only, see format.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum FileKind {
@@ -44,7 +43,7 @@ pub(crate) enum FileKind {
     Manifest = 3,
     /// The file that names the current manifest.
     Current = 4,
-    /// A filter rebuilt beside its table.
+    /// A filter rebuilt for an existing table.
     Filter = 5,
 }
 
@@ -59,11 +58,11 @@ impl FileKind {
 /// The decoded header of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileHeader {
-    /// What the file is.
+    /// The kind of the file.
     pub kind: FileKind,
-    /// The store it belongs to.
+    /// The id of its store.
     pub store_id: FileId,
-    /// The random id that everything in the file is bound to.
+    /// The random id to which all contents of the file are bound.
     pub file_id: FileId,
     /// Feature bits that a reader may ignore.
     pub optional_features: u32,
@@ -93,7 +92,7 @@ impl FileHeader {
         header
     }
 
-    /// Decodes and verifies the header at the start of `bytes`, whatever kind of file it is.
+    /// Decodes and verifies the header of any kind of file at the start of `bytes`.
     ///
     /// Checked in this order: length, magic, checksum, version, features, kind, the rest.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {

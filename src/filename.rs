@@ -1,8 +1,7 @@
-//! File numbers and file names. No other module knows the names of a store's files.
+//! File numbers and file names. Only this module has the names of a store's files.
 //!
-//! Names are made from numbers only, and a number is never given to two files. A name read from a directory
-//! is accepted only if formatting its number gives the same name, so that nothing outside the store's own
-//! pattern is ever opened.
+//! Names are made from numbers only, and no two files get the same number. A name read from a directory
+//! is accepted only if formatting its number gives the same name, so that no other file is ever opened.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -28,21 +27,21 @@ pub(crate) fn names_in(fs: &dyn Fs, dir: &Path) -> Result<Vec<OsString>> {
     })
 }
 
-/// The error for a directory that a symbolic link to nothing keeps from being found.
+/// The error for a directory path with a dangling symbolic link.
 pub(crate) fn dangling(dir: &Path) -> Error {
     Error::NoStore { dir: dir.to_path_buf(), why: "its path has a symbolic link whose target does not exist" }
 }
 
-/// What a name in a store's directory means.
+/// The meaning of a name in a store's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FileName {
-    /// Held open and locked by whoever works on the store.
+    /// Held open and locked while a process has the store open for writing.
     Lock,
     /// Names the current manifest.
     Current,
     /// The next `CURRENT`, before it is renamed.
     CurrentTemporary,
-    /// Keeps space for a full disk.
+    /// Holds reserved space for a full disk.
     Reserve,
     /// A manifest.
     Manifest(u64),
@@ -50,12 +49,12 @@ pub(crate) enum FileName {
     Log(u64),
     /// A sorted table.
     Table(u64),
-    /// A filter rebuilt beside its table.
+    /// A filter rebuilt for an existing table.
     Filter(u64),
 }
 
 impl FileName {
-    /// Parses a name; `None` if no file of a store has such a name.
+    /// Parses a name; `None` if it is not the name of a file of a store.
     #[must_use]
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let numbered = |prefix: &str, suffix: &str| -> Option<u64> {

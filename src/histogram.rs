@@ -5,8 +5,8 @@
 //! have buckets of one nanosecond, durations of 73 minutes and more share the last bucket. The maximum is exact.
 //!
 //! Fast calls are all counted, but only one in [`SAMPLED_IN`] is timed: reading a clock twice takes as long as a
-//! lookup in a memtable. The count of the calling thread's stripe decides which, spread by the golden ratio, so that a
-//! program that repeats itself every 64 calls is not always timed at the same place.
+//! lookup in a memtable. The choice depends on the count of the calling thread's stripe, spread by the golden ratio, so
+//! that a program with a period of 64 calls is not always timed at the same place.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,13 +17,13 @@ use crate::counters::Striped;
 const BUCKETS: usize = 16;
 const BUCKETS_LOG: u32 = BUCKETS.ilog2();
 
-/// Durations of so many bits and more share the last bucket.
+/// Durations of this many bits or more share the last bucket.
 const BITS: u32 = 42;
 
-/// The buckets below 16 ns, and those of each power of two from there on.
+/// The group below 16 ns, and one group for each power of two from there on.
 const GROUPS: usize = (BITS - BUCKETS_LOG) as usize + 1;
 
-/// One in so many fast calls is timed.
+/// One in this many fast calls is timed.
 pub(crate) const SAMPLED_IN: u64 = 64;
 
 /// Durations of one kind of call.
@@ -40,22 +40,21 @@ pub(crate) struct Histogram {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct CallLatency {
-    /// Calls, also those that returned an error.
+    /// Calls, including failed ones.
     pub count: u64,
     /// Calls that were timed: all, or one in 64.
     pub timed: u64,
     /// Sum of the durations of the calls that were timed.
     pub total: Duration,
-    /// Half of the calls took no longer. This and the other percentiles are the upper ends of buckets, so they are at
-    /// most a 16th too large.
+    /// The median. Percentiles are the upper ends of buckets, so they are at most a 16th too large.
     pub p50: Duration,
-    /// 99 % of the calls took no longer.
+    /// The 99th percentile.
     pub p99: Duration,
-    /// 99.9 % of the calls took no longer.
+    /// The 99.9th percentile.
     pub p999: Duration,
     /// The longest call that was timed.
     pub max: Duration,
-    /// The buckets that are not empty, shortest durations first. Their counts add up to `timed`.
+    /// The buckets with calls, shortest durations first. Their counts add up to `timed`.
     pub buckets: Vec<LatencyBucket>,
 }
 
@@ -67,18 +66,18 @@ pub struct LatencyBucket {
     pub least_nanos: u64,
     /// The longest duration of the bucket, in nanoseconds.
     pub most_nanos: u64,
-    /// Calls that were timed and took that long.
+    /// Timed calls of these durations.
     pub count: u64,
 }
 
-/// Whether the call after so many others is timed.
+/// Whether a call is timed, given the number of calls before it.
 #[inline]
 fn is_sampled(before: u64) -> bool {
     const GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;
     before.wrapping_mul(GOLDEN_RATIO) <= u64::MAX / SAMPLED_IN
 }
 
-/// The bucket of a duration, by group and place in the group.
+/// The bucket of a duration: its group, and its index in the group.
 fn bucket(nanos: u64) -> (usize, usize) {
     let nanos = nanos.min((1 << BITS) - 1);
     let shift = (u64::BITS - (nanos | 1).leading_zeros()).saturating_sub(BUCKETS_LOG + 1);
@@ -103,7 +102,7 @@ impl Histogram {
         Self { groups, totals: Striped::default(), max: AtomicU64::new(0) }
     }
 
-    /// Counts a call. `true`: it is to be timed if one in [`SAMPLED_IN`] is.
+    /// Counts a call. Returns whether it is the one in [`SAMPLED_IN`] to time.
     #[inline]
     pub(crate) fn count(&self) -> bool {
         is_sampled(self.totals.add(0, 1))
@@ -154,7 +153,7 @@ impl Histogram {
     }
 }
 
-/// The end of the bucket up to which there are so many thousandths of all calls; 0 without calls.
+/// The end of the bucket that reaches this many thousandths of all calls; 0 without calls.
 fn percentile(buckets: &[LatencyBucket], permille: u64) -> u64 {
     let timed: u64 = buckets.iter().map(|bucket| bucket.count).sum();
     let wanted = (u128::from(timed) * u128::from(permille)).div_ceil(1000);

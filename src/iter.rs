@@ -43,28 +43,28 @@ pub(crate) trait InternalIterator: Send {
     /// The entry with its value, lent; `None` if the iterator is positioned nowhere.
     fn lent(&mut self) -> Option<(InternalKey<'_>, LentValue<'_>)>;
 
-    /// The cursor over the data block in which the iterator stands. Moved within the block, it moves the iterator.
+    /// The cursor over the current data block. A movement within the block also moves the iterator.
     #[inline(always)]
     fn block(&self) -> Option<&BlockIter> {
         None
     }
 
-    /// The same to move it in the direction of the last movement, if what comes up to the end of the block is all in
-    /// it. With a limit, this is so if its keys begin with less, as [`key_prefix`](crate::key::key_prefix).
+    /// The same, for moving in the direction of the last movement, if every entry up to the end of the block is in this
+    /// block. With a limit, this must hold only for keys whose [`key_prefix`](crate::key::key_prefix) is less.
     #[inline(always)]
     fn leading_block(&mut self, limit: Option<u64>) -> Option<&mut BlockIter> {
         let _ = limit;
         None
     }
 
-    /// Moves to the next entry, as [`next`](Self::next), if that takes no more than a step in a block, and the entry is
-    /// known to be of a greater user key. Otherwise stays where it is, and says `false`.
+    /// Moves to the next entry, as [`next`](Self::next), if that takes at most one step in a block and the entry is
+    /// known to have a greater user key. Otherwise does not move, and returns `false`.
     #[inline(always)]
     fn step_apart(&mut self) -> bool {
         false
     }
 
-    /// The error that the entry is not where its key belongs. The iterator must be positioned at an entry.
+    /// The error that the entry is out of order. The iterator must be positioned at an entry.
     #[cold]
     fn out_of_order(&self) -> Box<Error> {
         let detail = "the key of an entry is not in order with the one beside it".into();
@@ -105,7 +105,7 @@ pub(crate) enum EntryValue {
     Chunked(Arc<dyn ChunkedValue>),
 }
 
-/// The value of an entry as long as the iterator stands there, or still on disk.
+/// The value of the current entry, valid until the iterator moves, or still on disk.
 #[derive(Debug)]
 pub(crate) enum LentValue<'a> {
     Inline(&'a [u8]),
@@ -136,7 +136,7 @@ pub(crate) trait ChunkedValue: Debug + Send + Sync {
     /// Length of the whole value in bytes.
     fn len(&self) -> u64;
 
-    /// Reads the chunks in order and hands each to `take`; stops at the first error of either.
+    /// Passes the chunks in order to `take`; stops at the first error of either.
     fn read_chunks(&self, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
 }
 

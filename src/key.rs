@@ -12,16 +12,16 @@ use crate::limits::SEQNO_MAX;
 /// The number of a write. Every entry of a store has one; later writes have larger ones.
 pub(crate) type SeqNo = u64;
 
-/// What an entry says about its key. The numbers are on disk: append only, see format.md.
+/// The effect of an entry on its key. The numbers are on disk: append only, see format.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum EntryKind {
-    /// The key is absent from here on: a tombstone.
+    /// A tombstone: the key is absent.
     Delete = 0,
     /// The key has this value.
     Put = 1,
-    // 2 merge operand, 3 range delete, 4 put with time to live, 5 blob pointer, 6 transaction prepare:
-    // reserved. A reader that meets one of them must refuse the file.
+    // Reserved: 2 merge operand, 3 range delete, 4 put with time to live, 5 blob pointer, 6 transaction prepare. A reader
+    // must refuse a file that has one of them.
 }
 
 impl EntryKind {
@@ -42,7 +42,7 @@ pub(crate) const ENTRY_KIND_MAX: u8 = 1;
 pub(crate) struct Tag(u64);
 
 impl Tag {
-    /// The tag that sorts before every entry visible at `seqno`: what a reader seeks.
+    /// The tag that sorts before every entry visible at `seqno`; readers seek to it.
     pub(crate) fn newest_at(seqno: SeqNo) -> Self {
         Self(seqno.min(SEQNO_MAX) << 8 | 0xff)
     }
@@ -57,7 +57,7 @@ impl Tag {
         EntryKind::from_u8(raw as u8).map(|_| Self(raw))
     }
 
-    /// The tag that [`Tag::to_u64`] was called on.
+    /// The inverse of [`Tag::to_u64`].
     pub(crate) fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
@@ -104,8 +104,8 @@ impl PartialOrd for InternalKey<'_> {
     }
 }
 
-/// The first eight bytes of a user key as a number, filled up with zeros. If two prefixes differ, the keys
-/// compare as they do: a byte that is filled up is zero, and a key sorts before those it is a prefix of.
+/// The first eight bytes of a user key as a big-endian number, padded with zeros. If two prefixes differ, the keys
+/// compare the same way: the padding is zero, and a key sorts before every key that it is a prefix of.
 #[inline]
 pub(crate) fn key_prefix(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
@@ -116,8 +116,8 @@ pub(crate) fn key_prefix(key: &[u8]) -> u64 {
     }
 }
 
-/// The smallest key after all that begin with `prefix`; `None` if there is none. The last byte that can be is one
-/// larger, what follows it is gone.
+/// The smallest key after all keys with this prefix; `None` if there is none. Trailing `0xff` bytes are dropped, and the
+/// last remaining byte is incremented.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut after = prefix[..=last].to_vec();
@@ -155,7 +155,7 @@ pub(crate) fn compare_keys(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// Copies the bytes of a key to a place of the same length. One of 8 to 16 bytes takes no call.
+/// Copies a key to a slice of the same length. A key of 8 to 16 bytes takes no call.
 ///
 /// # Panics
 ///

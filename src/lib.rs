@@ -1,7 +1,7 @@
-//! An embedded, ordered key-value store that answers "it is not there" from memory.
+//! An embedded, ordered key-value store that answers lookups of absent keys from memory.
 //!
-//! Begin with [`Db`]; [`guide`] has a page each on durability, conditional writes, transactions, iteration, filters, memory
-//! and errors.
+//! Start with [`Db`]. The [`guide`] has pages on durability, conditional writes, transactions, iteration, live reads,
+//! filters, memory, errors and repair.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -20,7 +20,7 @@
     allow(clippy::disallowed_methods, reason = "tests spell out keys and the bytes that they expect")
 )]
 
-// Layer 0: bytes. The codec, the checksum and the hash are those of the filter crate.
+// Layer 0: bytes. The codec, the checksum and the hash are in the filter crate.
 mod counters;
 mod error;
 mod histogram;

@@ -1,33 +1,34 @@
-//! The memory budget of a store: how much each use may take, and how much it takes.
+//! The memory budget of a store: the share and the current use of each purpose.
 //!
 //! ```text
-//! 1/4   memtables     or what `Options::memtable_budget` says; active and waiting; a writer waits rather than exceed it (`db/pressure`)
+//! 1/4   memtables     or `Options::memtable_budget`; active and waiting; a writer waits rather than exceed it (`db/pressure`)
 //! 1/8   builders      tables being written: hashes, index, buffers. Each job has an equal part,
 //!                     at least a few blocks, and ends its table when that is full (`compaction/run`). A new
-//!                     filter for an existing table cannot be cut: what it lacks comes from the rest, or it
-//!                     is not built (`db/refilter`)
-//! 5/8   the rest      what the others leave: open tables (metadata, roots and fences of their indexes), filters, and blocks
+//!                     filter for an existing table cannot be split: it may also use memory of the rest;
+//!                     if that is too little, it is not built (`db/refilter`)
+//! 5/8   the rest      open tables (metadata, roots and fences of their indexes), filters, and blocks
 //! ```
 //!
-//! The block cache has what nothing else uses. It shrinks before others get memory and grows when they release it. Of
-//! the rest at least an eighth is always left to it; what memtables and builders do not use is only lent to it ([`Part`]):
-//! tables and filters, which cannot give it back at once, never get that. While a part is in use, two or three
+//! The block cache has all memory that has no other use. It shrinks before others get memory, and grows when they
+//! release it. It always keeps at least an eighth of the rest. Unused memory of memtables and builders is only lent
+//! to it ([`Part`]), never to tables and filters, which cannot return it at once. While a part is in use, two or three
 //! sixteenths more are kept for it: memtables and builders are counted after they have grown, and only then
-//! may the cache have to shrink. A batch that is larger has the cache shrink first ([`Growth`]). When tables
-//! and filters have no more room, the root of an index is read through the cache like other blocks, and a
+//! may the cache have to shrink. For a larger batch the cache shrinks first ([`Growth`]).
+//!
+//! When tables and filters have no more room, the root of an index is read through the cache like other blocks, and a
 //! filter, or some of its column groups, stays on disk. `db/residency` decides which filters are in memory.
-//! Fences of indexes are made only as long as tables and filters have half of their part at most.
-//! Flushed memtables that a conditional call may still need have what is left to blocks, and are evicted before tables and
+//! Fences of indexes are made only while tables and filters have at most half of their part.
+//! Flushed memtables that a conditional call may still need use memory of the blocks, and are evicted before tables and
 //! filters lack room.
-//! Open tables themselves have at most half of what tables and filters have together; a table for which there
-//! is no room is opened for each use, until others were closed (`version/open_tables`).
+//! Open tables have at most half of the part of tables and filters. If there is no room for a table, it is opened for
+//! each use, until others were closed (`version/open_tables`).
 //! While a new allocation replaces an old one, both are counted, and the cache shrinks for that time.
 //!
-//! Memory is taken as a [`Lease`] and released when the lease is dropped. What a caller holds is not part of
-//! the budget: values, iterators and what they keep alive, batches being filled, keys and results of a call.
+//! Memory is taken as a [`Lease`] and released when the lease is dropped. Memory held by callers is not part of
+//! the budget: values, iterators and the memory that they pin, batches being filled, keys and results of a call.
 //! Blocks, memtables and tables that only callers keep alive are counted apart ([`MemoryStats::held`], taken as
-//! [`Held`]). The entries of tables and keyspaces, open or not, are counted apart too ([`Entry`]): no job can release
-//! them. Cached blocks give way to them, down to their eighth of the rest. What does not grow with data is not
+//! [`Held`]). So are the entries of tables and keyspaces, open or not ([`Entry`]), because no job can release
+//! them: cached blocks are evicted for them, down to an eighth of the rest. Memory that does not grow with data is not
 //! counted: threads, and the block, or the chunk of a long value, that a lookup or a job is reading from each table.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,19 +37,19 @@ use std::sync::{Arc, Mutex};
 use crate::cache::BlockCache;
 use crate::sync::{Waker, lock};
 
-/// What a lease is for.
+/// The use of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseKind {
     /// Open tables, without the roots of their indexes.
     OpenTables,
-    /// The roots and fences of their indexes, what an opening reads logs with, what long scans and compactions read ahead,
-    /// and the empty ranges that scans have found.
+    /// The roots and fences of their indexes, the buffers of an opening that reads logs, read-ahead of long scans and
+    /// compactions, and the deleted ranges that scans recorded.
     Tables,
     Filters,
     /// Histograms of latencies.
     Histograms,
-    /// Flushed memtables that a conditional call may still need. Only blocks give way to them, and they give way to all
-    /// others ([`Memory::evict_with`]).
+    /// Flushed memtables that a conditional call may still need. Only blocks are evicted for them, and they are evicted
+    /// for all others ([`Memory::evict_with`]).
     FlushedMemtables,
 }
 
@@ -59,11 +60,11 @@ const BUILDER_BLOCKS_MIN: usize = 8;
 /// For this minimum, a block counts as at least this many bytes.
 const BUILDER_BLOCK_BYTES_MIN: usize = 2 << 10;
 
-/// Blocks get memory back when it is this part of the budget: each change costs the cache some of what it remembers of
-/// evicted blocks, and what is read ahead comes and goes.
+/// The cache grows in steps of this fraction of the budget: each change costs it some of its statistics of evicted
+/// blocks, and read-ahead buffers are short-lived.
 const BLOCKS_GROW_BY: u64 = 64;
 
-/// A part that is lent is kept in so many steps.
+/// Number of steps in which memory of a lent part is kept.
 const STEPS: u64 = 16;
 
 /// Bytes leased, by [`LeaseKind`].
@@ -75,7 +76,7 @@ impl Leased {
         self.0[kind as usize]
     }
 
-    /// What tables and filters have.
+    /// Bytes of tables and filters.
     fn sum(&self) -> u64 {
         self.all() - self.of(LeaseKind::FlushedMemtables)
     }
@@ -85,19 +86,19 @@ impl Leased {
     }
 }
 
-/// What is decided under one lock.
+/// The state under the lock.
 #[derive(Debug, Default)]
 struct Shares {
     leased: Leased,
-    /// What memtables may have before they are counted again.
+    /// The limit of memtables before they are counted again.
     growing_to: u64,
-    /// What the entries of tables and keyspaces take.
+    /// Bytes of the entries of tables and keyspaces.
     entries: u64,
-    /// What blocks may have.
+    /// The limit of blocks.
     blocks: u64,
 }
 
-/// A part of the budget that is lent to cached blocks, but for what is kept: what is in use, and two or three steps.
+/// A part of the budget. Memory is kept for the current use plus two or three steps; the rest is lent to cached blocks.
 #[derive(Debug)]
 struct Part {
     max: u64,
@@ -119,29 +120,29 @@ impl Part {
         (self.max / STEPS).max(1)
     }
 
-    /// How much the use may grow before it is counted.
+    /// The growth that is possible before the next count.
     fn ahead(&self) -> u64 {
         2 * self.step()
     }
 
-    /// What is to be kept of it.
+    /// The memory to keep for this use.
     fn kept_for(&self, used: u64) -> u64 {
         let kept = used.div_ceil(self.step()).saturating_mul(self.step()).saturating_add(self.ahead());
         if used == 0 { 0 } else { kept.min(self.max) }
     }
 
-    /// Whether more is to be kept while so much is used.
+    /// Whether more must be kept for this use.
     fn is_short(&self, used: u64) -> bool {
         let kept = self.kept.load(Ordering::SeqCst);
         kept < used + self.ahead() && kept < self.kept_for(used)
     }
 
-    /// What cached blocks have of it.
+    /// The memory lent to cached blocks.
     fn lent(&self) -> u64 {
         self.max - self.kept.load(Ordering::SeqCst)
     }
 
-    /// Keeps what is needed, and at least so much. A use that is counted meanwhile is seen here, or sees what is kept.
+    /// Keeps the necessary memory, and at least `least`. A concurrent count is either seen here or sees the kept memory.
     fn keep(&self, least: u64) {
         loop {
             let kept = self.kept_for(self.used.load(Ordering::SeqCst)).max(least.min(self.max));
@@ -185,11 +186,11 @@ pub struct MemoryStats {
     /// Memtables: active ones, those waiting to be flushed, and flushed ones that a conditional write or a transaction may
     /// still need.
     pub memtables: u64,
-    /// The most that the first two may take: [`Options::memtable_budget`](crate::Options::memtable_budget).
+    /// The limit of active and waiting memtables: [`Options::memtable_budget`](crate::Options::memtable_budget).
     pub memtables_max: u64,
     /// Tables being written by flushes and compactions.
     pub builders: u64,
-    /// Open tables, what is in memory of their indexes, and what long scans and compactions have read ahead.
+    /// Open tables, the parts of their indexes in memory, and read-ahead buffers of long scans and compactions.
     pub tables: u64,
     /// Filters.
     pub filters: u64,
@@ -197,17 +198,18 @@ pub struct MemoryStats {
     pub histograms: u64,
     /// Blocks in the cache.
     pub blocks: u64,
-    /// Outside the budget, what values, iterators and lookups that are under way keep alive and nothing else
-    /// needs: blocks that have left the cache, memtables that were flushed or dropped, tables that were opened
-    /// without room for them. Also [`Commit`](crate::Commit)s that are not complete, with their callbacks. [`Stats::held_file_bytes`](crate::Stats::held_file_bytes) has the files.
+    /// Outside the budget, memory that only values, iterators and running lookups keep alive: blocks that were evicted,
+    /// memtables that were flushed or dropped, tables that were opened without room for them. Also incomplete
+    /// [`Commit`](crate::Commit)s with their callbacks. [`Stats::held_file_bytes`](crate::Stats::held_file_bytes) has the
+    /// files.
     pub held: u64,
     /// Outside the budget, the entries of all tables and keyspaces, open or not: about 1.8 KiB for a table and 2.3 KiB for a
-    /// keyspace. Cached blocks give way to them.
+    /// keyspace. Cached blocks are evicted for them.
     pub entries: u64,
 }
 
 impl MemoryStats {
-    /// The sum of all parts of the budget that are in use, in bytes.
+    /// The sum of all used parts of the budget, in bytes.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -235,7 +237,7 @@ impl Memory {
 
     fn with_blocks(budget: u64, memtables_max: u64, blocks_max: u64) -> Arc<Self> {
         let (memtables, builders) = (Part::new(memtables_max), Part::new(budget / 8));
-        // Parts of the cache that are not too small also while nothing is lent to it.
+        // The size of the cache's parts fits it even while nothing is lent to it.
         let least = blocks_max.min(budget - memtables.max - builders.max);
         let memory = Self {
             budget,
@@ -269,30 +271,30 @@ impl Memory {
         &self.blocks
     }
 
-    /// The most that all memtables together may take.
+    /// The limit of all memtables together.
     pub(crate) fn memtables_max(&self) -> usize {
         self.memtables.max as usize
     }
 
-    /// What all memtables together take.
+    /// Bytes of all memtables together.
     #[inline]
     pub(crate) fn memtables(&self) -> usize {
         self.memtables.used() as usize
     }
 
-    /// What the active ones of them take.
+    /// Bytes of the active memtables.
     #[inline]
     pub(crate) fn active(&self) -> usize {
         self.memtables().saturating_sub(self.immutables())
     }
 
-    /// What those take that wait to be flushed.
+    /// Bytes of the memtables that wait to be flushed.
     #[inline]
     pub(crate) fn immutables(&self) -> usize {
         self.immutables.load(Ordering::Relaxed) as usize
     }
 
-    /// Counts what active and immutable memtables of a tree take now. Only `Tree::count_memtables` calls this.
+    /// Counts the active and immutable memtables of a tree. Only `Tree::count_memtables` calls this.
     pub(crate) fn count_memtables(&self, before: (usize, usize), now: (usize, usize)) {
         // May wrap: only the sum over all trees counts.
         let immutable = (now.1 as u64).wrapping_sub(before.1 as u64);
@@ -302,13 +304,13 @@ impl Memory {
         self.immutables.fetch_add(immutable, Ordering::Relaxed);
     }
 
-    /// How much memtables may grow before they are counted.
+    /// The growth of memtables that is possible before they are counted.
     pub(crate) fn memtables_ahead(&self) -> usize {
         self.memtables.ahead() as usize
     }
 
-    /// Has cached blocks give way to memtables that grow by at most so much before they are counted. `None` if what is
-    /// kept for them is enough. Only the commit leader calls this.
+    /// Evicts cached blocks for memtables that grow by at most `more` before they are counted. `None` if enough is
+    /// kept for them. Only the commit leader calls this.
     pub(crate) fn grow_memtables(&self, more: usize) -> Option<Growth<'_>> {
         if more <= self.memtables_ahead() {
             return None;
@@ -324,8 +326,8 @@ impl Memory {
         self.fit_blocks(&mut shares);
     }
 
-    /// Counts what is used more of a part than before; less, if it wraps. Blocks give way before it is counted. What
-    /// is kept too much goes back to them only if `gives_back`.
+    /// Adds to the use of a part; a wrapped value subtracts. Blocks are evicted before it is counted. Kept memory that is
+    /// no longer necessary returns to them only if `gives_back`.
     fn count(&self, part: &Part, more: u64, gives_back: bool) {
         let used = part.used.load(Ordering::SeqCst).wrapping_add(more);
         if part.is_short(used) {
@@ -345,7 +347,7 @@ impl Memory {
         }
     }
 
-    /// Gives blocks what nothing else has.
+    /// Sets the limit of blocks to the memory without other use.
     fn fit_blocks(&self, shares: &mut Shares) {
         let most = self.rest() + self.memtables.lent() + self.builders.lent();
         let left = most.saturating_sub(shares.leased.all());
@@ -356,14 +358,14 @@ impl Memory {
         }
     }
 
-    /// Counts an entry of a table or a keyspace until the result is dropped. Blocks give way to it.
+    /// Counts an entry of a table or a keyspace until the result is dropped. Blocks are evicted for it.
     pub(crate) fn enter(self: &Arc<Self>, bytes: usize) -> Entry {
         let bytes = bytes as u64;
         self.count_entries(bytes);
         Entry { memory: Arc::clone(self), bytes }
     }
 
-    /// Counts more entries; fewer, if it wraps.
+    /// Adds to the bytes of entries; a wrapped value subtracts.
     fn count_entries(&self, more: u64) {
         let mut shares = lock(&self.shares);
         shares.entries = shares.entries.wrapping_add(more);
@@ -376,9 +378,8 @@ impl Memory {
         Held { memory: Arc::clone(self), bytes }
     }
 
-    /// What each of `jobs` jobs may use for the table it writes, with data blocks of `block_bytes`. It is at
-    /// least a few blocks, even if that is more than the job's part of the budget: otherwise each key would
-    /// become a table.
+    /// The memory for the table of each of `jobs` jobs, with data blocks of `block_bytes`. It is at least a few blocks,
+    /// even if that exceeds the job's part of the budget: otherwise each key would become a table.
     pub(crate) fn builder_max(&self, jobs: usize, block_bytes: usize) -> usize {
         let least = BUILDER_BLOCKS_MIN * block_bytes.max(BUILDER_BLOCK_BYTES_MIN);
         (self.budget() / 8 / jobs.max(1)).max(least)
@@ -420,7 +421,7 @@ impl Memory {
         lease
     }
 
-    /// Takes memory for an open table, if open tables leave room for it. Filters give way: until some are
+    /// Takes memory for an open table, if open tables leave room for it. Filters are evicted for it: until some are
     /// dropped, cached blocks may have less than their eighth.
     pub(crate) fn try_lease_open_table(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
         let (kind, most) = (LeaseKind::OpenTables, self.open_tables_max());
@@ -432,14 +433,14 @@ impl Memory {
         lock(&self.shares).leased.of(LeaseKind::OpenTables) + bytes <= self.open_tables_max()
     }
 
-    /// How much open tables take beyond seven eighths of their part.
+    /// The bytes of open tables beyond seven eighths of their part.
     pub(crate) fn open_tables_excess(&self) -> u64 {
         let most = self.open_tables_max();
         lock(&self.shares).leased.of(LeaseKind::OpenTables).saturating_sub(most - most / 8)
     }
 
-    /// Takes memory for what only saves time, if tables and filters then have half of what they may have at most.
-    /// So there is room left for filters.
+    /// Takes memory for data that only saves time, if tables and filters then have at most half of their part. The other
+    /// half stays free for filters.
     pub(crate) fn try_lease_if_plenty(self: &Arc<Self>, kind: LeaseKind, bytes: u64) -> Option<Lease> {
         let most = self.loaded_max() / 2;
         self.lease_if(kind, bytes, |leased| leased.sum() <= most)
@@ -471,22 +472,22 @@ impl Memory {
         self.was_short.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether tables and filters take more than they may have, so that filters have to go.
+    /// Whether tables and filters exceed their part, so that filters must be evicted.
     pub(crate) fn is_over(&self) -> bool {
         lock(&self.shares).leased.sum() > self.loaded_max()
     }
 
-    /// Takes memory for a flushed memtable, if cached blocks can give way to it.
+    /// Takes memory for a flushed memtable, if enough cached blocks can be evicted.
     pub(crate) fn try_lease_flushed(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
         self.lease_if(LeaseKind::FlushedMemtables, bytes, |leased| leased.all() <= self.rest())
     }
 
-    /// Whether flushed memtables have to be evicted, if so much more is to be leased for them.
+    /// Whether flushed memtables must be evicted to lease `more` bytes for them.
     pub(crate) fn lacks_room_for_flushed(&self, more: u64) -> bool {
         lock(&self.shares).leased.all().saturating_add(more) > self.rest()
     }
 
-    /// Sets what is called when flushed memtables have to be evicted. It may release memory.
+    /// Sets the callback that evicts flushed memtables. It may release memory.
     pub(crate) fn evict_with(&self, evictor: impl Fn() + Send + Sync + 'static) {
         self.evictor.set(evictor);
     }
@@ -495,22 +496,22 @@ impl Memory {
         self.loaded_max().saturating_add(before).min(self.rest())
     }
 
-    /// Sets what is called when memory is released after a lease was refused.
+    /// Sets the callback for memory that is released after a lease was refused.
     pub(crate) fn wake_with(&self, waker: impl Fn() + Send + Sync + 'static) {
         self.waker.set(waker);
     }
 
-    /// The most that tables and filters together may take.
+    /// The limit of tables and filters together.
     fn loaded_max(&self) -> u64 {
         self.rest() - self.rest() / 8
     }
 
-    /// The most that open tables may take, without the roots of their indexes.
+    /// The limit of open tables, without the roots of their indexes.
     fn open_tables_max(&self) -> u64 {
         self.loaded_max() / 2
     }
 
-    /// The most that filters may take in addition to the open tables.
+    /// The limit of filters in addition to the open tables.
     pub(crate) fn filters_max(&self) -> u64 {
         let leased = lock(&self.shares).leased;
         self.loaded_max().saturating_sub(leased.sum() - leased.of(LeaseKind::Filters))
@@ -521,13 +522,13 @@ impl Memory {
         self.rest().saturating_sub(lock(&self.shares).leased.sum())
     }
 
-    /// How much more tables and filters may take.
+    /// The remaining room for tables and filters.
     #[cfg(test)]
     pub(crate) fn room(&self) -> u64 {
         self.loaded_max().saturating_sub(lock(&self.shares).leased.sum())
     }
 
-    /// Replaces `before` bytes by `after`. If that is more, it must fit. The cache shrinks first.
+    /// Replaces `before` bytes by `after`, and shrinks the cache first. If `after` is more, it must fit.
     fn change(&self, kind: LeaseKind, before: u64, after: u64, fits: impl Fn(&Leased) -> bool) -> bool {
         let mut shares = lock(&self.shares);
         let mut next = shares.leased;
@@ -544,9 +545,9 @@ impl Memory {
         true
     }
 
-    /// The ledger.
+    /// The current use.
     pub(crate) fn stats(&self) -> MemoryStats {
-        // Locked to the end, so that nothing is counted twice that changes hands.
+        // Locked to the end, so that memory that changes its use is not counted twice.
         let shares = lock(&self.shares);
         let leased = shares.leased;
         MemoryStats {
@@ -564,7 +565,7 @@ impl Memory {
     }
 }
 
-/// Blocks have given way to memtables that are about to grow, until this is dropped.
+/// Cached blocks were evicted for memtables that are about to grow, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Growth<'m>(&'m Memory);
 
@@ -587,7 +588,7 @@ impl Lease {
         self.bytes
     }
 
-    /// Gives back all but so many bytes.
+    /// Releases all but `bytes` bytes.
     pub(crate) fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
         self.memory.change(self.kind, self.bytes, bytes, |_| true);
@@ -642,7 +643,7 @@ impl Building {
         Self { memory: Arc::clone(memory), bytes: AtomicU64::new(0) }
     }
 
-    /// Records that it now takes this many bytes.
+    /// Sets its size.
     pub(crate) fn set(&self, bytes: usize) {
         if bytes as u64 != self.bytes.load(Ordering::Relaxed) {
             self.count(bytes, false);

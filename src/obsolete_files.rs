@@ -1,10 +1,9 @@
 //! Files of the tree, and when they are removed.
 //!
-//! Handles of a table read from the table file, and from a filter file if the filter was rebuilt beside the
-//! table. A filter file may be removed before the table file: when its filter is replaced, a table gets a new
-//! handle, which shares the table file with the old handle, but not the old filter file. So each file has its
-//! own [`SharedFile`], held by all handles that read from it. The file is removed when a durable edit has
-//! dropped it *and* the last holder is gone.
+//! Handles of a table read from the table file, and from a filter file if the filter was rebuilt. When that filter is
+//! replaced, the table gets a new handle, which shares the table file with the old handle but has another filter file.
+//! So each file has its own [`SharedFile`], held by all handles that read from it. The file is removed when a durable
+//! edit has dropped it *and* the last holder is dropped.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,8 +35,7 @@ impl SharedFile {
         &self.obsolete_files
     }
 
-    /// Called when no manifest edit names the file any more. The file is removed after the last holder is
-    /// gone.
+    /// Called when no manifest edit names the file any more. The file is removed after the last holder was dropped.
     pub(crate) fn set_obsolete(&self) {
         if !self.obsolete.swap(true, Ordering::AcqRel) {
             self.obsolete_files.held_files.fetch_add(1, Ordering::Relaxed);
@@ -61,11 +59,11 @@ impl Drop for SharedFile {
 pub(crate) struct ObsoleteFiles {
     names: Mutex<Vec<FileName>>,
     clearing: Mutex<()>,
-    /// Where filters have turned out unusable.
+    /// Keyspaces with unusable filters.
     pub(crate) unusable: UnusableFilters,
     /// Number of the obsolete files that handles still read from.
     held_files: AtomicU64,
-    /// Sum of their lengths; wraps, because a manifest may state any.
+    /// Sum of their lengths; it wraps, because a damaged manifest may have any length.
     held_bytes: AtomicU64,
     waker: Waker,
 }
@@ -112,7 +110,7 @@ impl ObsoleteFiles {
         self.wake();
     }
 
-    /// Passes every obsolete file to `remove`, and keeps those for which that is `false`. Waits if another
+    /// Passes every obsolete file to `remove`, and keeps the files for which it returns `false`. Waits if another
     /// thread is removing files. Returns `true` if any was removed.
     pub(crate) fn clear(&self, mut remove: impl FnMut(FileName) -> bool) -> bool {
         let _one_at_a_time = lock(&self.clearing);

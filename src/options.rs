@@ -1,4 +1,4 @@
-//! Options of a store. The units below have small configurations of their own; this file composes them.
+//! Options of a store.
 
 use std::fmt;
 use std::path::Path;
@@ -9,28 +9,28 @@ use crate::error::{Error, Result};
 use crate::fs::{Fs, MemoryLimit, StdFs, memory_limit, open_files_limit};
 pub use crate::manifest::keyspace_options::KeyspaceOptions;
 
-/// The most that the memory budget is by default.
+/// Largest default of the memory budget.
 const DEFAULT_BUDGET_MAX: u64 = 512 << 20;
 
-/// The least memory budget.
+/// Smallest memory budget.
 const BUDGET_MIN: u64 = 1 << 20;
 
-/// Why a store has the memory budget that it has.
+/// The source of the memory budget.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BudgetSource {
     /// It is the default of 512 MiB.
     #[default]
     Default,
-    /// [`Options::memory_budget`] has set it.
+    /// [`Options::memory_budget`] set it.
     Option,
-    /// It is a quarter of what the control group of the process allows.
+    /// It is a quarter of the limit of the control group of the process.
     Cgroup,
     /// It is a quarter of the memory of the machine.
     Machine,
 }
 
-/// The memory budget where nothing is set, and why. `root` is where the files of the system are.
+/// The default memory budget and its source. `root` is the root of the system's files.
 fn default_budget(root: &Path) -> (usize, BudgetSource) {
     let default = (DEFAULT_BUDGET_MAX as usize, BudgetSource::Default);
     let Some(limit) = memory_limit(root).filter(|limit| limit.bytes() / 4 < DEFAULT_BUDGET_MAX) else {
@@ -43,8 +43,8 @@ fn default_budget(root: &Path) -> (usize, BudgetSource) {
     ((limit.bytes() / 4).max(BUDGET_MIN) as usize, source)
 }
 
-/// How a store is opened. Every setting has a default. With the feature `serde` it is read from, and written to, a
-/// configuration, under the names of these methods; the file system is not part of it.
+/// Options for opening a store. Every setting has a default. With the feature `serde` they are read from, and written
+/// to, a configuration, under the names of these methods; the file system is not part of it.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -60,13 +60,13 @@ pub struct Options {
     pub(crate) create_among_other_files: bool,
     pub(crate) memory_budget: usize,
     pub(crate) budget_source: BudgetSource,
-    /// `None`: a quarter of it.
+    /// `None`: a quarter of the memory budget.
     pub(crate) memtable_budget: Option<usize>,
     pub(crate) background_threads: usize,
     pub(crate) log_bytes_max: u64,
     /// `None`: a part of the tables.
     pub(crate) reserve_bytes: Option<u64>,
-    /// `None`: derived from the number of files that the process may have open.
+    /// `None`: derived from the process's limit of open files.
     pub(crate) open_files_max: Option<usize>,
     pub(crate) strict_filters: bool,
     pub(crate) audit_absent: u64,
@@ -133,33 +133,32 @@ impl Options {
     }
 
     /// Memory in bytes for everything that grows with data, at least 1 MiB. The default is 512 MiB, or a quarter of the
-    /// memory that the process may use if that is less: what its control group allows (Linux, version 1 or 2), or what the
-    /// machine has. It is found out once in a process. [`OpenReport::memory_budget`](crate::OpenReport::memory_budget) has
-    /// the budget in force, and `memory_budget_from` why.
+    /// memory available to the process if that is less: the limit of its control group (Linux, version 1 or 2), or the
+    /// memory of the machine, determined once in a process.
+    /// [`OpenReport::memory_budget`](crate::OpenReport::memory_budget) has the budget in force, and `memory_budget_from`
+    /// its source.
     ///
-    /// - A quarter, or [`Options::memtable_budget`], is for memtables, including those that wait to be flushed.
-    ///   Writers wait rather than exceed it; only a single batch larger than that may.
-    /// - An eighth is for flushes and compactions: tables being written, with their filters. Each thread has
+    /// - A quarter, or [`Options::memtable_budget`], is for memtables, including memtables that wait to be flushed.
+    ///   Writers wait rather than exceed it; only a single larger batch may.
+    /// - An eighth is for the tables that flushes and compactions write, with their filters. Each thread has
     ///   an equal part and ends its table when the part is full. A part is at least eight blocks, so the
     ///   parts exceed the eighth if the budget is small and
     ///   [`KeyspaceOptions::block_bytes`](crate::KeyspaceOptions::block_bytes) is large. A new filter for an
     ///   existing table can use memory of cached blocks too; see
     ///   [`Keyspace::refilter`](crate::Keyspace::refilter).
-    /// - The rest is for open tables, filters and cached blocks. Tables and filters come first; blocks get
-    ///   what is left, at least an eighth of the rest, and what memtables and flushes and compactions do not use
-    ///   of their parts; they give way before those take it, and to flushed memtables that a conditional write or a
-    ///   transaction may still need. If not all filters fit, those that answer the most
-    ///   lookups for their size stay in memory, ribbon filters possibly with half of their columns. A lookup
-    ///   in another table reads a page of its filter.
+    /// - The rest is for open tables, filters and cached blocks. Tables and filters have priority. Blocks get the
+    ///   remainder, at least an eighth of the rest, and the unused memory of the other parts. They are evicted before those
+    ///   parts grow, and for flushed memtables that a conditional write or a transaction may still need. If not all filters
+    ///   fit, the ones that answer the most lookups for their size stay in memory, ribbon filters possibly with half of
+    ///   their columns. A lookup in another table reads a page of its filter.
     ///
-    /// Not counted: what a caller holds (values, iterators and the blocks and memtables that they pin,
+    /// Not counted: memory held by callers (values, iterators and the blocks and memtables that they pin,
     /// batches, transactions); the block or chunk that each running lookup or job is reading; the logs of a store that
-    /// cannot flush when it is opened, because it is read-only, or because its disk is full and it had a larger budget
-    /// before. The entries of tables and keyspaces are outside the budget, about 1.8 KiB for a table and 2.3 KiB for a
-    /// keyspace; cached blocks give way to them ([`MemoryStats::entries`](crate::MemoryStats::entries)). Nor is the memory
-    /// counted that the allocator keeps after it was freed: with that of glibc, 3 MiB in a measurement with a budget of
-    /// 16 MiB, 9 MiB in one with 32 MiB.
-    /// [`Stats::memory`](crate::Stats) has the parts and their sum.
+    /// cannot flush when it is opened, because it is read-only, or because its disk is full and its budget was larger
+    /// before; the entries of tables and keyspaces, about 1.8 KiB for a table and 2.3 KiB for a
+    /// keyspace, for which cached blocks are evicted ([`MemoryStats::entries`](crate::MemoryStats::entries)); and freed
+    /// memory that the allocator keeps: with glibc, 3 MiB in a measurement with a budget of 16 MiB, 9 MiB in one with
+    /// 32 MiB. [`Stats::memory`](crate::Stats) has the parts and their sum.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -175,11 +174,10 @@ impl Options {
     }
 
     /// The part of [`Options::memory_budget`] for memtables, in bytes; a quarter of it by default, at least 64 KiB
-    /// and at most five eighths. Open tables and filters have what this and the eighth for flushes and compactions
-    /// leave; cached blocks also what of it is not in use. A larger part makes fewer and larger tables of the same writes, and longer logs to
-    /// replay: by default a memtable is flushed at a quarter of this part, at most 64 MiB
-    /// ([`KeyspaceOptions::memtable_bytes`](crate::KeyspaceOptions::memtable_bytes)). A smaller part leaves more to
-    /// filters.
+    /// and at most five eighths. A larger part leaves less to open tables and filters; cached blocks use it while it is
+    /// unused. It makes fewer and larger tables of the same writes, and longer logs to replay: by default a memtable is
+    /// flushed at a quarter of this part, at most 64 MiB
+    /// ([`KeyspaceOptions::memtable_bytes`](crate::KeyspaceOptions::memtable_bytes)).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -193,9 +191,9 @@ impl Options {
         self
     }
 
-    /// Opens one moment of the store for reading, also while another process writes to it: the state that a `kill -9` of the
+    /// Opens one moment of the store for reading, even while another process writes to it: the state that a `kill -9` of the
     /// writer at that moment would have left. No lock is taken, and nothing is written. [`Db::refresh`](crate::Db::refresh)
-    /// moves on to a newer moment. The logs are read into memory, whatever the memory budget.
+    /// moves to a newer moment. The logs are read into memory, regardless of the memory budget.
     ///
     /// The files of the tables are held open, so that they can be read after the writer has removed them: see
     /// [`Options::open_files_max`], and [`live_reads`](crate::guide::live_reads) for file systems on which that does not
@@ -229,8 +227,8 @@ impl Options {
     }
 
     /// Whether a store may be created in a directory that has files of other programs. By default it may not
-    /// ([`Error::OtherFiles`]), because such a path is more likely a mistake. A directory that already has a
-    /// store is opened whatever else is in it.
+    /// ([`Error::OtherFiles`]), because such a path is more likely a mistake. Other files never prevent the opening of an
+    /// existing store.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -261,9 +259,9 @@ impl Options {
         self
     }
 
-    /// Total size of the logs, in bytes, at which keyspaces that keep old logs alive are flushed; 0, the
-    /// default, means twice the memory for memtables, which is half of the memory budget by default. It limits the time to open after a crash, and the memory of
-    /// a store that is then opened read-only.
+    /// Total size of the logs, in bytes, at which keyspaces that keep old logs alive are flushed. The default, 0,
+    /// means twice the part for memtables, by default half of the memory budget. It limits the time to open after a crash,
+    /// and the memory of a store that is then opened read-only.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -276,13 +274,13 @@ impl Options {
         self
     }
 
-    /// Length of the file `RESERVE`, in bytes, which keeps a part of the disk from other programs; 0: there is none. By
-    /// default it is what an opening needs, and beyond that up to 1 MiB or an eighth of the store's files, at most 64 MiB.
-    /// Where the file system does not say what is free, it is all that the store needs to free itself on a full disk.
+    /// Length of the file `RESERVE`, in bytes, which keeps a part of the disk from other programs; 0 means no file. By
+    /// default it has the space for an opening, and beyond that up to 1 MiB or an eighth of the store's files, at most
+    /// 64 MiB. If the file system does not report its free space, it has all the space that the store needs to free
+    /// itself on a full disk.
     ///
-    /// When an operation finds the disk full, the file is removed, and it is made again when there is space; see
-    /// [`errors`](crate::guide::errors#a-full-disk). A file that is longer than what is set here is made shorter, or
-    /// removed.
+    /// When an operation finds the disk full, the file is removed; it is created again when there is space, see
+    /// [`errors`](crate::guide::errors#a-full-disk). A longer file is shortened or removed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -295,14 +293,13 @@ impl Options {
         self
     }
 
-    /// Number of table files open at a time, at least 8. The default is a quarter of the files that the
-    /// process may have open (`RLIMIT_NOFILE`) when the store is opened, at most 1024; 256 where the system
-    /// does not report a limit. Other tables are reopened when they are needed. If the process still runs out
-    /// of open files, open tables are closed to make room.
+    /// Number of table files open at a time, at least 8. The default is a quarter of the process's limit (`RLIMIT_NOFILE`)
+    /// when the store is opened, at most 1024; 256 if the system does not report a limit. Other tables are reopened when
+    /// they are needed. If the process still runs out of open files, open tables are closed to make room.
     ///
-    /// With [`Options::read_only`]: number of files of tables and filters that are held open; by default half of the files
-    /// that the process may have open. Others are opened when they are needed, and
-    /// [`Error::Changed`](crate::Error::Changed) is returned if the writer has removed one by then.
+    /// With [`Options::read_only`]: number of files of tables and filters that are held open, by default half of the
+    /// process's limit. Others are opened when they are needed, with
+    /// [`Error::Changed`](crate::Error::Changed) if the writer has removed the file by then.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -315,10 +312,9 @@ impl Options {
         self
     }
 
-    /// Whether a lookup fails if it needs a filter that cannot be used. By default it does not: such a filter
-    /// means "maybe", and the answer comes from the data. In both cases the filter is counted, reported and
-    /// rebuilt in the background. Scans probe no filters, and [`Db::may_contain`](crate::Db::may_contain)
-    /// never fails.
+    /// Whether a lookup fails if it needs an unusable filter. By default it does not: such a filter answers "maybe", and
+    /// the lookup reads the data. In both cases the filter is counted, reported and rebuilt in the background. Scans probe
+    /// no filters, and [`Db::may_contain`](crate::Db::may_contain) never fails.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -332,7 +328,7 @@ impl Options {
     }
 
     /// Checks one in `one_in` "absent" answers of filters against the data of the table, with a read; 0, the
-    /// default, checks none. A filter found wrong is no longer used: the lookup answers from the data, the
+    /// default, checks none. A wrong filter is no longer used: the lookup answers from the data, the
     /// error is counted and reported, and the filter is rebuilt. If the data cannot be read, the lookup
     /// fails.
     ///
@@ -348,11 +344,11 @@ impl Options {
         self
     }
 
-    /// Whether the durations of calls and background jobs are collected in histograms, which
-    /// [`Stats::latencies`](crate::Stats::latencies) has. By default they are not: then a call costs two or three
+    /// Whether the durations of calls and background jobs are collected in histograms
+    /// ([`Stats::latencies`](crate::Stats::latencies)). Off by default; a call then costs two or three
     /// instructions more. The histograms take 356 KiB of [`Options::memory_budget`], which must be at least 4 MiB.
     ///
-    /// Calls that are often fast are all counted, but only one in 64 is timed. `docs/benchmarks/limits.md` has the cost.
+    /// Frequent fast calls are all counted, but only one in 64 is timed. `docs/benchmarks/limits.md` has the cost.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -431,14 +427,14 @@ impl Options {
         self.open_files_max.unwrap_or_else(of_limit)
     }
 
-    /// Most tables and filters that a live view holds open.
+    /// Most table and filter files that a live view holds open.
     pub(crate) fn view_files_max(&self) -> usize {
         let of_limit =
             || open_files_limit().map_or(1024, |limit| usize::try_from(limit / 2).unwrap_or(usize::MAX));
         self.open_files_max.unwrap_or_else(of_limit)
     }
 
-    /// The most that all memtables together may take.
+    /// The limit of all memtables together.
     pub(crate) fn memtables_max(&self) -> usize {
         self.memtable_budget.unwrap_or(self.memory_budget / 4)
     }
@@ -448,18 +444,18 @@ impl Options {
     }
 }
 
-/// The least that memtables may have.
+/// Smallest part for memtables.
 const MEMTABLE_BUDGET_MIN: usize = 64 << 10;
 
-/// The least memory budget with histograms of latencies.
+/// Smallest memory budget with histograms of latencies.
 const HISTOGRAMS_BUDGET_MIN: usize = 4 << 20;
 
-/// Immutable memtables that a keyspace may have before writers must wait.
+/// Immutable memtables of a keyspace before writers must wait.
 pub(crate) const IMMUTABLES_MAX: usize = 3;
 
 impl KeyspaceOptions {
-    /// Size at which a memtable is flushed, where all memtables together may take `memtables_max`, and by default one may
-    /// take `disk_part`.
+    /// Size at which a memtable is flushed, if all memtables together are limited to `memtables_max` and one is by
+    /// default limited to `disk_part`.
     pub(crate) fn memtable_bytes_in(&self, memtables_max: usize, disk_part: u64) -> usize {
         let default = || (memtables_max / 4).min(64 << 20).min(disk_part as usize);
         let bytes = if self.memtable_bytes > 0 { self.memtable_bytes } else { default() };

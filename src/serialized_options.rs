@@ -1,6 +1,6 @@
-//! Options as a configuration file has them, with the feature `serde`: the names are those of the methods that set them.
+//! Options in a configuration file, with the feature `serde`. The names are the names of the setters.
 //!
-//! A setting that is left out has its default when the options are read, so a file need not state the memory of the machine
+//! A missing setting gets its default when the options are read, so a file need not contain the memory of the machine
 //! that wrote it. The file system is not a setting of a file.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,5 +1,5 @@
-//! Locks that outlive a panic: what they guard is whole between any two statements, so that a poisoned one is
-//! taken like any other. And a call that wakes others ([`Waker`]).
+//! Locks that ignore poisoning: their data is valid between any two statements, so it stays valid after a panic.
+//! [`Waker`] is a call that wakes other threads.
 
 use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -10,7 +10,7 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a mutex guards, for its only owner.
+/// The value of a mutex with a single owner.
 pub(crate) fn get_mut<T: ?Sized>(mutex: &mut Mutex<T>) -> &mut T {
     mutex.get_mut().unwrap_or_else(PoisonError::into_inner)
 }
@@ -29,7 +29,7 @@ pub(crate) fn wait_for<'a, T>(
     condvar.wait_timeout(guard, patience).unwrap_or_else(PoisonError::into_inner).0
 }
 
-/// A call that is set once, after the value that makes it.
+/// A call that is set once, after its owner was created.
 #[derive(Default)]
 pub(crate) struct Waker(OnceLock<Box<dyn Fn() + Send + Sync>>);
 

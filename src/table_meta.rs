@@ -1,4 +1,4 @@
-//! What the tree knows about a table without opening it. The table writer creates it; the manifest stores it.
+//! The metadata of a table in the tree and in the manifest. The table writer creates it.
 
 use bytes::Bytes;
 
@@ -14,7 +14,7 @@ use crate::limits::{BOUND_BYTES_MAX, FILE_NUMBER_MAX, KEY_BYTES_MAX, SEQNO_MAX};
 /// Boundary in a file on which a filter block starts, in bytes.
 pub(crate) const FILTER_ALIGN: u64 = 4096;
 
-/// Where a filter block lies: in the table itself, or in a file beside it.
+/// The location of a filter block: in the table itself, or in a file of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct FilterRef {
     /// Number of the file that holds the block; `None` if that is the table.
@@ -27,7 +27,7 @@ pub(crate) struct FilterRef {
     pub offset: u64,
     /// Length of the block in bytes.
     pub len: u64,
-    /// The filter header's checksum, so that a filter other than the one named here is detected.
+    /// The checksum of the filter header; it detects any other filter.
     pub header_checksum: u32,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct TableMeta {
     pub footer_checksum: u32,
     /// Number of entries, tombstones included.
     pub entries: u64,
-    /// How many of them are tombstones.
+    /// Number of tombstones among them.
     pub tombstones: u64,
     /// Number of distinct user keys.
     pub keys: u64,
@@ -60,8 +60,8 @@ pub(crate) struct TableMeta {
     pub largest: Bytes,
     /// Filters, in the order in which they should be probed.
     pub filters: Vec<FilterRef>,
-    /// Whether `smallest` or `largest` is only the first [`BOUND_BYTES_MAX`] bytes of the key, which is how a
-    /// manifest stores a long key. The table has the whole key; a version holds whole keys only.
+    /// Whether `smallest` or `largest` is only the first [`BOUND_BYTES_MAX`] bytes of the key, as the manifest stores
+    /// long keys. The table has the whole key; a version holds whole keys only.
     pub trimmed: bool,
 }
 
@@ -131,7 +131,7 @@ impl TableMeta {
         put_field(out, SEQNOS, |out| put_varints(out, &[self.seqno_min, self.seqno_max]));
         put_field(out, POINT_BOUNDS, |out| {
             let bounds = [&self.smallest, &self.largest];
-            // A record that was read trimmed stays trimmed when it is written into the next manifest.
+            // A trimmed record stays trimmed in the next manifest.
             out.push(u8::from(self.trimmed || bounds.iter().any(|bound| bound.len() > BOUND_BYTES_MAX)));
             for bound in bounds {
                 put_length_prefixed(out, &bound[..bound.len().min(BOUND_BYTES_MAX)]);
@@ -190,7 +190,7 @@ impl TableMeta {
                 }
             }
             FILTER => {
-                // Mostly the only one: kept for each table of the store.
+                // Usually there is only one, and it is kept for each table of the store.
                 self.filters.reserve_exact(1);
                 self.filters.push(FilterRef::decode_payload(reader)?);
             }
@@ -199,8 +199,7 @@ impl TableMeta {
         field.finish("table record")
     }
 
-    /// Bounds that contain all keys of the table: a trimmed largest key stands for every key that begins with
-    /// it.
+    /// Bounds that contain all keys of the table: a trimmed largest key stands for every key with that prefix.
     pub(crate) fn wide_bounds(&self) -> (Bytes, Bytes) {
         let largest = match self.trimmed && self.largest.len() == BOUND_BYTES_MAX {
             true => after_prefix(&self.largest).unwrap_or_else(|| vec![0xff; KEY_BYTES_MAX]).into(),
