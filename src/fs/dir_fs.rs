@@ -1,13 +1,12 @@
-//! The files of a locked directory, reached through a handle of it.
+//! The files of a locked directory, opened relative to its handle.
 //!
-//! The operating system resolves a path at each call. If the directory is renamed and replaced by another
-//! one, the same path names files of the other one, which the store has not locked. So each name directly in
+//! The operating system resolves a path at each call. If the directory is renamed and replaced, the same path names
+//! files of another directory, which the store has not locked. So each name directly in
 //! the directory is looked up relative to the directory's handle, and every other path as usual.
 //!
-//! The lock is one on the directory and one on the file `LOCK` in it, both on open handles. If somebody
-//! deletes `LOCK`, the directory is still locked. If somebody replaces the directory,
-//! [`LockGuard::is_in_place`] notices it: it compares device and inode of the names with those of the
-//! handles.
+//! There are two locks, both on open handles: one on the directory and one on its file `LOCK`. If `LOCK` is deleted,
+//! the directory is still locked. If the directory is replaced, [`LockGuard::is_in_place`] detects it: it compares
+//! device and inode of the names with those of the handles.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -27,29 +26,29 @@ use super::std_file::{StdFile, free_bytes, lock_file, not_regular};
 use super::{AppendFile, Fs, HeldByThisProcess, LockGuard, LockKind, ReadFile};
 use crate::sync::lock;
 
-/// Device and inode: what a file or directory is, whatever its name.
+/// Device and inode: the identity of a file or directory under any name.
 type Identity = (u64, u64);
 
-/// The directories that this process has locked, one entry for each lock. With the id of the process, because a
-/// forked one inherits the list.
+/// The directories that this process has locked, one entry for each lock. Each has the id of the process, because a
+/// forked process inherits the list.
 static HELD: Mutex<Vec<(u32, Identity)>> = Mutex::new(Vec::new());
 
-/// The file system as seen from one directory.
+/// The file system for one directory.
 #[derive(Debug)]
 struct DirFs {
     path: PathBuf,
     handle: File,
-    /// The file system that gave the lock, for every other directory.
+    /// The original file system, for every other directory.
     others: &'static dyn Fs,
 }
 
-/// A locked directory, with the file in it by which it is known to be locked.
+/// A locked directory and its lock file.
 #[derive(Debug)]
 pub(super) struct DirLock {
     dir: Arc<DirFs>,
     /// The absolute path of the directory, in case the process changes its working directory.
     found_at: PathBuf,
-    /// Its name, what it is, and its handle. Closing the handle releases the lock.
+    /// Its name, identity and handle. Closing the handle releases the lock.
     file: Option<(OsString, Stat, File)>,
     entry: (u32, Identity),
 }
@@ -84,7 +83,7 @@ pub(super) fn lock_dir(path: &Path, kind: LockKind, others: &'static dyn Fs) -> 
     Ok(DirLock { dir, found_at, file, entry })
 }
 
-/// Opens the file that is to be locked: a regular one. A link is not followed, and a pipe is not waited for.
+/// Opens the lock file. A link is not followed, and a pipe is not waited for.
 fn open_lock_file(dir: &DirFs, name: &OsStr, kind: LockKind) -> io::Result<File> {
     let common = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let flags = match kind {
@@ -97,7 +96,7 @@ fn open_lock_file(dir: &DirFs, name: &OsStr, kind: LockKind) -> io::Result<File>
 /// The opened file, if it is a regular one.
 fn regular(opened: rustix::io::Result<std::os::fd::OwnedFd>) -> io::Result<File> {
     match opened {
-        // A link, where none is followed; a socket, or a pipe for writing that nobody reads.
+        // A link, where none is followed; a socket, or a pipe for writing without a reader.
         Err(Errno::LOOP | Errno::MLINK | Errno::NXIO | Errno::ISDIR) => Err(not_regular()),
         Err(error) => Err(error.into()),
         Ok(handle) => {
@@ -121,7 +120,7 @@ impl LockGuard for DirLock {
         use io::ErrorKind::{NotADirectory, NotFound};
         match std::fs::metadata(&self.found_at) {
             Ok(found) if (found.dev(), found.ino()) != self.entry.1 => return Ok(false),
-            // Nothing is found there.
+            // The path does not exist.
             Err(error) if matches!(error.kind(), NotFound | NotADirectory) => return Ok(false),
             Err(error) => return Err(error),
             Ok(_) => {}
@@ -138,7 +137,7 @@ impl LockGuard for DirLock {
 impl Drop for DirLock {
     fn drop(&mut self) {
         // In a forked process the lock belongs to the other process, and a thread that does not exist here
-        // may hold the list.
+        // may hold the mutex of the list.
         if self.entry.0 != std::process::id() {
             return;
         }
@@ -152,7 +151,7 @@ impl Drop for DirLock {
 }
 
 impl DirFs {
-    /// Where a path is to be looked up: by its name from the handle if it lies directly in the directory.
+    /// The base and name for a lookup: the handle and the name if the path lies directly in the directory.
     fn place<'a>(&'a self, path: &'a Path) -> (BorrowedFd<'a>, &'a Path) {
         match (path.parent(), path.file_name()) {
             (Some(parent), Some(name)) if parent == self.path => (self.handle.as_fd(), Path::new(name)),

@@ -1,55 +1,55 @@
-//! A file as it was at one moment, while a writer appends to it.
+//! A file as of one moment, while a writer appends to it.
 //!
-//! A log may be longer than its contents: the rest is zeros. So its length does not state how much was appended. A
-//! frozen file has an *end of data*: behind it the file held nothing but zeros at that moment. A later append goes to
-//! where there were zeros, and a reader of the frozen file still sees zeros there.
+//! A log may be longer than its contents and end with zeros, so its length does not state how much was appended. A
+//! frozen file has an *end of data*, after which the file had only zeros at that moment. Later appends overwrite these
+//! zeros, but a reader of the frozen file still sees zeros.
 //!
-//! [`FrozenFile::now`] looks for the end of data from the end of the file to the front. So each part that it takes for
-//! zeros was zeros when it looked, and was looked at before all parts in front of it. Data is only appended, so at some
-//! moment between the look at the last part with data and the look at the part behind it the data ended there.
+//! [`FrozenFile::now`] searches for the end of data from the end of the file to the front. So each part of zeros
+//! was read before all parts in front of it. Data is only appended, so the data ended there at some moment
+//! between the read of the part after it and the read of the last part with data.
 
 use std::io;
 use std::sync::Arc;
 
 use super::ReadFile;
 
-/// How many bytes are looked at together.
+/// Bytes of a part that is read at once.
 const PART_BYTES: u64 = 16 << 10;
 
-/// A file as it was at one moment; see the module.
+/// A file as of one moment; see the module.
 #[derive(Debug, Clone)]
 pub(crate) struct FrozenFile {
     file: Arc<dyn ReadFile>,
-    /// Behind this were zeros.
+    /// Only zeros follow.
     data_end: u64,
     len: u64,
 }
 
 impl FrozenFile {
-    /// The first `len` bytes of a file, which do not change any more.
+    /// The first `len` bytes of a file, which no longer change.
     pub(crate) fn first_bytes(file: Arc<dyn ReadFile>, len: u64) -> Self {
         Self { file, data_end: len, len }
     }
 
-    /// A file that is appended to, as it is now.
+    /// The current state of a file that is appended to.
     pub(crate) fn now(file: Arc<dyn ReadFile>) -> io::Result<Self> {
         loop {
             let len = file.len()?;
             match data_end(&*file, len) {
-                // The writer has cut off room that it did not need.
+                // The writer has cut off preallocated space.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && file.len()? < len => {}
                 data_end => return Ok(Self { data_end: data_end?, file, len }),
             }
         }
     }
 
-    /// Whether nothing was appended since.
+    /// Whether nothing was appended since then.
     pub(crate) fn is_unchanged(&self) -> io::Result<bool> {
         Ok(Self::now(Arc::clone(&self.file))?.data_end == self.data_end)
     }
 }
 
-/// Where the last byte ends that is not zero.
+/// The end of the last byte that is not zero.
 fn data_end(file: &dyn ReadFile, len: u64) -> io::Result<u64> {
     let mut end = hole_at_the_end(file, len)?;
     let mut part = vec![0; PART_BYTES.min(end) as usize];
@@ -65,11 +65,11 @@ fn data_end(file: &dyn ReadFile, len: u64) -> io::Result<u64> {
     Ok(0)
 }
 
-/// An offset behind which the file system has stored nothing; not far behind the first such offset.
+/// An offset from which on the file system stores no data; close to the first such offset.
 fn hole_at_the_end(file: &dyn ReadFile, len: u64) -> io::Result<u64> {
     let (mut data, mut hole) = (0, len);
     while hole - data > PART_BYTES {
-        // Most often the file ends with data.
+        // Most files end with data.
         let at = if hole == len { len - 1 } else { data + (hole - data) / 2 };
         match file.next_data(at)? {
             Some(_) if hole == len => return Ok(len),

@@ -1,23 +1,23 @@
 //! The directory of an open store. Every file operation of the store goes through here.
 //!
 //! Invariant: nothing in the directory is changed unless this process holds its lock and the directory is
-//! still the one that was locked.
+//! still the locked one.
 //!
 //! - *Released*: [`LockedDir::release`] waits for running operations, releases the lock, and refuses every
 //!   later change with [`Error::Closed`].
 //! - *Moved or unlocked*: before a removal or a rename, and after everything that makes something durable,
-//!   the directory and its `LOCK` are compared with those that were locked ([`LockGuard::is_in_place`]). If
-//!   they differ, that operation fails with [`Error::LockLost`], even if the sync itself went well, and so
+//!   the directory and its `LOCK` are compared with the locked ones ([`LockGuard::is_in_place`]). If
+//!   they differ, that operation fails with [`Error::LockLost`], even if the sync itself succeeded, and so
 //!   does every later change.
-//! - *Forked*: a process that was forked from the one that locked the directory shares its lock. It is
-//!   refused with [`Error::Forked`], by its process id whenever a file is made, synced, renamed or removed. The
-//!   most frequent calls, which the callers check ([`LockedDir::check_not_forked`]), take the word of the C
-//!   library, because to ask for the id is a system call.
+//! - *Forked*: a process forked from the one that locked the directory shares its lock. It is
+//!   refused with [`Error::Forked`], by its process id whenever a file is created, synced, renamed or removed. The
+//!   most frequent calls are checked by their callers ([`LockedDir::check_not_forked`]), with the fork counter of the C
+//!   library, because reading the id takes a system call.
 //!
-//! A file system that does not sync directories is noted ([`LockedDir::refuses_dir_syncs`]), and the store goes on.
+//! If a file system does not sync directories, this is recorded ([`LockedDir::refuses_dir_syncs`]), and the store
+//! continues.
 //!
-//! If the process cannot open another file, one that is only kept open for later is closed, and the operation
-//! is tried again.
+//! If the process cannot open another file, a cached file is closed, and the operation is tried again.
 //!
 //! Reading is never refused, because iterators stay usable after the store was closed.
 
@@ -33,10 +33,10 @@ use super::{AppendFile, Fs, LockGuard, LockKind, ReadFile, is_out_of_files, refu
 use crate::error::{Error, Result};
 use crate::sync::lock;
 
-/// Closes a file that is only kept open for later. `false` if there is none.
+/// Closes a cached file. `false` if there is none.
 type CloseSpare = dyn Fn() -> bool + Send + Sync;
 
-/// A directory that is locked; see the module.
+/// A locked directory; see the module.
 pub(crate) struct LockedDir {
     fs: Arc<dyn Fs>,
     held: Arc<Held>,
@@ -50,17 +50,17 @@ struct Held {
     dir: PathBuf,
     /// The process that locked it.
     process: Process,
-    /// `None` once it is released. Held for reading during each change.
+    /// `None` after the release. Held for reading during each change.
     guard: RwLock<Option<Box<dyn LockGuard>>>,
-    /// A comparison has found that the directory or its `LOCK` was replaced.
+    /// Set when a comparison finds that the directory or its `LOCK` was replaced.
     is_lost: AtomicBool,
 }
 
-/// The operation that fails if the directory cannot be compared after a sync. The sync did not fail, but it is unknown
-/// whether it was one of this store's files.
+/// The operation that fails if the directory cannot be compared after a sync. The sync succeeded, but possibly on a
+/// file of another directory.
 pub(crate) const LOOK_AFTER_SYNC: &str = "look at the directory after a sync of";
 
-/// When the directory is compared with the one that was locked.
+/// When the directory is compared with the locked one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Compare {
     Never,
@@ -69,20 +69,20 @@ enum Compare {
 }
 
 impl Held {
-    /// Carries out a change under the lock, in the process that holds it.
+    /// Makes a change under the lock, in the process that holds it.
     fn change<T>(&self, compare: Compare, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         self.check_process()?;
         self.under_lock(compare, act)
     }
 
-    /// Syncs a file or the directory, and then compares. A comparison that cannot be made is an error of its own.
+    /// Syncs a file or the directory, and then compares. A failure of the comparison is an error of its own.
     fn sync(&self, path: &Path, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.change(Compare::Never, sync)?;
         let look = self.change(Compare::Before, || Ok(()));
         Ok(look.map_err(|error| Error::io(LOOK_AFTER_SYNC, path, error))?)
     }
 
-    /// Carries out a change under the lock. The caller knows the process.
+    /// Makes a change under the lock. The caller has checked the process.
     fn under_lock<T>(&self, compare: Compare, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let guard = self.guard.read().unwrap_or_else(PoisonError::into_inner);
         let guard = guard.as_deref().ok_or(Error::Closed)?;
@@ -128,7 +128,7 @@ impl fmt::Debug for LockedDir {
 }
 
 impl LockedDir {
-    /// The directory of which `guard` is the lock, which `fs` gave.
+    /// The directory of the lock `guard`, which comes from `fs`.
     pub(crate) fn new(dir: &Path, fs: &Arc<dyn Fs>, guard: Box<dyn LockGuard>) -> Arc<Self> {
         Arc::new(Self {
             fs: guard.fs().unwrap_or_else(|| Arc::clone(fs)),
@@ -143,23 +143,23 @@ impl LockedDir {
         })
     }
 
-    /// Sets what closes a file that is kept open for later, when there is no room for another.
+    /// Sets the function that closes a cached file when no other file can be opened.
     pub(crate) fn close_spare_with(&self, close: impl Fn() -> bool + Send + Sync + 'static) {
         *lock(&self.close_spare) = Some(Arc::new(close));
     }
 
-    /// Whether this is the process that locked the directory, or [`Error::Forked`].
+    /// Returns [`Error::Forked`] unless this process locked the directory.
     pub(crate) fn check_process(&self) -> Result<()> {
         self.held.check_process()
     }
 
-    /// The same for calls that are too frequent for a system call: see [`Process::is_this_by_forks`].
+    /// The same for frequent calls, without a system call: see [`Process::is_this_by_forks`].
     #[inline]
     pub(crate) fn check_not_forked(&self) -> Result<()> {
         if self.held.process.is_this_by_forks() { Ok(()) } else { Err(self.held.forked()) }
     }
 
-    /// Whether changes are allowed, and the directory is still the one that was locked.
+    /// Checks that changes are allowed, and that the directory is still the locked one.
     pub(crate) fn check(&self) -> io::Result<()> {
         self.held.change(Compare::Before, || Ok(()))
     }
@@ -169,12 +169,12 @@ impl LockedDir {
         self.held.is_lost.load(Ordering::Acquire)
     }
 
-    /// Whether the file system has refused to sync the directory, because it syncs none.
+    /// Whether the file system has refused to sync the directory because it does not support that.
     pub(crate) fn refuses_dir_syncs(&self) -> bool {
         self.refuses_dir_syncs.load(Ordering::Relaxed)
     }
 
-    /// Syncs the directory, if the file system can do that.
+    /// Syncs the directory, if the file system supports that.
     fn sync_dir_if_it_can(&self, dir: &Path) -> io::Result<()> {
         match self.with_room(|| self.fs.sync_dir(dir)) {
             Err(error) if refuses_dir_syncs(&error) => {
@@ -192,7 +192,7 @@ impl LockedDir {
         *self.held.guard.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Opens a file. As long as there are too many open files, closes one that is only kept for later.
+    /// Opens a file. Closes cached files one by one while too many are open.
     fn with_room<T>(&self, open: impl Fn() -> io::Result<T>) -> io::Result<T> {
         loop {
             match open() {
@@ -266,7 +266,7 @@ struct HeldFile {
 
 impl AppendFile for HeldFile {
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        // The process is not checked here: the caller has done that, and the id takes a system call.
+        // The caller has checked the process: the id takes a system call.
         self.held.under_lock(Compare::Never, || self.file.append(bytes))
     }
 

@@ -1,8 +1,8 @@
 //! A file system in memory that simulates power losses.
 //!
-//! It records how much of each file and which entries of each directory (files and directories) were synced. [`MemFs::crash`] makes a
-//! new, independent file system with what would be left after a power loss now, according to a
-//! [`CrashPolicy`]. An observer is called before every change with the [`Op`] about to happen: a test takes a
+//! It records how much of each file and which entries of each directory (files and directories) were synced.
+//! [`MemFs::crash`] makes a new, independent file system with the state after a power loss now, according to a
+//! [`CrashPolicy`]. An observer is called with the [`Op`] before every change: a test takes a
 //! crash image there, makes the operation fail by returning an error, or checks the order of operations.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use super::{AppendFile, Fs, HeldByThisProcess, LockGuard, LockKind, ReadFile};
 
-/// A change that is about to happen in a [`MemFs`].
+/// A change that a [`MemFs`] is about to make.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -31,17 +31,17 @@ pub enum Op<'a> {
     HardLink(&'a Path, &'a Path),
 }
 
-/// Which unsynced state is left after a crash.
+/// The unsynced state that is left after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CrashPolicy {
-    /// Nothing that was not synced: bytes and directory entries.
+    /// Only synced bytes and directory entries are left.
     DropUnsynced,
-    /// Everything: the process died, the machine did not. What was not synced can still be lost.
+    /// Everything is left: the process was killed, the machine was not. Unsynced state can still be lost later.
     KeepAll,
-    /// Each unsynced directory entry, and a prefix of each file's unsynced bytes (the last 512-byte sector of
-    /// it possibly garbage), survives or not, decided by this seed. Of bytes that did not make a file longer,
-    /// those before the last ones may be lost too, a page of 4 KiB at a time.
+    /// The seed decides whether each unsynced directory entry survives, and which prefix of each file's unsynced bytes (the
+    /// last 512-byte sector of it possibly garbage). Unsynced bytes that did not make a file longer may also be lost in
+    /// front of the surviving ones, a page of 4 KiB at a time.
     Random(u64),
 }
 
@@ -55,7 +55,7 @@ type Observer = Arc<dyn Fn(&MemFs, Op<'_>) -> io::Result<()> + Send + Sync>;
 
 #[derive(Default)]
 struct Inner {
-    /// The most that all files together may hold; 0: no limit.
+    /// Limit of all files together, in bytes; 0: no limit.
     room: AtomicU64,
     tree: Mutex<Tree>,
     observer: Mutex<Option<Observer>>,
@@ -65,13 +65,13 @@ struct Inner {
 struct Tree {
     /// Sorted.
     dirs: Vec<PathBuf>,
-    /// Those whose names are durable in the directory above them.
+    /// Directories whose names are durable in their parent directories.
     durable_dirs: BTreeSet<PathBuf>,
-    /// What a reader of the running system sees.
+    /// The state for readers of the running system.
     files: BTreeMap<PathBuf, Arc<MemFile>>,
-    /// The entries that would be found after a power loss.
+    /// The entries that remain after a power loss.
     durable: BTreeMap<PathBuf, Arc<MemFile>>,
-    /// The locks that are held.
+    /// The held locks.
     locks: Vec<(PathBuf, LockKind)>,
 }
 
@@ -79,10 +79,10 @@ type MemFile = RwLock<FileData>;
 
 #[derive(Default, Debug, Clone)]
 struct FileData {
-    /// What was appended.
+    /// The appended bytes.
     bytes: Vec<u8>,
     synced: usize,
-    /// The length that was set; what was appended may go beyond it.
+    /// The length that was set; the appended bytes may be longer.
     set_len: usize,
     synced_len: usize,
 }
@@ -100,26 +100,26 @@ impl MemFs {
         Self::default()
     }
 
-    /// Sets the function that is called before every change. An error it returns is the operation's error,
-    /// and the change does not happen. It may call [`MemFs::crash`] and read files, but not change them.
+    /// Sets the function that is called before every change. If it returns an error, the operation fails with it
+    /// and the change is not made. It may call [`MemFs::crash`] and read files, but not change them.
     pub fn observe(&self, observer: impl Fn(&MemFs, Op<'_>) -> io::Result<()> + Send + Sync + 'static) {
         *self.inner.observer.lock().expect("observer lock") = Some(Arc::new(observer));
     }
 
-    /// Limits what all files together may hold, in bytes; `None` ends that. An append beyond it adds what
-    /// there is room for, and fails with `StorageFull`. What more than that is there already stays.
+    /// Limits all files together to this many bytes; `None` removes the limit. An append beyond it adds the bytes
+    /// that fit, and fails with `StorageFull`. Existing bytes beyond the limit stay.
     pub fn set_room(&self, bytes: Option<u64>) {
         self.inner.room.store(bytes.map_or(0, |bytes| bytes.max(1)), Ordering::SeqCst);
     }
 
-    /// What was appended to all files together, in bytes: that is what they take of the room.
+    /// The bytes appended to all files together, which count against the limit.
     #[must_use]
     pub fn used(&self) -> u64 {
         let len = |file: &Arc<MemFile>| file.read().expect("file lock").bytes.len() as u64;
         self.tree().files.values().map(len).sum()
     }
 
-    /// How many bytes can still be appended.
+    /// The bytes that can still be appended.
     fn room_left(&self) -> u64 {
         match self.inner.room.load(Ordering::SeqCst) {
             0 => u64::MAX,
@@ -132,8 +132,7 @@ impl MemFs {
         *self.inner.observer.lock().expect("observer lock") = None;
     }
 
-    /// The state a machine would find after a crash now, with as much room as there is now. Locks are gone,
-    /// the observer is not copied.
+    /// The state after a crash now, with the same limit. Locks are released, the observer is not copied.
     #[must_use]
     pub fn crash(&self, policy: CrashPolicy) -> Self {
         let tree = self.tree();
@@ -149,7 +148,7 @@ impl MemFs {
         });
         let is_random = matches!(policy, CrashPolicy::Random(_));
         let mut image = Tree::default();
-        // Sorted, so the directory above comes first.
+        // Sorted, so the parent directory comes first.
         for dir in &tree.dirs {
             let survives = tree.is_durable_dir(dir) || is_random && dice.coin();
             if survives && dir.parent().is_none_or(|parent| image.has_dir(parent)) {
@@ -198,7 +197,7 @@ impl MemFs {
         }
     }
 
-    /// Replaces (or creates) a file with durable contents: how tests damage things.
+    /// Replaces (or creates) a file with durable contents. Tests use it to damage files.
     pub fn overwrite(&self, path: &Path, bytes: Vec<u8>) {
         let synced = bytes.len();
         let file = Arc::new(RwLock::new(FileData { bytes, synced, ..FileData::default() }));
@@ -225,7 +224,7 @@ impl Tree {
         self.dirs.binary_search_by(|known| known.as_path().cmp(dir)).is_ok()
     }
 
-    /// Whether the name of a directory is durable. The root is.
+    /// Whether the name of a directory is durable. The name of the root is.
     fn is_durable_dir(&self, dir: &Path) -> bool {
         dir.parent().is_none() || self.durable_dirs.contains(dir)
     }
@@ -253,7 +252,7 @@ impl FileData {
         self.bytes.len().max(self.set_len)
     }
 
-    /// What a reader sees.
+    /// The contents for readers.
     fn all(&self) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         bytes.resize(self.len(), 0);
@@ -284,7 +283,7 @@ impl FileData {
     }
 }
 
-/// SplitMix64: small, and the same everywhere.
+/// SplitMix64: small, and the same on all platforms.
 struct Dice(u64);
 
 impl Dice {
@@ -407,7 +406,7 @@ impl Fs for MemFs {
     }
 }
 
-/// The lock belongs to the path, as a directory has no other identity here.
+/// The lock belongs to the path, because a directory has no other identity here.
 #[derive(Debug)]
 struct MemLock {
     fs: MemFs,

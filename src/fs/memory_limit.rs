@@ -1,8 +1,8 @@
-//! How much memory this process may use: what the machine has, or less if a control group says so.
+//! The memory limit of this process: the memory of the machine, or the limit of a control group if that is less.
 //!
-//! Linux tells it in files. `proc/self/cgroup` has the process's group of each hierarchy; a group is a directory below
-//! `sys/fs/cgroup` (version 2) or `sys/fs/cgroup/memory` (version 1), whose limit is in a file, and so is that of each
-//! group above it. In a container the path of the group may not exist: then only the root is found, which is the
+//! On Linux, `proc/self/cgroup` has the process's group of each hierarchy. A group is a directory below
+//! `sys/fs/cgroup` (version 2) or `sys/fs/cgroup/memory` (version 1); a file in it has its limit, and each parent
+//! group has one too. In a container the path of the group may not exist; then only the root is found, which is the
 //! container's group. Other systems have no such files, and no limit is known.
 
 use std::fs;
@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 /// A limit of the memory, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemoryLimit {
-    /// That of a control group.
+    /// The limit of a control group.
     Cgroup(u64),
     /// The memory of the machine.
     Machine(u64),
@@ -25,16 +25,16 @@ impl MemoryLimit {
     }
 }
 
-/// The least limit, if one is known. `root` is where the system's files are.
+/// The least limit, if one is known. `root` is the root of the system's files.
 pub(crate) fn memory_limit(root: &Path) -> Option<MemoryLimit> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let of_groups = groups.lines().filter_map(|line| limit_of_group(root, line)).map(MemoryLimit::Cgroup);
     let of_machine = machine_bytes(root).map(MemoryLimit::Machine);
-    // Of equals the first: version 1 states a huge number if there is no limit.
+    // The machine wins a tie; version 1 has a huge number if there is no limit.
     of_machine.into_iter().chain(of_groups).min_by_key(|limit| limit.bytes())
 }
 
-/// The least limit of a group and of those above it. `line` is one of `proc/self/cgroup`: a number, controllers, a path.
+/// The least limit of a group and its parents. `line` is a line of `proc/self/cgroup`: a number, controllers, a path.
 fn limit_of_group(root: &Path, line: &str) -> Option<u64> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (controllers, path) = fields.next().zip(fields.next())?;

@@ -1,8 +1,8 @@
 //! All file operations of the store, as one small trait.
 //!
 //! Files are only ever created, appended to, synced, renamed and removed; nothing is overwritten in place. A log may be
-//! longer than what was appended to it: the rest is zeros. So
-//! a crash can leave only few different states, which tests try one by one: see [`MemFs`].
+//! longer than its contents: the rest is zeros. So a crash can leave only few different states, which tests try one by
+//! one: see [`MemFs`].
 //!
 //! [`StdFs`] is the operating system's file system. [`MemFs`] is a file system in memory for tests: it
 //! simulates power losses, and calls an observer before every change.
@@ -29,22 +29,22 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// A file system. Implementations are shared by all threads of a store.
+/// A file system. All threads of a store share it.
 ///
-/// An implementation that passes calls on to another one passes [`Fs::lock`] on too, and wraps the file
-/// system that [`LockGuard::fs`] gives.
+/// An implementation that wraps another one must forward [`Fs::lock`] too, and wrap the file system of
+/// [`LockGuard::fs`].
 pub trait Fs: Debug + Send + Sync + 'static {
-    /// Creates a directory and its missing parents, readable by the owner only. Not an error if it exists. A
-    /// [`Fs::sync_dir`] of each directory above it makes that durable.
+    /// Creates a directory and its missing parents, readable by the owner only. Succeeds if it exists. A
+    /// [`Fs::sync_dir`] of each parent directory makes it durable.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// The path of a directory that is there, without links, `.` and `..`: two paths are the same directory
+    /// The path of an existing directory without links, `.` and `..`: two paths name the same directory
     /// if these are equal. The default is for file systems in which each directory has one path.
     fn canonical(&self, dir: &Path) -> io::Result<PathBuf> {
         Ok(dir.to_path_buf())
     }
 
-    /// Whether this path, or that of a directory above it, is a symbolic link whose target does not exist.
+    /// Whether this path, or a parent of it, is a symbolic link whose target does not exist.
     fn has_dangling_link(&self, _path: &Path) -> bool {
         false
     }
@@ -52,15 +52,15 @@ pub trait Fs: Debug + Send + Sync + 'static {
     /// The names in a directory, in no particular order.
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>>;
 
-    /// Makes creations, renames and removals in `dir` durable. The store takes the errors `InvalidInput` and
-    /// `Unsupported` as a file system that cannot do that: see
+    /// Makes creations, renames and removals in `dir` durable. The errors `InvalidInput` and `Unsupported` mean that the
+    /// file system does not support this: see
     /// [`OpenReport::directory_syncs_refused`](crate::OpenReport::directory_syncs_refused).
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// Creates a file, readable and writable by the owner only; fails with `AlreadyExists` if there is one.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>>;
 
-    /// Opens a regular file for reading. Anything that is not one (a directory, a link, a pipe) is an error.
+    /// Opens a regular file for reading. Anything else (a directory, a link, a pipe) is an error.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
 
     /// Renames a file over another one, atomically.
@@ -72,27 +72,26 @@ pub trait Fs: Debug + Send + Sync + 'static {
     /// Gives a file a second name.
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// How many bytes can be written to the disk that the directory `dir` is on; `None` if that is not known,
-    /// as by default. A limit for the user may be lower.
+    /// The free bytes of the disk with the directory `dir`; `None`, the default, if that is unknown.
+    /// A quota of the user may be lower.
     fn free_bytes(&self, dir: &Path) -> io::Result<Option<u64>> {
         let _ = dir;
         Ok(None)
     }
 
-    /// Locks the file `path` and the directory it lies in, at once or with the error `WouldBlock` (with
+    /// Locks the file `path` and its directory, at once or with the error `WouldBlock` (with
     /// [`HeldByThisProcess`] inside if that is known). They are held until the guard is dropped or the
-    /// process dies. An exclusive lock creates the file if it is missing; a shared one writes nothing, and is
-    /// one on the directory alone if there is no such file. Whatever is there and is not a regular file is an
-    /// error.
+    /// process dies. An exclusive lock creates the file if it is missing. A shared one writes nothing; without the file it
+    /// locks only the directory. If `path` exists and is not a regular file, that is an error.
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>>;
 }
 
-/// Whether `path` is `dir` or below it, or will be once its missing directories are created. `dir` is there.
+/// Whether `path` is or will be `dir` or below it; missing directories count as created. `dir` must exist.
 pub(crate) fn lies_in(fs: &dyn Fs, path: &Path, dir: &Path) -> io::Result<bool> {
     Ok(canonical_of_missing(fs, path)?.starts_with(fs.canonical(dir)?))
 }
 
-/// The canonical path that a directory has, or will have once it is created.
+/// The canonical path of a directory, or its future path if it does not exist.
 fn canonical_of_missing(fs: &dyn Fs, path: &Path) -> io::Result<PathBuf> {
     for parent in path.ancestors() {
         let found = fs.canonical(if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
@@ -108,13 +107,13 @@ fn canonical_of_missing(fs: &dyn Fs, path: &Path) -> io::Result<PathBuf> {
                 other => found.push(other),
             }
         }
-        // What a `..` leads back to may be there, and a link.
+        // A `..` may lead back to an existing link.
         return if leads_back { canonical_of_missing(fs, &found) } else { Ok(found) };
     }
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// How a lock is shared.
+/// Whether a lock is shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockKind {
     /// One holder.
@@ -125,23 +124,21 @@ pub enum LockKind {
 
 /// A held lock.
 pub trait LockGuard: Debug + Send + Sync {
-    /// A file system that reaches the files of the locked directory through a handle of it, wherever the
-    /// directory is moved; paths are as before. `None` if there is no better one than that which gave the
-    /// lock.
+    /// A file system that accesses the files of the locked directory through its handle, even after the directory is
+    /// moved; paths stay the same. `None` if the file system that gave the lock is as good.
     fn fs(&self) -> Option<Arc<dyn Fs>> {
         None
     }
 
-    /// Whether the path still leads to the directory that was locked, and the file in it is still the one
-    /// that was.
+    /// Whether the path still leads to the locked directory, with the same lock file in it.
     ///
     /// # Errors
     ///
-    /// What the system said, if that cannot be found out.
+    /// The error of the system, if that cannot be determined.
     fn is_in_place(&self) -> io::Result<bool>;
 }
 
-/// Inside the error `WouldBlock` of [`Fs::lock`]: it is this process that holds the lock.
+/// Inside the error `WouldBlock` of [`Fs::lock`]: this process holds the lock.
 #[derive(Debug, Clone, Copy)]
 pub struct HeldByThisProcess;
 
@@ -153,7 +150,7 @@ impl std::fmt::Display for HeldByThisProcess {
 
 impl std::error::Error for HeldByThisProcess {}
 
-/// Whether the process, or the system, has no room for another open file.
+/// Whether the process, or the system, cannot open another file.
 pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
     #[cfg(unix)]
     let codes = [rustix::io::Errno::MFILE.raw_os_error(), rustix::io::Errno::NFILE.raw_os_error()];
@@ -163,17 +160,17 @@ pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
-/// Whether there is no room on the disk, or for this user.
+/// Whether the disk, or the quota of this user, is full.
 pub(crate) fn is_out_of_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether a file system does not sync directories at all, as CIFS.
+/// Whether a file system does not support syncing directories, such as CIFS.
 pub(crate) fn refuses_dir_syncs(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
 
-/// How many files this process may have open, if the system says.
+/// The limit of open files of this process, if the system reports one.
 pub(crate) fn open_files_limit() -> Option<u64> {
     #[cfg(unix)]
     return rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -181,7 +178,7 @@ pub(crate) fn open_files_limit() -> Option<u64> {
     return None;
 }
 
-/// A file that is open for reading. Positioned reads, so that threads share it.
+/// A file that is open for reading. Reads have an offset, so that threads share the file.
 pub trait ReadFile: Debug + Send + Sync {
     /// Length in bytes.
     fn len(&self) -> io::Result<u64>;
@@ -191,25 +188,25 @@ pub trait ReadFile: Debug + Send + Sync {
         Ok(self.len()? == 0)
     }
 
-    /// Fills `buffer` from `offset` on; `UnexpectedEof` if the file ends before.
+    /// Fills `buffer` from `offset` on; `UnexpectedEof` if the file is too short.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Reads `len` bytes from `offset` on; `UnexpectedEof` if the file ends before. The default fills the bytes
-    /// with zeros first; an implementation may read into fresh memory.
+    /// Reads `len` bytes from `offset` on; `UnexpectedEof` if the file is too short. The default fills the bytes
+    /// with zeros first; an implementation may read into uninitialised memory.
     fn read_to_vec(&self, len: usize, offset: u64) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; len];
         self.read_at(&mut bytes, offset)?;
         Ok(bytes)
     }
 
-    /// The first offset from `offset` on at which the file may hold something other than zeros; `None` if
+    /// The first offset from `offset` on at which the file may have other bytes than zeros; `None` if
     /// there is none. Holes of a sparse file are skipped quickly.
     fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
         Ok((offset < self.len()?).then_some(offset))
     }
 
     /// Does several reads, in any order. The default does one after the other; an implementation may do them
-    /// at once, for example with io_uring.
+    /// concurrently, for example with io_uring.
     fn read_many(&self, reads: &mut [(&mut [u8], u64)]) -> io::Result<()> {
         reads.iter_mut().try_for_each(|(buffer, offset)| self.read_at(buffer, *offset))
     }
@@ -217,16 +214,16 @@ pub trait ReadFile: Debug + Send + Sync {
 
 /// A file that is being written, from front to back.
 ///
-/// The caller makes sure that there is one `append` at a time; `sync` may run beside it.
+/// The caller ensures that there is one `append` at a time; `sync` may run at the same time.
 pub trait AppendFile: Debug + Send + Sync {
-    /// Adds `bytes` at the end, all of them or an error (after which the end is unknown).
+    /// Appends `bytes`, all of them or with an error (after which the end is unknown).
     fn append(&self, bytes: &[u8]) -> io::Result<()>;
 
     /// Makes everything appended before the call durable.
     fn sync(&self) -> io::Result<()>;
 
-    /// Sets the length of the file, which is not less than what was appended. What lies behind that reads as
-    /// zeros, and the next `append` still goes where the last one ended. It is for speed: a sync of bytes that do
+    /// Sets the length of the file, at least the length of the appended bytes. The rest reads as
+    /// zeros, and the next `append` still follows the last one. This is for speed: a sync of bytes that do
     /// not change the length need not make a new length durable. The default does nothing.
     fn set_len(&self, len: u64) -> io::Result<()> {
         let _ = len;

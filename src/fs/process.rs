@@ -1,11 +1,11 @@
-//! The process that opened a store. One that is forked from it has copies of all handles, but none of its threads,
-//! and shares its files and its lock.
+//! The process that opened a store. A process forked from it has copies of all handles but none of its threads, and
+//! shares its files and its lock.
 
-/// The process that this was made in.
+/// The process that created this value.
 #[derive(Debug)]
 pub(super) struct Process {
     id: u32,
-    /// Counts forks. `None` if the C library had no memory to note it, and then the id is asked for.
+    /// Counts forks. `None` if the C library had no memory for it; then the process id is used.
     #[cfg(unix)]
     forks: Option<forkguard::Guard>,
 }
@@ -28,13 +28,13 @@ impl Process {
         self.id == std::process::id()
     }
 
-    /// What [`Self::is_this`] finds, at the price of reading a counter. The C library counts its forks; a child
-    /// that was made by the bare system call `clone` is not in it.
+    /// The same as [`Self::is_this`], by reading a counter of forks of the C library. It does not count a child
+    /// that was made by the bare system call `clone`.
     #[inline]
     pub(super) fn is_this_by_forks(&self) -> bool {
         #[cfg(unix)]
         if let Some(forks) = &self.forks {
-            // A clone, because a guard tells of each fork once.
+            // A clone, because a guard reports each fork once.
             return !forks.clone().detected_fork();
         }
         self.is_this()

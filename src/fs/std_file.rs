@@ -1,4 +1,4 @@
-//! A file of the operating system, and what can be said of it by its handle.
+//! A file of the operating system, and functions of its handle.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Write};
@@ -42,7 +42,7 @@ impl ReadFile for StdFile {
                 Err(error) => return Err(error.into()),
             }
         }
-        // There may have been room for more.
+        // The capacity may have been larger.
         bytes.truncate(len);
         Ok(bytes)
     }
@@ -78,12 +78,12 @@ impl AppendFile for StdFile {
     }
 }
 
-/// The error for a directory, a link or a pipe where a regular file should be.
+/// The error for a directory, a link or a pipe in place of a regular file.
 pub(super) fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
 
-/// What is free on a disk. One that says it has no blocks does not know.
+/// The free bytes of a disk. A disk that reports no blocks has no known free space.
 #[cfg(unix)]
 pub(super) fn free_bytes(disk: &rustix::fs::StatVfs) -> Option<u64> {
     (disk.f_blocks > 0).then(|| disk.f_bavail.saturating_mul(disk.f_frsize))

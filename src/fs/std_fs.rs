@@ -51,7 +51,7 @@ impl Fs for StdFs {
     #[cfg(unix)]
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         match File::open(dir) {
-            // Whoever may not write to a directory has changed no name in it.
+            // Without write permission for a directory this process has changed no name in it.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !may_write(dir) => Ok(()),
             opened => opened?.sync_all(),
         }
@@ -72,7 +72,7 @@ impl Fs for StdFs {
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        // Checked before it is opened: opening a pipe would wait for a writer, and a link may name a file
+        // Checked before opening: opening a pipe would wait for a writer, and a link may name a file
         // elsewhere.
         if !fs::symlink_metadata(path)?.is_file() {
             return Err(not_regular());
@@ -141,8 +141,8 @@ fn make_dir(dir: &Path) -> io::Result<()> {
     fs::create_dir(dir)
 }
 
-/// A lock that lives as long as its file is open; the system releases it when the process dies. Where a
-/// directory has no handle, nobody notices if it is moved; an open file keeps it from being moved there.
+/// A lock that lives as long as its file is open; the system releases it when the process dies. Without a handle of
+/// the directory a move is not detected; on these systems an open file prevents the move.
 #[cfg(not(unix))]
 #[derive(Debug)]
 struct StdLock {

@@ -1,4 +1,4 @@
-//! What the records of a write-ahead log hold, and the order that they must have.
+//! The contents of the records of a write-ahead log, and their order.
 
 use super::durable_mark::{EditMark, decode_close, decode_promise};
 use super::record::RecordKind;
@@ -6,7 +6,7 @@ use crate::batch::BatchReader;
 use crate::codec::DecodeError;
 use crate::key::SeqNo;
 
-/// What a record of a log holds.
+/// The contents of a record of a log.
 #[derive(Debug)]
 pub(crate) enum Content<'a> {
     /// The entries are not decoded yet.
@@ -15,7 +15,7 @@ pub(crate) enum Content<'a> {
     Close(SeqNo, EditMark),
 }
 
-/// Decodes the records of logs in their order, and checks their sequence numbers against it.
+/// Decodes the records of logs in their order, and checks their sequence numbers.
 #[derive(Debug, Default)]
 pub(crate) struct ContentReader {
     /// The last sequence number of the batches so far.

@@ -1,4 +1,4 @@
-//! What promise and close records hold: how far the manifest had come when they were written.
+//! The contents of promise and close records: the progress of the manifest when they were written.
 //!
 //! ```text
 //! promise  edit count u64 · edit hash u64
@@ -9,7 +9,7 @@ use crate::codec::{DecodeError, Reader, put_u64};
 use crate::key::SeqNo;
 use crate::limits::SEQNO_MAX;
 
-/// The count and the running hash of an edit: how far a manifest has come.
+/// The count and the running hash of an edit: the progress of a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct EditMark {
     pub(crate) count: u64,

@@ -1,7 +1,7 @@
 //! Checksums of any part of a page, each without reading it.
 //!
-//! A search for fragments needs a checksum at every multiple of 8, over the length that is found there. In
-//! bytes that were made to look like headers this adds up to thousands of times the page. So, once a search
+//! A search for fragments needs a checksum at every multiple of 8, over the length found there. In crafted bytes
+//! that look like headers this adds up to thousands of times the page. So, once a search
 //! has cost too much, the CRC-32s of all prefixes of the page are computed, and the others follow:
 //!
 //! ```text
@@ -9,7 +9,7 @@
 //! crc(h · part)   = crc(up to its end) + (crc(up to its start) + crc(h)) * x^(8 · length of the part)
 //! ```
 //!
-//! The second line is the first one twice; `+` is exclusive or. The first one is computed by
+//! The second line applies the first one twice; `+` is exclusive or. The first one is computed by
 //! [`combine`](crc32fast::Hasher::combine), with one multiplication for each bit of the length.
 
 use crc32fast::Hasher;
@@ -43,7 +43,7 @@ impl Sums {
     }
 
     /// The checksum of a fragment of `len` bytes at `place` of the bytes and `offset` of the file, as its
-    /// header should state it. Both are multiples of 8, and it lies within the bytes; `None` if not.
+    /// header should state it. `None` unless both are multiples of 8 and the fragment lies within the bytes.
     pub(super) fn of_fragment(&self, offset: u64, place: usize, len: usize) -> Option<u32> {
         let mut head = self.owner.clone();
         head.update(&u64_bytes(offset));

@@ -1,29 +1,28 @@
-//! The framed log: records in a file that may end anywhere, as the write-ahead log and the manifest use it.
+//! The framed log: records in a file that may end anywhere. The write-ahead log and the manifest use it.
 //!
-//! A log is the one kind of file whose end is not known to be good: power may be lost while it is appended
-//! to. A reader must therefore tell two things apart that look the same where they lie: a *torn tail*, which
-//! nobody was promised and which is dropped (and reported), and *corruption*, which destroys what somebody
-//! was promised and which must stop the store.
+//! Power may be lost while a log is appended to, so its end may be incomplete. A reader must distinguish two cases
+//! that look the same locally: a *torn tail*, never promised to be durable, which is dropped and reported; and
+//! *corruption* of promised data, which must stop the store.
 //!
 //! 1. The file is divided into pages of 32 KiB and a record into fragments that never cross a page's end
 //!    ([`record`]). Each fragment's checksum is bound to the file and to the fragment's offset. So a damaged
-//!    length hides nothing: every page is a place to begin again, and within a page every multiple of 8 is.
-//! 2. Each fragment states `synced`: up to which offset the writer *knew* the file to be durable when it
+//!    length hides nothing: reading can resume at every page, and within a page at every multiple of 8.
+//! 2. Each fragment states `synced`: the offset up to which the writer *knew* the file to be durable when it
 //!    framed this fragment ([`writer`]). `synced` is never beyond the fragment itself.
-//! 3. The reader stops at the first damage, at offset `d`, and looks at everything after it ([`reader`]). An
+//! 3. The reader stops at the first damage, at offset `d`, and searches everything after it ([`reader`]). An
 //!    intact fragment with `synced > d` proves that the damaged bytes were once durable: corruption. If there
 //!    is none, the damage lies above every promise: a torn tail, even if intact fragments follow, since a
 //!    power loss may keep a later sector and lose an earlier one.
 //!
-//! A writer may make a log longer than what is in it. The zeros behind the last record are no damage.
+//! A log may be longer than its records. Trailing zeros are not damage.
 //!
-//! A file whose every record is synced before the next one is appended (the manifest) so protects all but
-//! its last record. A log in which nothing follows a sync protects what was synced by a promise record.
+//! In a file that syncs every record before it appends the next one (the manifest), this protects all but
+//! the last record. In a log in which nothing follows a sync, a promise record protects the synced records.
 //!
-//! The invariant that makes rule 3 sound: [`FramedWriter`] takes as synced only what it has handed to the
-//! file, whole fragments, so no promise ever covers half of one.
+//! Invariant behind rule 3: [`FramedWriter`] counts as synced only whole fragments that it has appended to the
+//! file, so no promise ever covers half of one.
 //!
-//! Of what records hold this module knows promises ([`durable_mark`]); batches are in [`crate::batch`], edits in
+//! This module decodes promises ([`durable_mark`]); batches are in [`crate::batch`], edits in
 //! [`crate::manifest::edit`].
 
 mod content;

@@ -1,22 +1,22 @@
 //! The reader of a framed log: returns the records, and how the file ends.
 //!
-//! 1. The file header is verified. It was synced before anything named the file, so a damaged or missing
+//! 1. The file header is verified. It was synced before any reference to the file was written, so a damaged or missing
 //!    header is always corruption.
 //! 2. Records are assembled from fragments, in order. Memory: a window of 128 KiB, plus the current record if
 //!    it has several fragments.
 //! 3. At the first damage, at offset `d`, the rest of the file is searched for an intact fragment with
-//!    `synced > d`: in each page every multiple of 8. If there is one, the damaged bytes were durable:
+//!    `synced > d`, at every multiple of 8. If there is one, the damaged bytes were durable:
 //!    [`Error::Corruption`]. Otherwise they are a torn tail, and the log ends after the last whole record
 //!    before it.
 //!
-//! Damage is: a fragment that is not intact; an intact one where it cannot be (a continuation without a
-//! beginning, a beginning within a record, a record after `close`, a kind that is not of this kind of file);
-//! a record longer than the limit; the end of the file within a record. Bytes that seem damaged are read a
-//! second time, because the first read may have gone wrong.
+//! Damage is: a damaged fragment; an intact fragment in an invalid place (a continuation without a
+//! beginning, a beginning within a record, a record after `close`, a record kind of another kind of file);
+//! a record longer than the limit; the end of the file within a record. Bytes that seem damaged are read
+//! twice, because the first read may have failed.
 //!
-//! Zeros to the end of a log, right behind a record, are room that the writer had made: the log is complete. In a
-//! manifest they are a torn tail: the writer leaves none, but a file system can, if power is lost after it extended
-//! the file and before it wrote the data.
+//! Zeros from the end of a record to the end of a log are preallocated space: the log is complete. In a
+//! manifest they are a torn tail: its writer preallocates nothing, but a file system can leave zeros if power is lost
+//! after it extended the file and before it wrote the data.
 //!
 //! An intact fragment with an unknown kind or unknown flags was written by a newer version. It is always an
 //! [`Error::Unsupported`], never a torn tail.
@@ -43,25 +43,25 @@ const WINDOW_BYTES: usize = 4 * PAGE_BYTES;
 /// Memory of a reader, in bytes, unless a record is longer than its window.
 pub(crate) const READER_BYTES: usize = 2 * WINDOW_BYTES;
 
-/// What the header of the file must state.
+/// The expected fields of the file header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expected {
     /// The kind of file.
     pub(crate) kind: FileKind,
-    /// The store it must belong to, if that is known.
+    /// The id of its store, if known.
     pub(crate) store_id: Option<FileId>,
-    /// The id it must have, if that is known.
+    /// The id of the file, if known.
     pub(crate) file_id: Option<FileId>,
 }
 
 /// A record. It borrows the reader until the next one is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
-    /// What it is.
+    /// Its kind.
     pub(crate) kind: RecordKind,
-    /// Where in the file its first fragment starts.
+    /// Offset of its first fragment in the file.
     pub(crate) offset: u64,
-    /// Where its last fragment ends.
+    /// End of its last fragment in the file.
     pub(crate) end: u64,
     /// The payload of all its fragments.
     pub(crate) bytes: &'a [u8],
@@ -87,17 +87,17 @@ impl Record<'_> {
 /// How a valid log ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Right after a record (or after the header); in a log maybe with zeros behind it.
+    /// Right after a record (or after the header); in a log possibly with trailing zeros.
     Complete,
-    /// With bytes that are not a whole record, after everything that was promised.
+    /// With bytes that are not a whole record, after all promised bytes.
     Torn {
-        /// Where the last whole record ends.
+        /// The end of the last whole record.
         offset: u64,
         /// Bytes from there to the end of the file.
         dropped_bytes: u64,
         /// Offset of the damaged fragment: `offset`, or more if the record begins with intact fragments.
         damage_offset: u64,
-        /// What is wrong with it.
+        /// The damage of that fragment.
         damage: BadFragment,
     },
 }
@@ -107,18 +107,18 @@ pub(crate) enum Ending {
 pub(crate) struct FramedReader<'f> {
     window: Window<'f>,
     header: FileHeader,
-    /// Where the next record starts.
+    /// Offset of the next record.
     position: u64,
-    /// Holds a record of several fragments.
+    /// A record of several fragments.
     assembled: Vec<u8>,
     sequence: Sequence,
-    /// What the fragments so far say was durable.
+    /// The largest `synced` of the fragments so far.
     durable: u64,
-    /// How reading ended, once it has.
+    /// The result at the end of reading.
     outcome: Option<Result<Ending>>,
 }
 
-/// Why a record could not be read.
+/// The reason why a record could not be read.
 enum Stop {
     Damaged(u64, BadFragment),
     Failed(Error),
@@ -135,8 +135,8 @@ impl<'f> FramedReader<'f> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corruption`] if there is no good header or not the expected one, [`Error::Unsupported`] if it
-    /// is a newer one, [`Error::Io`].
+    /// [`Error::Corruption`] if the header is missing, damaged or not the expected one, [`Error::Unsupported`] if it
+    /// is newer, [`Error::Io`].
     pub(crate) fn open(file: &'f dyn ReadFile, path: &Path, expected: Expected) -> Result<Self> {
         let mut window = Window::new(file, path)?;
         let start = window.rest_of_page(0)?;
@@ -161,17 +161,17 @@ impl<'f> FramedReader<'f> {
         self.window.len = self.window.len.min(len);
     }
 
-    /// Goes on after a record that ends at `position`. To be called before the first record is read.
+    /// Starts after a record that ends at `position`. To be called before the first record is read.
     pub(crate) fn start_at(&mut self, position: u64) {
         self.position = position;
     }
 
-    /// Where the last record that was returned ends, and the next one starts.
+    /// The end of the last record that was returned, and the start of the next one.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
 
-    /// How much of the file was durable, according to the records so far.
+    /// The offset up to which the file was durable, according to the records so far.
     pub(crate) fn durable(&self) -> u64 {
         self.durable
     }
@@ -185,7 +185,7 @@ impl<'f> FramedReader<'f> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corruption`] if something is damaged that was promised, [`Error::Unsupported`] if a record is
+    /// [`Error::Corruption`] if promised bytes are damaged, [`Error::Unsupported`] if a record is
     /// of a newer version, [`Error::Io`]. Repeated by every later call.
     pub(crate) fn next_record(&mut self) -> Result<Option<Record<'_>>> {
         if let Some(outcome) = &self.outcome {
@@ -208,7 +208,7 @@ impl<'f> FramedReader<'f> {
         outcome.map(|_| None)
     }
 
-    /// Assembles the record at `position`, unless it is a part of the window, and moves to the next.
+    /// Reads the record at `position` and moves past it. Assembles it unless the window has all of it.
     fn read_record(&mut self) -> Result<(RecordKind, Option<Range<u64>>), Stop> {
         self.assembled.clear();
         self.assembled.shrink_to(WINDOW_BYTES);
@@ -232,7 +232,7 @@ impl<'f> FramedReader<'f> {
         Ok(found)
     }
 
-    /// The intact fragment at `at`; bytes that are not one are read twice.
+    /// The intact fragment at `at`; damaged bytes are read twice.
     fn read_fragment(&mut self, at: u64) -> Result<Fragment, Stop> {
         if let Ok(fragment) = open_fragment(&self.header.file_id, at, self.window.rest_of_page(at)?) {
             return Ok(fragment);
@@ -242,7 +242,7 @@ impl<'f> FramedReader<'f> {
             .map_err(|damage| Stop::Damaged(at, damage))
     }
 
-    /// The kind of the fragment's record, if it can follow what was read so far.
+    /// The kind of the fragment's record, if the fragment can follow the previous ones.
     fn check(&mut self, fragment: &Fragment) -> Result<RecordKind, Stop> {
         self.sequence.take(fragment).map_err(|refused| match refused {
             Refused::Damaged(damage) => Stop::Damaged(fragment.offset, damage),
@@ -285,7 +285,7 @@ impl<'f> FramedReader<'f> {
     }
 }
 
-/// Whether the file holds nothing but zeros from `offset` on.
+/// Whether the file holds only zeros from `offset` on.
 pub(crate) fn is_zeros_from(file: &dyn ReadFile, path: &Path, offset: u64) -> Result<bool> {
     let mut window = Window::new(file, path)?;
     let mut at = offset;
@@ -300,7 +300,7 @@ pub(crate) fn is_zeros_from(file: &dyn ReadFile, path: &Path, offset: u64) -> Re
     Ok(true)
 }
 
-/// The part of the file that is in memory: whole pages, up to the end of the file.
+/// The part of the file in memory: whole pages, up to the end of the file.
 #[derive(Debug)]
 struct Window<'f> {
     file: &'f dyn ReadFile,
@@ -329,7 +329,7 @@ impl<'f> Window<'f> {
         Ok(self.slice(offset..end))
     }
 
-    /// The first page at or after `offset`, itself the start of a page, that may hold anything but zeros, or
+    /// The first page at or after `offset`, itself the start of a page, that may have other bytes than zeros, or
     /// the end of the file. It skips the holes of a sparse file.
     fn next_data(&self, offset: u64) -> Result<u64> {
         let data = self.file.next_data(offset).map_err(|error| Error::io("read", &self.path, error))?;
@@ -349,7 +349,7 @@ impl<'f> Window<'f> {
         done.map_err(|error| Error::io("read", &self.path, error))
     }
 
-    /// Empties the window, so that the next access reads from the file.
+    /// Empties the window, so that the next access reads the file again.
     fn forget(&mut self) {
         self.bytes.clear();
     }

@@ -1,4 +1,4 @@
-//! Fragments: how a record becomes bytes, and how bytes are recognised as one. No files here.
+//! Fragments: encoding and decoding the parts of a record, without files.
 //!
 //! ```text
 //! fragment  at a multiple of 8, within one page
@@ -11,12 +11,12 @@
 //!     padding    zeros up to the extent
 //! ```
 //!
-//! The *extent* of a fragment is its length rounded up to a multiple of 8, or the rest of the page if what
-//! would be left of it cannot hold another header (that is, is 8 bytes). So fragments follow each other
-//! without gaps, and every byte after the file header is covered by a checksum.
+//! The *extent* of a fragment is its length rounded up to a multiple of 8, or the rest of the page if only 8 bytes
+//! would remain, which cannot hold another header. So fragments follow each other without gaps, and every byte after the
+//! file header is covered by a checksum.
 //!
-//! A record is cut only by the end of a page: a fragment that is not its record's last fills its page to the
-//! last byte. In a page of which just 16 bytes are left that is a fragment without payload.
+//! A record is split only at the end of a page: a fragment that is not its record's last fills its page to the
+//! last byte. If just 16 bytes of a page are left, that is a fragment without payload.
 
 use std::fmt;
 
@@ -42,21 +42,21 @@ const FIRST: u8 = 1;
 const LAST: u8 = 2;
 const KIND_SHIFT: u32 = 2;
 
-/// What a record is. The numbers are on disk: append only, see format.md, and at most 63.
+/// The kind of a record. The numbers are on disk: append only, see format.md, and at most 63.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum RecordKind {
     /// A batch, in a write-ahead log.
     Batch = 1,
-    /// A statement of how much is durable when nothing else follows, in a write-ahead log.
+    /// The durable progress, written if nothing else follows, in a write-ahead log.
     Promise = 2,
-    /// The last record of a write-ahead log that was ended on purpose.
+    /// The last record of a write-ahead log that was ended in order.
     Close = 3,
     /// A version edit, in a manifest.
     Edit = 4,
 }
 
-/// The largest kind that is known.
+/// The largest known kind.
 pub(super) const RECORD_KIND_MAX: u8 = RecordKind::Edit as u8;
 
 impl RecordKind {
@@ -64,7 +64,7 @@ impl RecordKind {
         [Self::Batch, Self::Promise, Self::Close, Self::Edit].into_iter().find(|known| *known as u8 == kind)
     }
 
-    /// Whether files of that kind hold records of this kind.
+    /// Whether files of this kind hold records of this kind.
     pub(super) fn belongs_in(self, file: FileKind) -> bool {
         match self {
             Self::Batch | Self::Promise | Self::Close => file == FileKind::Log,
@@ -73,7 +73,7 @@ impl RecordKind {
     }
 }
 
-/// Why there is no good fragment, or not the right one, at an offset.
+/// The reason why there is no good fragment, or not the right one, at an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadFragment {
     /// The file ends before the fragment does, by the length in its header, or before the record.
@@ -87,12 +87,12 @@ pub(crate) enum BadFragment {
     },
     /// The checksum does not match.
     Checksum {
-        /// The one in the header.
+        /// The checksum in the header.
         stored: u32,
-        /// The one of the bytes.
+        /// The checksum of the bytes.
         computed: u32,
     },
-    /// The checksum matches, but no writer makes such a fragment, or not in this place.
+    /// The checksum matches, but no writer makes such a fragment, or not here.
     Misplaced(&'static str),
 }
 
@@ -113,7 +113,7 @@ impl fmt::Display for BadFragment {
 /// The header of an intact fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fragment {
-    /// Where in the file it starts.
+    /// Its offset in the file.
     pub(crate) offset: u64,
     /// The record kind as in the file; it may be unknown to this version.
     pub(crate) kind: u8,
@@ -123,7 +123,7 @@ pub(crate) struct Fragment {
     pub(crate) last: bool,
     /// The reserved byte.
     pub(super) reserved: u8,
-    /// How far the file was known to be durable.
+    /// The offset up to which the file was known to be durable.
     pub(crate) synced: u64,
     /// Bytes of payload.
     pub(crate) payload_bytes: usize,
@@ -168,8 +168,8 @@ pub(super) fn payload_offset(offset: u64, at: u64) -> u64 {
     }
 }
 
-/// Appends the next fragment of a record to `out`, which ends at `offset` of the file, and takes from
-/// `payload` the bytes that fit the page. The record is complete when nothing is left of it.
+/// Appends the next fragment of a record to `out`, which ends at `offset` of the file. Removes the bytes that fit the
+/// page from `payload`; the record is complete when `payload` is empty.
 #[cfg(test)]
 pub(crate) fn put_fragment(
     out: &mut Vec<u8>,
@@ -182,8 +182,8 @@ pub(crate) fn put_fragment(
     put_with(out, &FileChecksum::new(file_id), offset, place, synced, payload);
 }
 
-/// Appends the next fragment of a record to `out`, which ends at `offset` of the file that `sums` is for, and takes from
-/// `payload` the bytes that fit the page. The record is complete when nothing is left of it.
+/// Appends the next fragment of a record to `out`, which ends at `offset` of the file of `sums`. Removes the bytes that
+/// fit the page from `payload`; the record is complete when `payload` is empty.
 #[inline]
 pub(super) fn put_with(
     out: &mut Vec<u8>,
@@ -205,20 +205,20 @@ pub(super) fn put_with(
     out.reserve(extent);
     out.extend_from_slice(&header);
     out.extend_from_slice(now);
-    // At most to the next multiple, and what cannot hold another header.
+    // At most up to the next multiple, and a rest that cannot hold another header.
     const PADDING: [u8; FRAGMENT_ALIGN + FRAGMENT_HEADER_BYTES] = [0; FRAGMENT_ALIGN + FRAGMENT_HEADER_BYTES];
     out.extend_from_slice(&PADDING[..extent - FRAGMENT_HEADER_BYTES - now.len()]);
     let crc = sums.of(offset, &out[start + 4..]);
     LittleEndian::write_u32(&mut out[start..start + 4], crc);
 }
 
-/// Recognises the fragment at `offset` of the file; `rest` are the bytes from there to the end of the page
-/// (or of the file). Kind and reserved byte are returned as they are; the caller checks them.
+/// Decodes the fragment at `offset` of the file; `rest` are the bytes from there to the end of the page
+/// (or of the file). Kind and reserved byte are returned unchecked.
 pub(super) fn open_fragment(file_id: &FileId, offset: u64, rest: &[u8]) -> Result<Fragment, BadFragment> {
     open_with(offset, rest, |bytes| checksum32(file_id, offset, &[&bytes[4..]]))
 }
 
-/// [`open_fragment`] with the checksum of a whole fragment computed by `sum`.
+/// [`open_fragment`] with `sum` as the checksum of a whole fragment.
 pub(super) fn open_with(
     offset: u64,
     rest: &[u8],
@@ -243,7 +243,7 @@ pub(super) fn open_with(
     Ok(fragment)
 }
 
-/// The fields of a header, of which so far only the length is known to be possible, and its checksum.
+/// The fields of a header, and its checksum. Only the length is validated.
 fn decode_header(offset: u64, header: &[u8; FRAGMENT_HEADER_BYTES]) -> Result<(u32, Fragment), BadFragment> {
     let (kind, reserved) = (header[6], header[7]);
     let found = LittleEndian::read_u16(&header[4..6]);

@@ -1,4 +1,4 @@
-//! The search for intact fragments in bytes of which nothing is known.
+//! The search for intact fragments in arbitrary bytes.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -11,12 +11,12 @@ use crate::checksum::{FileId, checksum32};
 /// Bytes whose checksums a search may compute one by one: about the cost of [`Sums`] of a page.
 const BUDGET_BYTES: usize = 16 * PAGE_BYTES;
 
-/// Searches for intact fragments in any bytes: `rest` are those from `offset`, a multiple of 8, to the end of
+/// Searches arbitrary bytes for intact fragments: `rest` are the bytes from `offset`, a multiple of 8, to the end of
 /// the page or of the file.
 ///
-/// Tries every multiple of 8. `synced` is checked first: in bytes that are no header it is seldom possible,
-/// so few checksums are computed. In bytes that were made to look like headers there are many; even then a
-/// page costs no more than some ten thousand multiplications, see `log_checksums`.
+/// Tries every multiple of 8. `synced` is checked first: it is seldom valid in bytes that are not a header, so few
+/// checksums are computed. Crafted bytes may have many valid values; even then a page costs only some ten thousand
+/// multiplications, see `log_checksums`.
 #[derive(Debug)]
 pub(crate) struct Search<'a> {
     file_id: &'a FileId,
@@ -32,8 +32,7 @@ impl<'a> Search<'a> {
         Self { file_id, offset, rest, budget: BUDGET_BYTES, sums: None }
     }
 
-    /// The first intact fragment at `from` (a multiple of 8) or later that knew the file to be durable up to
-    /// `synced_min` or further.
+    /// The first intact fragment at `from` (a multiple of 8) or later whose `synced` is `synced_min` or more.
     pub(crate) fn first_from(&mut self, from: u64, synced_min: u64) -> Option<Fragment> {
         let mut place = (from - self.offset) as usize;
         while let Some(header) = self.rest.get(place..place + FRAGMENT_HEADER_BYTES) {
@@ -65,20 +64,20 @@ impl<'a> Search<'a> {
 /// A part of a page, for the inspector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PageArea {
-    /// Where in the file it starts.
+    /// Its offset in the file.
     pub(crate) offset: u64,
-    /// How long it is.
+    /// Its length.
     pub(crate) bytes: usize,
-    /// What it is.
+    /// Its contents.
     pub(crate) status: AreaStatus,
 }
 
-/// What a part of a page holds.
+/// The contents of a part of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AreaStatus {
     /// An intact fragment, not necessarily one that belongs there.
     Intact(Fragment),
-    /// Nothing but zeros.
+    /// Only zeros.
     Padding,
     /// Anything else.
     Damaged(BadFragment),

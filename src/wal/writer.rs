@@ -1,16 +1,16 @@
-//! The writer of a framed log: frames records into memory and hands them to the file in few, large appends.
+//! The writer of a framed log: frames records in memory and appends them to the file in few, large writes.
 //!
 //! Calls: `create · (append_record* · flush_frames · (make_room? · sync elsewhere · set_synced)?)* · cut_room?`
 //!
-//! 1. [`FramedWriter::append_record`] cuts a record into fragments at the end of an internal buffer. Whenever
-//!    that holds about 1 MiB it is written out, so that a record of 1 GiB is never copied whole.
-//! 2. [`FramedWriter::flush_frames`] writes out the rest: a whole commit group with one append.
+//! 1. [`FramedWriter::append_record`] splits a record into fragments at the end of an internal buffer. At about 1 MiB
+//!    the buffer is written, so that a record of 1 GiB is never copied whole.
+//! 2. [`FramedWriter::flush_frames`] writes the rest: a whole commit group with one append.
 //! 3. A thread that makes the file durable reads [`FramedWriter::flushed_len`], syncs [`FramedWriter::file`]
-//!    (without holding the lock of the writer) and then passes that length to [`FramedWriter::set_synced`].
+//!    (without the lock of the writer) and then passes that length to [`FramedWriter::set_synced`].
 //!    Every later fragment states it: that is the promise.
 //!
 //! After a failed append the end of the file is unknown. The writer then refuses everything with the same
-//! error: a record after a gap would read as corruption, and one after half a record as nothing.
+//! error: a record after a gap would read as corruption, and a record after half a record would be lost.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, HEADER_BYTES};
 use crate::fs::{AppendFile, Fs};
 
-/// The buffer is written out when it has grown to this.
+/// Size at which the buffer is written.
 const FRAMES_BYTES_MAX: usize = 1 << 20;
 
-/// How much room is made at a time, and when the next is made: if there is less than this.
+/// Bytes of space that are preallocated at a time, and the remaining space at which this happens.
 const ROOM_BYTES: u64 = 1 << 20;
 const ROOM_BYTES_MIN: u64 = 1 << 16;
 
@@ -38,17 +38,17 @@ pub(crate) struct FramedWriter {
     sums: FileChecksum,
     /// Whole fragments that are not yet in the file.
     frames: Vec<u8>,
-    /// Length of what is in the file, without them.
+    /// Length of the data in the file.
     flushed: u64,
-    /// The length that the file was given, if that was longer.
+    /// The preallocated length of the file, if longer.
     room_end: u64,
-    /// How much of the file is known to be durable.
+    /// The offset up to which the file is known to be durable.
     synced: u64,
     /// The first failure, after which nothing is written.
     failure: Option<Error>,
 }
 
-/// A file that takes nothing more. There is nothing to sync.
+/// A file that accepts no more appends. There is nothing to sync.
 #[derive(Debug)]
 struct Ended;
 
@@ -74,7 +74,7 @@ impl FramedWriter {
         Ok(Self::of_file(file, path, header, HEADER_BYTES as u64))
     }
 
-    /// The writer of a file of this length that is durable and was ended by whoever wrote it. It takes nothing.
+    /// The writer of a durable file of this length that another writer ended. It accepts nothing.
     pub(crate) fn ended(path: &Path, header: FileHeader, len: u64) -> Self {
         let writer = Self::of_file(Arc::new(Ended), path, header, len);
         Self { synced: len, failure: Some(Error::Closed), ..writer }
@@ -86,13 +86,13 @@ impl FramedWriter {
         Self { file, path, header, sums, frames, flushed, room_end, synced, failure }
     }
 
-    /// Frames a record and returns the offset at which it starts. It is in the file after
+    /// Frames a record and returns its offset. It is in the file after
     /// [`FramedWriter::flush_frames`], parts of a long one before.
     ///
     /// # Errors
     ///
-    /// [`Error::LimitExceeded`] if the payload is too long; nothing was framed. [`Error::Io`] from now on,
-    /// always the same one, if writing fails or has failed.
+    /// [`Error::LimitExceeded`] if the payload is too long; nothing was framed. [`Error::Io`], and the same one
+    /// from then on, if writing fails or has failed.
     #[inline]
     pub(crate) fn append_record(&mut self, kind: RecordKind, mut payload: &[u8]) -> Result<u64> {
         debug_assert!(kind.belongs_in(self.header.kind), "{kind:?} in {:?}", self.header.kind);
@@ -113,11 +113,11 @@ impl FramedWriter {
         Ok(start)
     }
 
-    /// Writes out everything that was framed, with one append.
+    /// Writes all framed records with one append.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`], from now on always the same one, if writing fails or has failed.
+    /// [`Error::Io`], and the same one from then on, if writing fails or has failed.
     #[inline]
     pub(crate) fn flush_frames(&mut self) -> Result<()> {
         self.check()?;
@@ -132,8 +132,8 @@ impl FramedWriter {
         Ok(())
     }
 
-    /// Makes the file longer than what is in it, so that the next appends do not. A sync after these costs a file
-    /// system less: it has no new length to make durable. A file system that refuses is not asked again.
+    /// Preallocates space, so that the next appends do not change the length of the file. A sync after these is cheaper,
+    /// because no new length has to become durable. After a refusal the file system is not tried again.
     pub(crate) fn make_room(&mut self) {
         if self.failure.is_none() && self.room_end < self.flushed + ROOM_BYTES_MIN {
             let end = self.flushed + ROOM_BYTES;
@@ -141,7 +141,7 @@ impl FramedWriter {
         }
     }
 
-    /// Ends the file where its last record ends. If that fails, zeros stay behind it.
+    /// Ends the file after its last record. If that fails, trailing zeros stay.
     pub(crate) fn cut_room(&mut self) {
         if self.failure.is_none() && (self.flushed..u64::MAX).contains(&self.room_end) {
             let _ = self.file.set_len(self.flushed);
@@ -149,7 +149,7 @@ impl FramedWriter {
         self.room_end = u64::MAX;
     }
 
-    /// Writes out everything that was framed and makes the file durable. Nobody can append meanwhile.
+    /// Writes all framed records and makes the file durable. No record can be appended meanwhile.
     ///
     /// # Errors
     ///
@@ -162,24 +162,24 @@ impl FramedWriter {
         Ok(())
     }
 
-    /// Notes that the file is durable up to `offset`, a value that [`FramedWriter::flushed_len`] had before
+    /// Records that the file is durable up to `offset`, the value of [`FramedWriter::flushed_len`] before
     /// the sync began.
     pub(crate) fn set_synced(&mut self, offset: u64) {
         debug_assert!(offset <= self.flushed, "{offset} bytes durable of {}", self.flushed);
         self.synced = self.synced.max(offset.min(self.flushed));
     }
 
-    /// How far the file is known to be durable.
+    /// The offset up to which the file is known to be durable.
     pub(crate) fn synced(&self) -> u64 {
         self.synced
     }
 
-    /// Where the next record will start: the length of the file once all frames are written out.
+    /// Offset of the next record: the length of the file once all frames are written.
     pub(crate) fn len(&self) -> u64 {
         self.flushed + self.frames.len() as u64
     }
 
-    /// Length of what was handed to the file; always ends with a whole fragment.
+    /// Length of the data appended to the file; always ends with a whole fragment.
     pub(crate) fn flushed_len(&self) -> u64 {
         self.flushed
     }
