@@ -4,14 +4,14 @@
 //! payload   entry* · hash index? · restart offsets
 //! ```
 //!
-//! A restart is an entry that shares nothing with the entry before; its offset in the payload is in the list at
-//! the end ([`trailer`](super::trailer)). A search is binary over the restarts, then linear. The first entry is
-//! always a restart, and then every `interval`th is. An interval is never longer than [`RESTART_INTERVAL_MAX`]: that
-//! bounds what a reader holds to walk backwards.
+//! A restart is an entry that shares nothing with the previous entry; the list at the end has its offset in the payload
+//! ([`trailer`](super::trailer)). A search is binary over the restarts, then linear. The first entry is
+//! always a restart, and then every `interval`th is. An interval is at most [`RESTART_INTERVAL_MAX`], which
+//! bounds the memory of a reader that walks backwards.
 //!
-//! In a data block the first entries decide the interval: 4 or 8, if after so many entries a restart is cheap, which
-//! is if its offset and the bytes that it does not share are a 64th of what was written before; otherwise 16. A data
-//! block has a hash index if that is cheap too: a byte for an entry where entries are 64 bytes long in the mean.
+//! In a data block the first entries decide the interval: 4 or 8 if a restart after that many entries is cheap, which
+//! means that its offset and its unshared bytes are at most a 64th of the bytes before it; otherwise 16. A data
+//! block has a hash index if that is cheap too: one byte for each entry, if the mean entry has 64 bytes.
 
 use crate::codec::put_u32;
 use crate::key::{InternalKey, common_prefix};
@@ -22,13 +22,13 @@ use super::trailer::{RESTART_INTERVAL_MAX, hash_byte, last_number};
 /// Entries between restarts in an index block, which is searched often.
 const INDEX_INTERVAL: usize = 4;
 
-/// The intervals of a data block that are shorter than the longest, if that is cheap.
+/// The shorter intervals of a data block, used if they are cheap.
 const CHEAP_INTERVALS: [usize; 2] = [4, 8];
 
-/// What leads searches is cheap if it adds at most one byte to so many.
+/// A search structure is cheap if it adds at most one byte to this many.
 const CHEAP_PART: usize = 64;
 
-/// The most entries of a block with a hash index. Of more, some would have the same hash byte, and a search by
+/// Most entries of a block with a hash index. More entries would share hash bytes, and a search by
 /// restarts passes fewer entries.
 const HASHED_ENTRIES_MAX: usize = 256;
 
@@ -42,15 +42,15 @@ pub(crate) struct BlockBuilder {
     shape: Shape,
     payload: Vec<u8>,
     restarts: Vec<u32>,
-    /// One for each entry, if there may be a hash index.
+    /// One for each entry, if a hash index is possible.
     hash_bytes: Vec<u8>,
-    /// Also that of the block before, until an entry is added.
+    /// Kept from the previous block until an entry is added.
     last_user_key: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Shape {
-    /// Entries from one restart to the next; the longest as long as the first entries have not decided it.
+    /// Entries from one restart to the next; the longest interval until the first entries have decided it.
     interval: usize,
     restarts: usize,
     /// Entries from the last restart on.
@@ -63,27 +63,27 @@ impl Shape {
     }
 }
 
-/// What leads a search to an entry.
+/// The search structures of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Aids {
     /// Restarts at a given interval.
     Restarts,
-    /// A hash index besides.
+    /// Also a hash index.
     #[cfg(any(test, fuzzing))]
     HashIndex,
-    /// What is cheap.
+    /// The cheap ones.
     Cheap,
 }
 
-/// How an entry is stored behind the others.
+/// The encoding of an entry after the previous ones.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
-    /// How many bytes it shares with the key before.
+    /// Number of bytes that it shares with the previous key.
     shared: usize,
     head: EncodedHead,
-    /// That of the block with it.
+    /// The shape of the block including the entry.
     shape: Shape,
-    /// Length of all entries with it.
+    /// Length of all entries including it.
     entries_len: usize,
 }
 
@@ -121,7 +121,7 @@ impl BlockBuilder {
         self.restarts.is_empty()
     }
 
-    /// Length of the payload if it were finished now.
+    /// Length of the payload if it is finished now.
     pub(crate) fn size(&self) -> usize {
         self.size_of(self.payload.len(), self.shape)
     }
@@ -137,7 +137,7 @@ impl BlockBuilder {
         self.size_of(place.entries_len, place.shape)
     }
 
-    /// The user key of the last entry, in this block or before it.
+    /// The user key of the last entry, of this block or the previous one.
     pub(crate) fn last_user_key(&self) -> &[u8] {
         &self.last_user_key
     }
@@ -148,8 +148,8 @@ impl BlockBuilder {
         common_prefix(&self.last_user_key, user_key)
     }
 
-    /// How the next entry would be stored; `chunked` says that its value is an encoded
-    /// [`ChunkRef`](super::ChunkRef), `common` is [`BlockBuilder::common`].
+    /// The encoding of the next entry. If `chunked`, its value is an encoded
+    /// [`ChunkRef`](super::ChunkRef); `common` is [`BlockBuilder::common`].
     #[inline(always)]
     pub(crate) fn place(
         &self,
@@ -164,7 +164,7 @@ impl BlockBuilder {
         Place { shared, head, shape, entries_len: self.payload.len() + head.len + unshared + value_len }
     }
 
-    /// Whether the payload is not longer than this with the entry at this place.
+    /// Whether the payload with this entry is at most this long.
     pub(crate) fn fits(&self, place: &Place, size_max: usize) -> bool {
         self.size_of(place.entries_len, place.shape) <= size_max
     }
@@ -189,13 +189,13 @@ impl BlockBuilder {
         if is_there { interval } else { 0 }
     }
 
-    /// Appends an entry; `chunked` says that `value` is an encoded [`ChunkRef`](super::ChunkRef).
+    /// Appends an entry. If `chunked`, `value` is an encoded [`ChunkRef`](super::ChunkRef).
     pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &[u8], chunked: bool) {
         self.add_at(&self.place(key, value.len(), chunked, self.common(key.user)), key, value);
     }
 
-    /// Appends an entry to a data block if there is room for it whatever the exact lengths are, and says whether there
-    /// was: most entries need no [`Place`]. `common` is [`BlockBuilder::common`].
+    /// Appends an entry to a data block if there is room for any exact lengths, and returns whether there was:
+    /// most entries need no [`Place`]. `common` is [`BlockBuilder::common`].
     #[inline(always)]
     pub(crate) fn add_with_room(
         &mut self,
@@ -214,7 +214,7 @@ impl BlockBuilder {
         true
     }
 
-    /// Appends the entry for which [`BlockBuilder::place`] was asked last.
+    /// Appends the entry of the last call of [`BlockBuilder::place`].
     #[inline(always)]
     pub(crate) fn add_at(&mut self, place: &Place, key: InternalKey<'_>, value: &[u8]) {
         let &Place { shared, ref head, shape, .. } = place;
@@ -254,8 +254,8 @@ impl BlockBuilder {
         self.hash_bytes.clear();
     }
 
-    /// How many bytes the next entry shares with the last one, with which it has `common` bytes in common, none if
-    /// it is a restart; and the shape with it.
+    /// The number of bytes that the next entry shares with the last one, given `common` equal bytes (0 for a restart), and
+    /// the shape including it.
     #[inline(always)]
     fn next(&self, common: usize) -> (usize, Shape) {
         let Shape { mut interval, restarts, since_restart } = self.shape;

@@ -1,7 +1,7 @@
-//! The reference that a data block holds for a long value: `total length varint · offset varint · count
+//! The reference to a long value in a data block: `total length varint · offset varint · count
 //! varint`.
 //!
-//! The value lies in `count` value-chunk blocks that follow each other without a gap from `offset` on. Each
+//! The value is in `count` value-chunk blocks that follow each other without a gap from `offset` on. Each
 //! holds [`VALUE_CHUNK_BYTES`] of it, the last one the rest. The count follows from the length and is stored
 //! as a check. A value that would fit inline is never chunked: one value has one encoding.
 

@@ -6,9 +6,9 @@
 //!
 //! The user key is the first `shared` bytes of the previous entry's user key followed by the suffix of
 //! `unshared` bytes. The tag is sequence number and kind. At sequence number 0, which compactions give to old
-//! entries, it takes one byte. The value code is `length << 1`, plus 1 if the value is in chunks and these
-//! bytes are a [`ChunkRef`](super::ChunkRef). The four numbers come first, so that an entry is passed over
-//! without a look at its bytes.
+//! entries, it takes one byte. The value code is `length << 1`, plus 1 if the value is in chunks and the value
+//! bytes are a [`ChunkRef`](super::ChunkRef). The four numbers come first, so that an entry can be skipped
+//! without reading its other bytes.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::codec::{DecodeError, Reader, decode_varint};
 use crate::key::{ENTRY_KIND_MAX, Tag, copy_key};
 use crate::limits::KEY_BYTES_MAX;
 
-/// Where the parts of an entry lie in the payload.
+/// The parts of an entry in the payload.
 #[derive(Debug, Clone)]
 pub(crate) struct RawEntry {
     pub(crate) shared: usize,
@@ -28,7 +28,7 @@ pub(crate) struct RawEntry {
     pub(crate) value: Range<usize>,
 }
 
-/// Decodes the entry at `at`; all of it must lie in `entries`. If it is not good, [`why_not`] tells the reason.
+/// Decodes the entry at `at`; all of it must lie in `entries`. [`why_not`] has the reason of a failure.
 #[inline(always)]
 pub(super) fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
     let bytes = entries.get(at..)?;
@@ -39,7 +39,7 @@ pub(super) fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
             None => decode_any_head(bytes)?,
         },
     };
-    // No sum can overflow: both lengths of a key are bounded by their limit, and half of a number by 2^63.
+    // No sum can overflow: both key lengths are within their limit, and half of a number is below 2^63.
     let (value_len, left) = (code >> 1, (bytes.len() - len) as u64);
     if unshared + value_len > left {
         return None;
@@ -55,7 +55,7 @@ pub(super) fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
     })
 }
 
-/// [`decode_good`], or why not, of an entry whose predecessor's user key has `key_len` bytes.
+/// [`decode_good`] with an error, for an entry after a user key of `key_len` bytes.
 #[inline(always)]
 pub(super) fn decode_after(entries: &[u8], at: usize, key_len: usize) -> Result<RawEntry, DecodeError> {
     match decode_good(entries, at) {
@@ -71,7 +71,7 @@ fn shares_too_much(at: usize, shared: usize, key_len: usize) -> DecodeError {
     DecodeError::corrupt(at as u64, "shared key length", detail)
 }
 
-/// The numbers in front of an entry's bytes. The two lengths are those of a key within the limit.
+/// The numbers before an entry's bytes. The two lengths are within the limit of a key.
 struct Head {
     shared: u64,
     unshared: u64,
@@ -79,7 +79,7 @@ struct Head {
     code: u64,
 }
 
-/// The numbers and their length, if they are as short as they mostly are: a byte each, two of the last.
+/// The numbers and their length in the most frequent case: one byte each, one or two for the last.
 #[inline(always)]
 fn decode_short_head(bytes: &[u8]) -> Option<(Head, usize)> {
     let &[shared, unshared, tag, low, high] = bytes.first_chunk::<5>()?;
@@ -92,10 +92,10 @@ fn decode_short_head(bytes: &[u8]) -> Option<(Head, usize)> {
     ((shared | unshared | tag) < 0x80).then_some((head, len))
 }
 
-// A key of lengths of a byte each is shorter than the limit.
+// A key whose lengths take a byte each is shorter than the limit.
 const _: () = assert!(2 * 0x7f < KEY_BYTES_MAX);
 
-/// The same if only the tag is longer, of up to six bytes: mostly so before compactions have set the sequence numbers
+/// The same for a longer tag, of up to six bytes: frequent before compactions have set the sequence numbers
 /// to zero.
 #[inline(always)]
 fn decode_tagged_head(bytes: &[u8]) -> Option<(Head, usize)> {
@@ -116,7 +116,7 @@ fn decode_tagged_head(bytes: &[u8]) -> Option<(Head, usize)> {
     Some((head, 2 + tag_len + code_len))
 }
 
-/// The varint at the start of a word and its length, if it ends there and is not overlong.
+/// The varint at the start of a word and its length, if it ends within the word and is not overlong.
 #[inline(always)]
 fn decode_word(word: u64) -> Option<(u64, usize)> {
     // The first byte without its highest bit is the last one.
@@ -132,10 +132,10 @@ fn decode_word(word: u64) -> Option<(u64, usize)> {
     Some((join_sevens(bytes), (top as usize + 1) / 8))
 }
 
-/// The lower seven bits of all bytes of a word, side by side.
+/// The lower seven bits of all bytes of a word, concatenated.
 #[inline(always)]
 pub(super) fn join_sevens(bytes: u64) -> u64 {
-    // They move together: pairs, then fours, then all eight.
+    // In three steps: pairs, then fours, then all eight.
     let pairs = bytes & 0x007f_007f_007f_007f | (bytes & 0x7f00_7f00_7f00_7f00) >> 1;
     let fours = pairs & 0x0000_3fff_0000_3fff | (pairs & 0x3fff_0000_3fff_0000) >> 2;
     fours & 0x0fff_ffff | (fours & 0x0fff_ffff_0000_0000) >> 4
@@ -157,7 +157,7 @@ fn decode_any_head(bytes: &[u8]) -> Option<(Head, usize)> {
     Some((Head { shared, unshared, tag, code }, len))
 }
 
-/// What is wrong with an entry that [`decode_good`] refused.
+/// The reason why [`decode_good`] refused an entry.
 #[cold]
 pub(super) fn why_not(entries: &[u8], at: usize) -> DecodeError {
     let mut reader = Reader::new(entries.get(at..).unwrap_or_default());
@@ -184,19 +184,19 @@ pub(super) fn why_not(entries: &[u8], at: usize) -> DecodeError {
 /// Bytes of the longest varint.
 const VARINT_BYTES_MAX: usize = 10;
 
-/// Bytes of the longest numbers in front of an entry's bytes.
+/// Bytes of the longest numbers before an entry's bytes.
 pub(super) const HEAD_BYTES_MAX: usize = 4 * VARINT_BYTES_MAX;
 
-/// The numbers in front of an entry's bytes, encoded.
+/// The encoded numbers before an entry's bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EncodedHead {
     numbers: [u64; 4],
-    /// The bytes, if there are no more; else 0.
+    /// The bytes, if they fit; else 0.
     bytes: u128,
     pub(super) len: usize,
 }
 
-/// Bits of the numbers whose varints fit into a word.
+/// Largest number of bits whose varint fits into a word.
 const WORD_BITS: u32 = 56;
 
 impl EncodedHead {
@@ -224,7 +224,7 @@ impl EncodedHead {
         if self.bytes == 0 {
             return self.put_long(out);
         }
-        // As many bytes whatever the length is: to copy bytes that are counted takes longer.
+        // A copy of constant length is faster than a copy of the exact length.
         let end = out.len() + self.len;
         out.extend_from_slice(&self.bytes.to_le_bytes());
         out.truncate(end);
@@ -237,7 +237,7 @@ impl EncodedHead {
     }
 }
 
-/// Numbers of any length, encoded, and the length of that.
+/// Encodes numbers of any length; returns the bytes and their length.
 #[inline(never)]
 fn long_head(numbers: [u64; 4]) -> ([u8; HEAD_BYTES_MAX], usize) {
     let (mut head, mut len) = ([0; HEAD_BYTES_MAX], 0);
@@ -254,14 +254,14 @@ fn long_head(numbers: [u64; 4]) -> ([u8; HEAD_BYTES_MAX], usize) {
 }
 
 /// The varint of a number of up to [`WORD_BITS`] bits, in the lowest bytes of a word, and its length: the
-/// opposite of [`decode_word`].
+/// inverse of [`decode_word`].
 #[inline]
 fn encode_word(number: u64) -> (u64, usize) {
     let fours = number & 0x0fff_ffff | (number << 4) & 0x0fff_ffff_0000_0000;
     let pairs = fours & 0x0000_3fff_0000_3fff | (fours << 2) & 0x3fff_0000_3fff_0000;
     let bytes = pairs & 0x007f_007f_007f_007f | (pairs << 1) & 0x7f00_7f00_7f00_7f00;
     let last = (63 - (bytes | 1).leading_zeros()) / 8;
-    // All bytes before the last one have the highest bit.
+    // All bytes before the last one have the highest bit set.
     let before = (1u64 << (8 * last)) - 1;
     (bytes | 0x8080_8080_8080_8080 & before, last as usize + 1)
 }
@@ -274,7 +274,7 @@ pub(super) fn encode(out: &mut Vec<u8>, head: &EncodedHead, suffix: &[u8], value
     out.extend_from_slice(value);
 }
 
-/// Whether `a` comes after `b`. Mostly the first bytes decide, because what is common is shared.
+/// Whether `a` comes after `b`. The first bytes usually decide, because the common ones are shared.
 #[inline(always)]
 pub(super) fn is_greater(a: &[u8], b: &[u8]) -> bool {
     match (a.first(), b.first()) {
@@ -283,7 +283,7 @@ pub(super) fn is_greater(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-/// Replaces what comes in a key after its first `shared` bytes. Mostly the length stays.
+/// Replaces the bytes of a key after the first `shared` ones. Usually the length stays.
 #[inline(always)]
 pub(super) fn replace_rest(key: &mut Vec<u8>, shared: usize, rest: &[u8]) {
     if key.len() != shared + rest.len() {

@@ -10,11 +10,11 @@
 //! ```
 //!
 //! Kind and lengths come before the payload so that a table can be walked, and salvaged, without its index.
-//! Offset and owner are in the checksum, so a valid block in the wrong place or of another file is found.
+//! Offset and owner are in the checksum, so a valid block in the wrong place or of another file is detected.
 //!
-//! A payload is compressed only if that saves at least an eighth; otherwise reading it would cost
-//! decompression for nothing. Neither length exceeds [`BLOCK_BYTES_MAX`], which is checked before anything
-//! is allocated, and decompression must fill exactly the stated raw length.
+//! A payload is compressed only if that saves at least an eighth; otherwise reading would pay for decompression
+//! without a benefit. Neither length exceeds [`BLOCK_BYTES_MAX`], which is checked before the
+//! allocation, and decompression must fill exactly the stated raw length.
 
 use byteorder::{ByteOrder, LittleEndian};
 use bytes::{Buf, Bytes};
@@ -32,7 +32,7 @@ pub(crate) const ENVELOPE_BYTES: usize = 20;
 /// The bytes of the envelope that the checksum covers.
 const CHECKED_BYTES: usize = 12;
 
-/// What a block holds. The numbers are on disk: append only, see format.md.
+/// The contents of a block. The numbers are on disk: append only, see format.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum BlockKind {
@@ -42,15 +42,15 @@ pub(crate) enum BlockKind {
     Index = 2,
     /// Part of a long value.
     ValueChunk = 3,
-    /// What the table says about itself.
+    /// The properties of the table.
     Properties = 4,
     /// Zeros, so that the next block starts on a boundary.
     Padding = 5,
     // 6 meta index, 7 range-delete spans, 8 blobs, 9 compression dictionary: reserved.
 }
 
-/// The flag of a data or index block whose payload has a hash index ([`trailer`](super::trailer)). Its payload tells
-/// that too; the flag keeps off readers that do not know it.
+/// The flag of a data or index block whose payload has a hash index ([`trailer`](super::trailer)). The payload has this
+/// information too; the flag makes readers without support refuse the block.
 const FLAG_HASH_INDEX: u16 = 1;
 
 /// The largest block kind this version reads.
@@ -79,14 +79,14 @@ impl BlockKind {
     }
 }
 
-/// How a payload is stored. The numbers are on disk: append only, see format.md.
+/// The storage of a payload. The numbers are on disk: append only, see format.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Compression {
-    /// As it is.
+    /// Uncompressed.
     None = 0,
     /// LZ4 block format.
     #[default]
@@ -145,7 +145,7 @@ impl Envelope {
         ENVELOPE_BYTES as u64 + u64::from(self.stored_len)
     }
 
-    /// The kind and the compression, if this version knows them and the flags.
+    /// The kind and the compression, if this version supports them and the flags.
     pub(crate) fn check_known(&self) -> Result<(BlockKind, Compression), DecodeError> {
         let kind = BlockKind::from_u8(self.kind).ok_or_else(|| {
             DecodeError::unsupported(0, "block kind", self.kind.into(), BLOCK_KIND_MAX.into())
@@ -163,7 +163,7 @@ impl Envelope {
     }
 }
 
-/// Seals payloads; keeps the buffer that compression needs.
+/// Seals payloads; keeps the buffer for compression.
 #[derive(Debug)]
 pub(crate) struct Sealer {
     owner: FileId,
@@ -175,8 +175,8 @@ impl Sealer {
         Self { owner, scratch: Vec::new() }
     }
 
-    /// Appends the block with this payload, which will lie at `offset` of the file, to `out`. The payload
-    /// must not be longer than [`BLOCK_BYTES_MAX`]. Returns the length of the block.
+    /// Appends the block with this payload to `out`, for the offset `offset` of the file. The payload
+    /// must be at most [`BLOCK_BYTES_MAX`] long. Returns the length of the block.
     pub(crate) fn seal(
         &mut self,
         out: &mut Vec<u8>,
@@ -206,7 +206,7 @@ fn flags(kind: BlockKind, payload: &[u8]) -> u16 {
     if kind.has_entries() && has_hash_index(payload) { FLAG_HASH_INDEX } else { 0 }
 }
 
-/// The payload as it is stored: compressed into `scratch` if that is worth it.
+/// The stored form of a payload: compressed into `scratch` if that saves enough.
 fn compress<'a>(scratch: &'a mut Vec<u8>, payload: &'a [u8]) -> (Compression, &'a [u8]) {
     let room = get_maximum_output_size(payload.len());
     if scratch.len() < room {
@@ -258,7 +258,7 @@ pub(crate) fn unseal(
     Ok((kind, payload))
 }
 
-/// [`unseal`] of a block that must be of this kind.
+/// [`unseal`] for a block that must be of this kind.
 pub(crate) fn open(
     owner: &FileId,
     offset: u64,

@@ -1,18 +1,18 @@
-//! The separators of an index block, side by side, to be searched in a few cache lines.
+//! The separators of an index block in arrays, so that a search touches only a few cache lines.
 //!
 //! ```text
-//! common   the first bytes of all separators
-//! parts    of each separator the next eight bytes, as a number
-//! starts   of each block that is referred to where it starts, and where the last one ends
-//! ends     of each block where it ends, if one does not end where the next one starts
+//! common   the common first bytes of all separators
+//! parts    for each separator the next eight bytes, as a number
+//! starts   the start of each block, and the end of the last one
+//! ends     the end of each block, if one does not end at the start of the next one
 //! ```
 //!
-//! Twelve bytes for each block; sixteen if chunks of long values lie between the data blocks. If the parts do not
-//! decide, because a separator and the sought key are equal in them, the index block has to be searched. Blocks
-//! that do not lie in the order of their keys, or that reach over 4 GiB, have no fences.
+//! They take twelve bytes for each block, or sixteen if chunks of long values lie between the data blocks. If a
+//! separator and the searched key have equal parts, the index block has to be searched. There are no fences for blocks
+//! that are not in the order of their keys, or that span more than 4 GiB.
 //!
-//! They are made in one walk over the index block, whose length and restarts tell what they take at most. The common
-//! bytes are those of its first and its last key, to which the restarts lead.
+//! They are built in one walk over the index block, whose length and restarts limit their memory. The common
+//! bytes are those of its first and its last key, which are found through the restarts.
 
 use bytes::Bytes;
 
@@ -30,18 +30,18 @@ use crate::limits::KEY_BYTES_MAX;
 pub(crate) struct Fences {
     common: Box<[u8]>,
     parts: Box<[u64]>,
-    /// Where the first block starts.
+    /// Start of the first block.
     first: u64,
-    /// One more than there are parts, counted from `first`.
+    /// One more than parts, relative to `first`.
     starts: Box<[u32]>,
-    /// Counted from `first`; none if each block ends where the next one starts.
+    /// Relative to `first`; empty if each block ends at the start of the next one.
     ends: Box<[u32]>,
 }
 
-/// What fences say of a key.
+/// The result of a search in the fences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sought {
-    /// The separator with this number is the first one not before the key.
+    /// The first separator at or after the key has this number.
     In(usize),
     /// All separators are before the key.
     PastEnd,
@@ -49,11 +49,11 @@ pub(crate) enum Sought {
     Unknown,
 }
 
-/// The fewest bytes of an entry of an index block: four numbers before its bytes, and the two of a handle.
+/// Fewest bytes of an entry of an index block: the four numbers of its head, and the two of a handle.
 const ENTRY_BYTES_MIN: usize = 6;
 
 impl Fences {
-    /// The fences of an index block; `None` if it can have none, or is damaged: its searches tell how.
+    /// The fences of an index block; `None` if it cannot have them, or is damaged: a search then reports the damage.
     pub(crate) fn of(payload: &Bytes) -> Option<Self> {
         let common = common_of_all(payload)?;
         let len_max = Self::len_max(payload);
@@ -65,7 +65,7 @@ impl Fences {
             if parts.is_empty() {
                 (first, end) = (offset, offset);
             }
-            // Two that start at one place could not be told from each other.
+            // Two blocks at one offset could not be distinguished.
             if offset < end || len == 0 {
                 return None;
             }
@@ -94,13 +94,13 @@ impl Fences {
         })
     }
 
-    /// The most blocks that an index block can refer to.
+    /// Most blocks that an index block can refer to.
     pub(crate) fn len_max(payload: &[u8]) -> usize {
         let restarts = Trailer::of(payload).map_or(0, |trailer| trailer.restart_count());
         (restarts * RESTART_INTERVAL_MAX).min(payload.len() / ENTRY_BYTES_MIN)
     }
 
-    /// The most that its fences can take in memory.
+    /// Most bytes that its fences can take in memory.
     pub(crate) fn bytes_max(payload: &[u8]) -> usize {
         let (common, len) = (payload.len().min(KEY_BYTES_MAX), Self::len_max(payload));
         size_of::<Self>() + common + Self::numbers_bytes(len, len)
@@ -110,17 +110,17 @@ impl Fences {
         len * size_of::<u64>() + (len + 1 + ends) * size_of::<u32>()
     }
 
-    /// How many blocks the index block refers to.
+    /// Number of blocks of the index block.
     pub(crate) fn len(&self) -> usize {
         self.parts.len()
     }
 
-    /// What they take in memory.
+    /// Bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Self>() + self.common.len() + Self::numbers_bytes(self.len(), self.ends.len())
     }
 
-    /// Where a user key belongs, with any sequence number.
+    /// Finds the block of a user key, for any sequence number.
     #[inline]
     pub(crate) fn find(&self, user_key: &[u8]) -> Sought {
         let Some(rest) = user_key.strip_prefix(&*self.common) else {
@@ -150,7 +150,7 @@ impl Fences {
     }
 }
 
-/// The first bytes of all separators: keys ascend, so what the first and the last share, all do.
+/// The common first bytes of all separators: keys ascend, so all share the common prefix of the first and the last.
 fn common_of_all(payload: &Bytes) -> Option<Vec<u8>> {
     let mut block = BlockIter::new(payload.clone(), BlockValues::Index).ok()?;
     block.seek_last().ok()?;

@@ -1,20 +1,20 @@
 //! A point lookup in a block, without a cursor.
 //!
-//! It copies no key and allocates nothing. [`BlockIter::seek`](super::BlockIter::seek) begins with it too:
+//! It copies no key and allocates nothing. [`BlockIter::seek`](super::BlockIter::seek) starts with it too:
 //!
-//! 1. A binary search over the restarts finds the last one before the target. Their keys are whole, and
-//!    compared where they lie.
-//! 2. From there on entry by entry. Of the key before, only its length and how many of its first bytes are
-//!    those of the target are kept. It is before the target; so an entry that shares more with it is before
-//!    the target too, and any other has the target's first `shared` bytes, and its suffix decides.
+//! 1. A binary search over the restarts finds the last one before the target. Their keys are whole, and are
+//!    compared in place.
+//! 2. From there the search is linear. It keeps only the length of the previous key and the number of its first
+//!    bytes that match the target. The previous key is before the target; so an entry that shares more bytes with it
+//!    is before the target too. Any other entry has the target's first `shared` bytes, and its suffix decides.
 //!
-//! Step 2 compares whole keys, whatever the order of the entries. So it agrees with a search that decodes each key
-//! (`BlockIter::seek_by_whole_keys`, for tests) on hostile blocks too, but that a value that is passed over is not
-//! looked at here.
+//! Step 2 compares whole keys in any order of entries. So it agrees with a search that decodes each key
+//! (`BlockIter::seek_by_whole_keys`, for tests) on hostile blocks too, except that it does not check the values of
+//! skipped entries.
 //!
-//! [`find_user_key`] uses the hash index of the block, if it has one: instead of a search, it decodes the entries
-//! with the hash byte of the key, and those between each of them and the restart before it. In a sound block it
-//! finds what [`find`] finds. If these entries are short, it reads a byte of all their cache lines first.
+//! [`find_user_key`] uses the hash index of the block, if there is one. It decodes only the entries with the hash byte
+//! of the key, and the entries between each of them and the restart before it. In a valid block it has the same result
+//! as [`find`]. If these entries are short, it first reads a byte of all their cache lines.
 
 use std::cmp::Ordering;
 use std::hint::black_box;
@@ -31,16 +31,16 @@ use crate::key::{InternalKey, Tag, common_prefix};
 
 const CACHE_LINE_BYTES: usize = 64;
 
-/// The most bytes of entries that are read ahead to pass them. Of longer ones few lines would be needed.
+/// Longest range of entries to prefetch. Skipping longer entries needs only a few of their lines.
 const AHEAD_BYTES_MAX: usize = 8 * CACHE_LINE_BYTES;
 
 /// The first entry of a block at or after the target of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Whether its user key is that of the target.
+    /// Whether its user key equals the user key of the target.
     pub(crate) same_user_key: bool,
     pub(crate) tag: Tag,
-    /// Where its value lies in the payload.
+    /// The position of its value in the payload.
     pub(crate) value: Range<usize>,
     /// The reference, if the value is in chunks.
     pub(crate) chunks: Option<ChunkRef>,
@@ -59,19 +59,19 @@ pub(crate) fn find(
     Ok(Some(Found { same_user_key, tag: entry.tag, value: entry.value, chunks }))
 }
 
-/// The first entry of a block at or after a target. The part of its user key that it shares is that of the target.
+/// The first entry of a block at or after a target. The shared part of its user key matches the target.
 pub(super) struct Placed {
     pub(super) at: usize,
     pub(super) entry: RawEntry,
     pub(super) same_user_key: bool,
 }
 
-/// [`find`], but nothing is said of the value.
+/// [`find`] without a check of the value.
 #[inline]
 pub(super) fn place(trailer: &Trailer<'_>, target: InternalKey<'_>) -> Result<Option<Placed>, DecodeError> {
     let entries = trailer.entries;
     let mut at = last_restart_before(trailer, target)?;
-    // Of the key before: its length, and how many of its first bytes are those of the target.
+    // The length of the previous key, and the number of its first bytes that match the target.
     let (mut key_len, mut matched) = (0, 0);
     while at < entries.len() {
         let entry = decode_after(entries, at, key_len)?;
@@ -88,7 +88,7 @@ pub(super) fn place(trailer: &Trailer<'_>, target: InternalKey<'_>) -> Result<Op
     Ok(None)
 }
 
-/// The length of the longest common prefix, and the order. Mostly the first bytes decide.
+/// The length of the longest common prefix, and the order. The first bytes usually decide.
 #[inline]
 fn compare(a: &[u8], b: &[u8]) -> (usize, Ordering) {
     match (a.first_chunk::<8>(), b.first_chunk::<8>()) {
@@ -109,7 +109,7 @@ fn compare_all(a: &[u8], b: &[u8]) -> (usize, Ordering) {
     (same, a[same..].first().cmp(&b[same..].first()))
 }
 
-/// Where to start: the last restart before the target, or else the first one.
+/// The start of the linear search: the last restart before the target, or else the first one.
 fn last_restart_before(trailer: &Trailer<'_>, target: InternalKey<'_>) -> Result<usize, DecodeError> {
     let entries = trailer.entries;
     let (mut low, mut high) = (0, trailer.restart_count() - 1);
@@ -155,8 +155,8 @@ pub(crate) fn find_user_key(payload: &[u8], target: InternalKey<'_>) -> Result<O
     Ok(None)
 }
 
-/// Reads a byte of each cache line of the first `len` bytes. So the processor waits for all of them at once, and not for
-/// the head of each entry after that of the one before.
+/// Reads a byte of each cache line of the first `len` bytes. The processor then waits for all of them at once, instead of
+/// waiting at each entry.
 #[inline]
 fn read_ahead(entries: &[u8], len: usize) {
     let lines = entries.chunks(CACHE_LINE_BYTES).skip(1);
@@ -165,9 +165,9 @@ fn read_ahead(entries: &[u8], len: usize) {
     }
 }
 
-/// Looks at the entry that is `skip` entries behind a restart. If it has the user key of `target`, returns the first
-/// from there on that is at or after it, or `None` and how many of that user key are before it; at least 1, so that
-/// the search goes on behind an entry with another key.
+/// Examines the entry that is `skip` entries after a restart. If it has the user key of `target`, returns the first
+/// entry from there on that is at or after it, or `None` and the number of entries of that user key before it; at
+/// least 1, so that the search continues after an entry with another key.
 #[inline]
 fn find_version(
     entries: &[u8],
@@ -176,7 +176,7 @@ fn find_version(
     target: InternalKey<'_>,
 ) -> Result<(Option<RawEntry>, usize), DecodeError> {
     let (mut at, mut passed) = (restart, 0);
-    // Of the key before: its length, and how many of its first bytes are those of the target.
+    // The length of the previous key, and the number of its first bytes that match the target.
     let (mut key_len, mut matched) = (0, 0);
     while at < entries.len() {
         let entry = decode_after(entries, at, key_len)?;

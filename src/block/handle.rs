@@ -1,4 +1,4 @@
-//! Where a block lies: `offset varint · length varint`. The length is that of the whole block, envelope
+//! The location of a block: `offset varint · length varint`. The length is that of the whole block, envelope
 //! included, so that one read fetches it.
 
 use byteorder::{ByteOrder, LittleEndian};
@@ -24,13 +24,13 @@ impl BlockHandle {
         put_varint(out, self.len);
     }
 
-    /// Decodes a value of an index entry, which holds nothing else.
+    /// Decodes the value of an index entry, which has nothing else.
     #[inline(always)]
     pub(crate) fn decode(value: &[u8]) -> Result<Self, DecodeError> {
         Self::decode_word(value).map_or_else(|| Self::decode_any(value), Ok)
     }
 
-    /// The same of a value that fits into a word, as almost all do.
+    /// The same for a value that fits into a word, as almost all do.
     #[inline(always)]
     fn decode_word(value: &[u8]) -> Option<Self> {
         let (low, high) = (value.first_chunk::<4>()?, value.last_chunk::<4>()?);
@@ -40,7 +40,7 @@ impl BlockHandle {
         }
         let (low, high) = (LittleEndian::read_u32(low), LittleEndian::read_u32(high));
         let word = u64::from(low) | u64::from(high) << (bits - 32);
-        // The last byte of a number is one without its highest bit. There are two, and the second is the last of all.
+        // The last byte of each number lacks the highest bit. There must be two, and the second is the last byte of all.
         let ends = !word & (0x8080_8080_8080_8080 >> (64 - bits));
         if ends & ends.wrapping_sub(1) != 1 << (bits - 1) {
             return None;
@@ -66,7 +66,7 @@ impl BlockHandle {
         Ok(handle)
     }
 
-    /// Checks that a block can lie there: after the file header, before `end`, and with a length within the
+    /// Checks that the location is valid: after the file header, before `end`, and with a length within the
     /// limit.
     pub(crate) fn check(&self, end: u64) -> Result<(), DecodeError> {
         let lengths = ENVELOPE_BYTES as u64..=(ENVELOPE_BYTES + BLOCK_BYTES_MAX) as u64;

@@ -1,11 +1,11 @@
 //! A cursor over the entries of a data or index block, in both directions.
 //!
-//! A step forward puts the suffix behind the shared bytes in the key buffer. A seek is that of a point lookup
-//! ([`find`](super::find)), and copies only the key it finds. A step backward needs all entries since the restart
-//! before, so that interval is decoded once and kept; it has at most [`RESTART_INTERVAL_MAX`] entries.
+//! A step forward appends the suffix to the shared bytes in the key buffer. A seek is the point lookup of
+//! [`find`](super::find), and copies only the key that it finds. A step backward needs all entries since the previous
+//! restart, so that interval is decoded once and kept; it has at most [`RESTART_INTERVAL_MAX`] entries.
 //!
 //! Invariants: every step forward moves the cursor by at least four bytes and every step backward moves it
-//! back, whatever the restart offsets are, so no payload makes it loop for ever. After an error the cursor is
+//! back, for any restart offsets, so every loop over a payload ends. After an error the cursor is
 //! not valid; the caller (the table iterator) keeps the error. The order of keys is not checked here, only by
 //! `Table::verify`.
 
@@ -23,7 +23,7 @@ use super::trailer::{RESTART_INTERVAL_MAX, Trailer, restart_offset};
 use super::value::{BlockValues, follow_value, is_plain};
 use super::walk::walk_entries;
 
-/// The result of a movement. In a box, so that it fits in a register.
+/// The result of a movement. It is boxed to fit in a register.
 pub(super) type Moved = Result<(), Box<DecodeError>>;
 
 /// A cursor over one block.
@@ -33,7 +33,7 @@ pub(crate) struct BlockIter {
     values: BlockValues,
     /// 0 without a payload.
     entries_end: usize,
-    /// Where the restart offsets begin.
+    /// Offset of the restart offsets.
     restarts_at: usize,
     user_key: Vec<u8>,
     /// The current entry.
@@ -41,15 +41,15 @@ pub(crate) struct BlockIter {
     backward: Interval,
 }
 
-/// An entry whose value is here.
+/// An entry with an inline value.
 pub(crate) struct PlainEntry<'a> {
     pub(crate) user_key: &'a [u8],
     pub(crate) payload: &'a Bytes,
-    /// Where the value is in the payload.
+    /// The position of the value in the payload.
     pub(crate) value: Range<usize>,
 }
 
-/// An entry that was checked.
+/// A checked entry.
 #[derive(Debug, Clone, Copy)]
 struct Current {
     start: usize,
@@ -71,12 +71,11 @@ impl Current {
 #[derive(Debug, Default)]
 struct Interval {
     entries: Vec<(Range<usize>, Current)>,
-    /// Their user keys, one behind the other. What is behind those is of an earlier interval.
+    /// Their concatenated user keys, possibly followed by keys of an earlier interval.
     keys: Vec<u8>,
-    /// The number of the restart at which they begin.
+    /// The number of their restart.
     restart: usize,
-    /// How many entries come before the current one, if that was reached by a step backward. Its user key is the one
-    /// here.
+    /// The number of entries before the current one, if a step backward reached it. Then its user key is in `keys`.
     left: Option<usize>,
 }
 
@@ -86,7 +85,7 @@ impl Interval {
         self.left = None;
     }
 
-    /// Puts a key behind the one before it, with which it shares so many bytes.
+    /// Appends a key that shares `shared` bytes with the key at `before`.
     #[inline(always)]
     fn push_key(&mut self, before: Range<usize>, shared: usize, rest: &[u8]) -> Range<usize> {
         let key = before.end..before.end + shared + rest.len();
@@ -132,7 +131,7 @@ impl BlockIter {
         Ok(iter)
     }
 
-    /// Opens a payload in place of that which was open. The cursor is not positioned yet; it keeps its buffers.
+    /// Opens another payload. The cursor is not positioned yet; it keeps its buffers.
     pub(crate) fn open(&mut self, payload: Bytes) -> Result<(), DecodeError> {
         self.close();
         let trailer = Trailer::of(&payload)?;
@@ -141,7 +140,7 @@ impl BlockIter {
         Ok(())
     }
 
-    /// Lets the payload go.
+    /// Releases the payload.
     pub(crate) fn close(&mut self) {
         self.payload = Bytes::new();
         self.entries_end = 0;
@@ -213,7 +212,7 @@ impl BlockIter {
         self.walk_back_from(self.entries_end)
     }
 
-    /// Moves to the first entry at or after `target`; the cursor is not valid if there is none. Copies no key but that.
+    /// Moves to the first entry at or after `target`; the cursor is not valid if there is none. Copies only that key.
     pub(crate) fn seek(&mut self, target: InternalKey<'_>) -> Moved {
         self.current = None;
         self.backward.left = None;
@@ -229,7 +228,7 @@ impl BlockIter {
         Ok(())
     }
 
-    /// [`BlockIter::seek`] by whole keys, with which tests compare it and [`find`](super::find).
+    /// [`BlockIter::seek`] by whole keys. Tests compare it with `seek` and [`find`](super::find).
     #[cfg(any(test, fuzzing))]
     pub(crate) fn seek_by_whole_keys(&mut self, target: InternalKey<'_>) -> Moved {
         self.current = None;
@@ -271,8 +270,8 @@ impl BlockIter {
         self.read(end)
     }
 
-    /// Moves to the next entry if it is one of which nothing has to be looked into: a put that is visible at `seqno`,
-    /// whose value is here, of a greater user key. Otherwise stays where it is, and says `false`.
+    /// Moves to the next entry if it is plain: a put that is visible at `seqno`, with an inline value and a greater user
+    /// key. Otherwise does not move, and returns `false`.
     #[inline(always)]
     pub(crate) fn step_to_plain(&mut self, seqno: SeqNo) -> bool {
         let at = match (&self.current, self.backward.left) {
@@ -291,8 +290,8 @@ impl BlockIter {
         true
     }
 
-    /// The current entry, if nothing of it has to be looked into: after a step forward, a put that is visible at `seqno`,
-    /// whose value is here.
+    /// The current entry, if it is plain and was reached by a step forward: a put that is visible at `seqno`, with an
+    /// inline value.
     #[inline(always)]
     pub(crate) fn visible_plain(&self, seqno: SeqNo) -> Option<PlainEntry<'_>> {
         let (Some(current), None) = (&self.current, self.backward.left) else { return None };
@@ -300,7 +299,7 @@ impl BlockIter {
         (visible && !current.chunked).then(|| self.plain())
     }
 
-    /// The current entry, of which nothing has to be looked into: after [`BlockIter::step_to_plain`] or by
+    /// The current entry, which is plain: after [`BlockIter::step_to_plain`] or by
     /// [`BlockIter::visible_plain`].
     #[inline(always)]
     pub(crate) fn plain(&self) -> PlainEntry<'_> {
@@ -308,15 +307,15 @@ impl BlockIter {
         PlainEntry { user_key: &self.user_key, payload: &self.payload, value }
     }
 
-    /// Moves to the previous entry if that is known to be of another user key, its value is here, and nothing has to be
-    /// looked into of the current one: a put that is visible at `seqno`, whose value is here. Otherwise stays where it is.
+    /// Moves to the previous entry if it is known to have another user key and an inline value, and the current one is
+    /// plain: a put that is visible at `seqno`, with an inline value. Otherwise does not move.
     #[inline(always)]
     pub(crate) fn step_back_over_plain(&mut self, seqno: SeqNo) -> bool {
         let (Some(current), Some(left @ 1..)) = (&self.current, self.backward.left) else { return false };
         let is_plain = !current.chunked && current.tag.kind() == EntryKind::Put;
         let (before, user) = (self.backward.key(left - 1), self.backward.key(left));
         let entry_before = self.backward.entries[left - 1].1;
-        // Who moves a table to a value in chunks checks where these are.
+        // A value in chunks is checked by the caller that moves a table to it.
         if !is_plain
             || entry_before.chunked
             || current.tag.seqno() > seqno
@@ -329,7 +328,7 @@ impl BlockIter {
         true
     }
 
-    /// The entry behind the current one, after [`BlockIter::step_back_over_plain`].
+    /// The entry after the current one, after [`BlockIter::step_back_over_plain`].
     #[inline(always)]
     pub(crate) fn plain_behind(&self) -> Option<PlainEntry<'_>> {
         let (key, entry) = self.backward.entries.get(self.backward.left? + 1)?;
@@ -346,7 +345,7 @@ impl BlockIter {
         }
     }
 
-    /// The same if the entry before the current one is not known from a step backward.
+    /// The same if the previous entry is not known from a step backward.
     fn prev_elsewhere(&mut self) -> Moved {
         let Some(start) = self.current.as_ref().map(|current| current.start) else { return Ok(()) };
         if start == 0 {
@@ -362,7 +361,7 @@ impl BlockIter {
         }
     }
 
-    /// Moves to the entry at `at`, whose predecessor's user key is in the buffer; nowhere at the end.
+    /// Moves to the entry at `at`, whose predecessor's user key is in the buffer; not valid at the end.
     #[inline(always)]
     fn read(&mut self, at: usize) -> Moved {
         self.current = None;
@@ -421,7 +420,7 @@ impl BlockIter {
         Ok(())
     }
 
-    /// Checks what the cursor does not check, see [`walk_entries`].
+    /// Checks everything that the cursor does not check, see [`walk_entries`].
     pub(crate) fn verify(&self) -> Result<(), DecodeError> {
         walk_entries(self.values, &self.payload, &mut |_| Ok(()))
     }

@@ -1,17 +1,17 @@
 //! The keys of the index.
 //!
-//! The index entry of a block holds a separator: an internal key not before the last key of the block and
-//! before the first key of the next one. The shortest such user key is chosen, and of those of one length the
+//! The index entry of a block has a separator: an internal key that is at or after the last key of the block and
+//! before the first key of the next one. It has the shortest such user key, and among equally short keys the
 //! smallest, because a scan that starts between the last key and the separator wastes one block read.
 //!
-//! If the two blocks hold different user keys, the separator has tag 0, which sorts behind every other entry
+//! If the two blocks have different user keys, the separator has tag 0, which sorts after every other entry
 //! of its user key; so all versions of that key lie before it. If one user key spans both blocks, the
-//! separator is the last internal key itself. Either way a key that is looked up can only lie in the block of
-//! the first separator that is not before it: a lookup never reads a second data block.
+//! separator is the last internal key itself. In both cases a key can only be in the block of the first separator
+//! at or after it: a lookup never reads a second data block.
 
 use crate::key::{EntryKind, InternalKey, Tag, common_prefix};
 
-/// The tag that sorts behind all others of the same user key.
+/// The tag that sorts after all others of the same user key.
 fn last_tag() -> Tag {
     Tag::new(0, EntryKind::Delete)
 }
@@ -24,7 +24,7 @@ pub(crate) fn separator(last: InternalKey<'_>, next: InternalKey<'_>) -> (Vec<u8
     (shortest_between(last.user, next.user), last_tag())
 }
 
-/// The separator of the last block of a table. It is not shortened: keys behind the table must not seem to be
+/// The separator of the last block of a table. It is not shortened, so that keys after the table do not seem to be
 /// in it.
 pub(crate) fn separator_of_last(last: InternalKey<'_>) -> (Vec<u8>, Tag) {
     (last.user.to_vec(), last_tag())
@@ -35,7 +35,7 @@ fn shortest_between(last: &[u8], next: &[u8]) -> Vec<u8> {
     let differs = common_prefix(last, next);
     for index in differs..last.len().saturating_sub(1) {
         let Some(byte) = last[index].checked_add(1) else { continue };
-        // At the first difference the raised byte may reach that of `next`; it then needs a longer `next`.
+        // At the first difference the incremented byte may equal that of `next`; then `next` must be longer.
         let before_next = index > differs || byte < next[index] || next.len() > index + 1;
         if before_next {
             let mut found = last[..index].to_vec();

@@ -1,19 +1,18 @@
-//! What stands behind the entries of a data or index block and leads a search to them: its restarts, and before
-//! them a hash index, if it has one.
+//! The search structures after the entries of a data or index block: an optional hash index, and the restarts.
 //!
 //! ```text
 //! payload   entry* · restart offset u32 * n · n u32
 //!           entry* · hash byte u8 * (n * interval) · restart offset u32 * n · n u24 · interval u8
 //! ```
 //!
-//! The interval is 1 to [`RESTART_INTERVAL_MAX`], so the last byte of a payload tells whether there is a hash index.
-//! If there is, restarts stand at every `interval`th entry, and the hash bytes are those of the user keys of all
-//! entries in their order ([`hash_byte`]), then zeros. A lookup looks for the byte of its key among them, eight at a
-//! time: number `e` is the entry `e % interval` behind restart `e / interval`. Of the other entries of a block one in
-//! 256 has that byte too.
+//! The interval is 1 to [`RESTART_INTERVAL_MAX`], so the last byte of a payload is nonzero exactly if there is a hash
+//! index. Then every `interval`th entry is a restart. The hash bytes are the hash bytes of all user keys in the order of
+//! their entries ([`hash_byte`]), then zeros. A lookup searches them for the byte of its key, eight at a
+//! time: number `e` is the entry `e % interval` after restart `e / interval`. One in 256 of the other entries
+//! matches too.
 //!
-//! What a hash index says is checked by [`walk_entries`](super::walk_entries) and nowhere else: an index that is wrong
-//! hides an entry, as separators and orders that are wrong do.
+//! Only [`walk_entries`](super::walk_entries) verifies a hash index: a wrong index hides an entry, like a wrong
+//! separator or order.
 
 use byteorder::{ByteOrder, LittleEndian};
 use xxhash_rust::xxh3::xxh3_64;
@@ -23,14 +22,14 @@ use crate::codec::DecodeError;
 /// Most entries from one restart to the next in any block.
 pub(super) const RESTART_INTERVAL_MAX: usize = 16;
 
-/// The part of a payload's last number that is the interval of a hash index.
+/// The position of the interval of a hash index in a payload's last number.
 const INTERVAL_SHIFT: u32 = 24;
 
-/// A payload in its parts.
+/// The parts of a payload.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trailer<'a> {
     pub(crate) entries: &'a [u8],
-    /// The hash bytes and all that follows them.
+    /// The hash bytes and everything after them.
     behind: &'a [u8],
     hash_bytes: usize,
     /// 0 without a hash index.
@@ -55,12 +54,12 @@ impl<'a> Trailer<'a> {
         Ok(Self { entries, behind, hash_bytes, interval, restarts })
     }
 
-    /// The bytes of the hash index, none without one.
+    /// The bytes of the hash index; empty without one.
     pub(crate) fn hash_bytes(&self) -> &'a [u8] {
         &self.behind[..self.hash_bytes]
     }
 
-    /// Where the restart offsets stand in the payload.
+    /// The position of the restart offsets in the payload.
     pub(crate) fn restarts_at(&self) -> usize {
         self.entries.len() + self.hash_bytes
     }
@@ -69,14 +68,14 @@ impl<'a> Trailer<'a> {
         self.restarts.len() / 4
     }
 
-    /// The offset of the restart with this number, somewhere among the entries.
+    /// The offset of the restart with this number, checked to be within the entries.
     #[inline]
     pub(super) fn restart(&self, index: usize) -> Result<usize, DecodeError> {
         let at = self.restarts_at() + 4 * index;
         restart_offset(&self.restarts[4 * index..], self.entries.len(), at)
     }
 
-    /// The length of the entries from the restart with this number, at `start`, to the next one, as the restarts have it.
+    /// The length of the entries from the restart with this number, at `start`, to the next restart offset.
     #[inline]
     pub(super) fn group_len(&self, index: usize, start: usize) -> usize {
         let next = self.restarts.get(4 * index + 4..).and_then(<[u8]>::first_chunk::<4>);
@@ -84,7 +83,7 @@ impl<'a> Trailer<'a> {
         end.min(self.entries.len()).saturating_sub(start)
     }
 
-    /// The number of the first entry from `from` on that has this hash byte, by the hash index.
+    /// The number of the first entry from `from` on with this hash byte in the hash index.
     #[inline]
     pub(super) fn next_with(&self, hash_byte: u8, from: usize) -> Option<usize> {
         const LOW: u64 = 0x0101_0101_0101_0101;
@@ -92,7 +91,7 @@ impl<'a> Trailer<'a> {
         // At least eight bytes follow the hash bytes: a restart and their count.
         while number < self.hash_bytes {
             let word = LittleEndian::read_u64(self.behind[number..].first_chunk::<8>()?);
-            // A byte that is 0 here is the sought one. The lowest bit set in `equal` is that of the first such byte.
+            // A byte of `other` is 0 if it matches. The lowest set bit of `equal` belongs to the first such byte.
             let other = word ^ (LOW * u64::from(hash_byte));
             let equal = other.wrapping_sub(LOW) & !other & (LOW << 7);
             if equal != 0 {
@@ -105,7 +104,7 @@ impl<'a> Trailer<'a> {
     }
 }
 
-/// The number of restarts and the interval that the last number of a payload states.
+/// The number of restarts and the interval in the last number of a payload.
 #[inline]
 fn split(last: u32) -> (usize, usize) {
     ((last & ((1 << INTERVAL_SHIFT) - 1)) as usize, (last >> INTERVAL_SHIFT) as usize)
@@ -124,7 +123,7 @@ fn no_restarts(payload: &[u8]) -> DecodeError {
     DecodeError::corrupt(at as u64, "restart count", detail)
 }
 
-/// The restart offset at the start of these bytes, which stand at `at` in a payload with so many bytes of entries.
+/// The restart offset at the start of `bytes`, which are at `at` in a payload with `entries` bytes of entries.
 #[inline(always)]
 pub(super) fn restart_offset(bytes: &[u8], entries: usize, at: usize) -> Result<usize, DecodeError> {
     let offset = LittleEndian::read_u32(bytes) as usize;
@@ -137,12 +136,12 @@ fn restart_behind(offset: usize, entries: usize, at: usize) -> DecodeError {
     DecodeError::corrupt(at as u64, "restart offset", detail)
 }
 
-/// Whether a payload of entries has a hash index.
+/// Whether the payload of a data or index block has a hash index.
 pub(super) fn has_hash_index(payload: &[u8]) -> bool {
     payload.last().is_some_and(|&interval| interval != 0)
 }
 
-/// What the hash index has of a user key: the low byte of its XXH3-64 with seed 0.
+/// The hash byte of a user key: the low byte of its XXH3-64 with seed 0.
 #[inline]
 pub(super) fn hash_byte(user_key: &[u8]) -> u8 {
     xxh3_64(user_key) as u8

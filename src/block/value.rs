@@ -1,26 +1,26 @@
-//! The values of a block, and the check that the value of an entry can be followed.
+//! The kinds of values in a block, and their validation.
 
 use super::chunk_ref::ChunkRef;
 use super::entry::RawEntry;
 use crate::codec::DecodeError;
 use crate::key::{EntryKind, Tag};
 
-/// What the values of a block are, and hence what is checked about them.
+/// The kind of the values of a block, which determines their validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BlockValues {
-    /// Values of the user: none with a tombstone, possibly in chunks.
+    /// Values of the user, possibly in chunks; a tombstone has none.
     Data,
     /// Block handles; a tag is only part of the separator.
     Index,
 }
 
-/// Whether the value is a put whose bytes are here: there is nothing to check.
+/// Whether the entry is a put with an inline value, which needs no check.
 #[inline]
 pub(super) fn is_plain(entry: &RawEntry) -> bool {
     !entry.chunked && entry.tag.kind() == EntryKind::Put
 }
 
-/// Checks that a value can be followed. Returns the reference of a value in chunks.
+/// Validates a value. Returns the reference of a value in chunks.
 #[inline(always)]
 pub(super) fn follow_value(
     values: BlockValues,
@@ -33,7 +33,7 @@ pub(super) fn follow_value(
     follow_unusual(values, entry.tag, entry.chunked, entry.value.start, &payload[entry.value.clone()])
 }
 
-/// [`follow_value`] of a tombstone or a value in chunks. `start` is where its value begins.
+/// [`follow_value`] for a tombstone or a value in chunks. `start` is the offset of its value.
 #[inline(never)]
 fn follow_unusual(
     values: BlockValues,

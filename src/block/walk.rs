@@ -1,12 +1,11 @@
-//! Walks all entries of a data or index block, and checks everything that the format says of them: the rules
-//! that the cursor of lookups ([`iter`](super::iter)) takes for granted.
+//! Walks all entries of a data or index block and checks every rule of the format, including the rules
+//! that the cursor of lookups ([`iter`](super::iter)) relies on.
 //!
-//! 1. Restarts ascend from 0, and stand where entries start that share nothing.
+//! 1. Restarts ascend from 0, at entries that share nothing.
 //! 2. From one restart to the next there are at most [`RESTART_INTERVAL_MAX`] entries.
-//! 3. BlockValues end where the restarts begin, and their keys ascend.
+//! 3. The entries fill the payload up to the hash index or the restarts, and their keys ascend.
 //! 4. A hash index has the byte of each key, and its interval is that of all restarts.
-//! 5. A tombstone has no value; a value is no longer here than may stand outside of chunks; what leads to
-//!    chunks or blocks can be decoded.
+//! 5. A tombstone has no value; an inline value is within its limit; references to chunks or blocks can be decoded.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -21,7 +20,7 @@ use crate::limits::VALUE_INLINE_MAX;
 
 /// An entry of a data or index block, decoded.
 pub(crate) struct WalkedEntry<'a> {
-    /// Where it starts in the payload.
+    /// Its offset in the payload.
     pub(crate) at: usize,
     pub(crate) raw: &'a RawEntry,
     pub(crate) key: InternalKey<'a>,
@@ -37,13 +36,13 @@ impl WalkedEntry<'_> {
         self.key.tag.kind() == EntryKind::Delete
     }
 
-    /// Length of the value, wherever it stands.
+    /// Length of the value, inline or in chunks.
     pub(crate) fn value_len(&self) -> u64 {
         self.chunks.map_or(self.value.len() as u64, |chunks| chunks.total)
     }
 }
 
-/// Walks the entries of a block: `visit` is given each that is in order. Errors count from the start of the
+/// Walks the entries of a block and passes each valid one to `visit`. Errors count from the start of the
 /// payload.
 #[inline]
 pub(crate) fn walk_entries<E: From<DecodeError>, V>(
@@ -89,7 +88,7 @@ where
                 Some(BlockHandle::decode(value).map_err(|error| error.at(raw.value.start as u64))?)
             }
         };
-        // What is shared does not decide.
+        // The shared bytes are equal.
         let replaced = &key[raw.shared..];
         let is_after = tag_before.is_none_or(|tag| {
             is_greater(rest, replaced) || InternalKey::new(rest, raw.tag) > InternalKey::new(replaced, tag)

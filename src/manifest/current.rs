@@ -80,11 +80,11 @@ impl Current {
         Self::decode(&bytes).map(Some).map_err(|error| error.in_file(&path, 0))
     }
 
-    /// Writes what is to replace `CURRENT`, durably.
+    /// Writes the next `CURRENT` durably, as `CURRENT.new`.
     ///
     /// # Errors
     ///
-    /// `CURRENT` is as it was.
+    /// `CURRENT` is unchanged.
     pub(crate) fn prepare(&self, fs: &dyn Fs, dir: &Path, file_id: FileId) -> Result<()> {
         let new = FileName::CurrentTemporary.path(dir);
         match fs.remove(&new) {
@@ -98,7 +98,7 @@ impl Current {
         file.sync().map_err(|error| Error::io("sync", &new, error))
     }
 
-    /// Replaces `CURRENT` by what [`Current::prepare`] has written, durably.
+    /// Replaces `CURRENT` by the file of [`Current::prepare`], durably.
     ///
     /// # Errors
     ///

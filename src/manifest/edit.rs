@@ -1,13 +1,13 @@
-//! Version edits: what a flush, a compaction, a new log or a new keyspace changes.
+//! Version edits: the changes of a flush, a compaction, a new log or a new keyspace.
 //!
 //! ```text
 //! edit record   edit count u64 · running hash u64 · field*            (fields as in `codec`)
 //! running hash  XXH3-64 (seed 0) of (hash before it u64 · edit count u64 · fields)
 //! ```
 //!
-//! Edits are counted from 1 over the whole life of a store, across manifests, and each hashes the one before
-//! it; a manifest starts with an edit that states which count and hash it continues ([`EditItem::Base`]). A
-//! promise in a log repeats count and hash, so that the loss of a manifest's tail is noticed.
+//! Edits are counted from 1 over the whole life of a store, across manifests, and each one's hash covers the previous
+//! hash. A manifest starts with an edit that states the count and hash that it continues ([`EditItem::Base`]). A
+//! promise in a log repeats count and hash, so that the loss of a manifest's tail is detected.
 
 use std::sync::Arc;
 
@@ -28,14 +28,13 @@ use crate::wal::EditMark;
 /// Number of levels of a tree.
 pub(crate) const LEVELS: usize = 7;
 
-/// Where a log ends, and how.
+/// The end of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogEnd {
     pub(crate) len: u64,
     /// The last sequence number of this and all earlier logs.
     pub(crate) last_seqno: SeqNo,
-    /// It has no close record, because nothing could be appended to it any more. What is behind its end does not
-    /// count.
+    /// The log has no close record, because appends to it failed. Bytes after its end are ignored.
     pub(crate) is_cut: bool,
 }
 
@@ -47,11 +46,11 @@ pub(crate) enum EditItem {
     Base(EditMark),
     /// The secret seed of the key hash.
     HashSeed(u64),
-    /// All file numbers below this one have been given out.
+    /// All file numbers below this one were assigned.
     NextFile(u64),
-    /// All keyspace ids below this one have been given out.
+    /// All keyspace ids below this one were assigned.
     NextKeyspace(KeyspaceId),
-    /// Sequence numbers up to this one have been given out.
+    /// Sequence numbers up to this one were assigned.
     LastSeqno(SeqNo),
     LogCreated {
         number: u64,
@@ -89,7 +88,7 @@ pub(crate) enum EditItem {
         keyspace: KeyspaceId,
         number: u64,
     },
-    /// The table has these filters now, and no others.
+    /// The table has exactly these filters now.
     FiltersReplaced {
         keyspace: KeyspaceId,
         number: u64,
@@ -117,7 +116,7 @@ const FILTERS_REPLACED: u64 = 15 << 1;
 // 16 origin of a checkpoint: reserved.
 const LOG_CUT: u64 = 17 << 1 | CRITICAL;
 
-/// A change that is applied as a whole: all of its items or none.
+/// A change that is applied atomically.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct VersionEdit {
     pub(crate) items: Vec<EditItem>,
@@ -139,7 +138,7 @@ impl VersionEdit {
         (record, mark)
     }
 
-    /// Decodes a record. `previous` is the mark of the edit before it; `None` for the first edit of a
+    /// Decodes a record. `previous` is the mark of the previous edit; `None` for the first edit of a
     /// manifest, which states the mark itself.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn decode(record: &[u8], previous: Option<EditMark>) -> Result<(Self, EditMark), DecodeError> {
@@ -148,8 +147,8 @@ impl VersionEdit {
     }
 }
 
-/// The items of an edit, decoded one at a time: together they can take twenty times the memory of the record.
-/// After an error there are none.
+/// The items of an edit, decoded one at a time, because together they can take twenty times the memory of the record.
+/// The first error ends the iteration.
 #[derive(Clone)]
 pub(crate) struct EditItems<'a> {
     reader: Reader<'a>,
@@ -164,7 +163,7 @@ enum BaseItem {
 }
 
 impl<'a> EditItems<'a> {
-    /// The items of a record and its mark, which is checked. `previous` is the mark of the edit before it;
+    /// The items of a record and its mark, which is checked. `previous` is the mark of the previous edit;
     /// `None` for the first edit of a manifest, which states the mark itself.
     pub(crate) fn open(
         record: &'a [u8],
@@ -190,7 +189,7 @@ impl<'a> EditItems<'a> {
         Ok((items, mark))
     }
 
-    /// The items of a record after damage, and the mark that it states, which cannot be checked.
+    /// The items of a record after damage, and its mark, which cannot be checked.
     pub(crate) fn behind_gap(record: &'a [u8]) -> Result<(Self, EditMark), DecodeError> {
         let mut reader = Reader::new(record);
         let mark = EditMark::decode(&mut reader, "edit count", "edit hash")?;

@@ -108,28 +108,30 @@ impl KeyspaceOptions {
     }
 
     /// Length in bytes at which a compaction ends one table and begins the next; 64 MiB by default. On a small disk
-    /// it is at most a 64th of what is free when the store is opened, and of what the store has there.
+    /// it is at most a 64th of the free space when the store is opened plus the space that the store uses.
     #[must_use]
     pub fn table_bytes(mut self, bytes: u64) -> Self {
         self.table_bytes = bytes;
         self
     }
 
-    /// Size in bytes at which the memtable is flushed. By default it is a quarter of the memory for
-    /// memtables ([`Options::memtable_budget`](crate::Options::memtable_budget)), which is a sixteenth of the memory
-    /// budget, and at most 64 MiB, a 16th of what is free on the disk when the store is opened, and a 64th of that and of
-    /// what the store has there, but no less than 64 KiB for the disk's sake; it is never more than all memtables may take together. All memory of the memtable counts:
-    /// an entry takes about 46 bytes beside its key and value, so with keys and values of 116 bytes a memtable
-    /// of 64 MiB holds about 45 MiB of them, with 1000 bytes about 59 MiB; of at least 100 bytes, two thirds of its
-    /// size. One of 3 GiB is flushed in any case.
+    /// Size in bytes at which the memtable is flushed. The default is a quarter of the part for memtables
+    /// ([`Options::memtable_budget`](crate::Options::memtable_budget)), which is a sixteenth of the memory
+    /// budget. It is at most 64 MiB, a 16th of the free disk space when the store is opened, and a 64th of that space plus the
+    /// space that the store uses; the disk never lowers it below 64 KiB. It is never more than the limit of all memtables
+    /// together. A memtable of 3 GiB is flushed in any case.
+    ///
+    /// All memory of the memtable counts: an entry takes about 46 bytes in addition to its key and value. So with keys and
+    /// values of 116 bytes a memtable of 64 MiB holds about 45 MiB of them, with 1000 bytes about 59 MiB; with at least 100
+    /// bytes, two thirds of its size.
     #[must_use]
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
         self.memtable_bytes = bytes;
         self
     }
 
-    /// Number of runs at which level 0 is compacted; 4 by default. Background threads that have had nothing else to
-    /// do for a second compact it with half as many, if they overlap at most three times their bytes in level 1.
+    /// Number of runs at which level 0 is compacted; 4 by default. Threads that have been idle for a second compact it
+    /// at half as many, if the runs overlap at most three times their bytes in level 1.
     #[must_use]
     pub fn l0_runs(mut self, runs: usize) -> Self {
         self.l0_runs = runs;
@@ -143,7 +145,7 @@ impl KeyspaceOptions {
         self
     }
 
-    /// How many times larger a level may be than the level above it; 10 by default.
+    /// The size ratio of a level to the level above it; 10 by default.
     #[must_use]
     pub fn level_ratio(mut self, ratio: u64) -> Self {
         self.level_ratio = ratio;
@@ -191,9 +193,9 @@ pub(crate) const HINTS: u64 = 7 << 1;
 /// Hint: most lookups are for present keys.
 pub(crate) const EXPECT_HITS: u64 = 1;
 
-/// The only order of keys so far: bytewise.
+/// The only supported order of keys: bytewise.
 const BYTEWISE: u64 = 1;
-/// The only filter domain so far: whole user keys.
+/// The only supported filter domain: whole user keys.
 const WHOLE_KEY: u64 = 0;
 
 impl KeyspaceOptions {
@@ -219,8 +221,8 @@ impl KeyspaceOptions {
         out.into()
     }
 
-    /// Decodes the options of a keyspace. If a field that is not critical is unknown or out of range, the
-    /// default is used: such fields affect how new tables are written, not how existing ones are read.
+    /// Decodes the options of a keyspace. An uncritical field that is unknown or out of range gets the
+    /// default: such fields affect how new tables are written, not how existing ones are read.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut options = Self::default();
         let mut hints = 0;
@@ -262,7 +264,7 @@ fn expect(found: u64, known: u64, what: &'static str) -> Result<(), DecodeError>
     if found == known { Ok(()) } else { Err(DecodeError::unsupported(0, what, found, known)) }
 }
 
-/// The filter policy; `None` if this version does not know its kind, size or allocation.
+/// The filter policy; `None` if this version does not support its kind, size or allocation.
 pub(crate) fn decode_filter(reader: &mut Reader<'_>) -> Result<Option<FilterPolicy>, DecodeError> {
     let kind = FilterKind::from_code(reader.u8("filter kind")?);
     let code = reader.u8("filter size code")?;

@@ -1,8 +1,8 @@
-//! The manifest file: reading it back at open, appending an edit, and starting a new one.
+//! The manifest file: reading it at open, appending an edit, and starting a new one.
 //!
 //! Opening a store for writing starts a new manifest, with a snapshot of the whole state. A manifest that has
 //! become much longer than such a snapshot is replaced in the same way. A new manifest is complete and
-//! durable before `CURRENT` names it, so a crash at any time does no harm.
+//! durable before `CURRENT` names it, so a crash at any time is harmless.
 //!
 //! Each edit is durable before the next is written. So damage before an intact edit is corruption. Damage at
 //! the end of the file is an edit that was never acknowledged, unless a log promises it.
@@ -31,12 +31,12 @@ pub(crate) struct ReadManifest {
     /// The mark of every edit in the file, in order; the last one is the mark of the state.
     pub(crate) marks: Vec<EditMark>,
     pub(crate) ending: Ending,
-    /// Where its last edit ends.
+    /// End of its last edit.
     pub(crate) len: u64,
-    /// Whether the last edit says how logs ended and nothing else, and is not the first. Then every edit that says
-    /// anything else is durable, and so is `CURRENT`: they were before this edit was appended.
+    /// Whether the last edit only has ends of logs and is not the first. Then every edit with other items is durable, and so
+    /// is `CURRENT`: they were before this edit was appended.
     pub(crate) ends_with_closed_log: bool,
-    /// Files that the last edit does not name any more. It may not be durable, and the one before names them.
+    /// Files that only the last edit dropped. It may not be durable, and the previous one names them.
     pub(crate) let_go: Vec<FileName>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn read_prefix(
 }
 
 impl ReadManifest {
-    /// Applies the edits that follow those which were read, up to the end, to `len` or to the first error, and returns that
+    /// Applies the edits after the ones already read, up to the end, to `len` or to the first error, and returns that
     /// error. Fails if the header cannot be read. After an error the last edit may be partly applied.
     pub(crate) fn read_edits(
         &mut self,
@@ -127,13 +127,13 @@ impl ReadManifest {
         Ok(true)
     }
 
-    /// One that says nothing, in the place of one that is not there.
+    /// An empty manifest in place of a missing one.
     pub(crate) fn empty(path: PathBuf) -> Self {
         let (state, marks, ending) = (ManifestState::default(), Vec::new(), Ending::Complete);
         Self { path, state, marks, ending, len: 0, ends_with_closed_log: false, let_go: Vec::new() }
     }
 
-    /// Checks that the manifest has at least the edits that a log promises.
+    /// Checks that the manifest has all edits that a log promises.
     pub(crate) fn check_promise(&self, promised: EditMark, log: &Path) -> Result<()> {
         let behind = promised.count > self.state.mark.count;
         let first = self.marks[0].count;
@@ -161,18 +161,18 @@ impl ReadManifest {
 pub(crate) struct ManifestLog {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
-    /// What `CURRENT` says if it names this manifest.
+    /// The contents of `CURRENT` for this manifest.
     current: Current,
     writer: FramedWriter,
     snapshot_bytes: u64,
     state: ManifestState,
-    /// Where the last edit ends that was appended.
+    /// End of the last appended edit.
     end: u64,
     /// Appending an edit failed: the file may hold it, and the state may have part of it.
     is_in_doubt: bool,
 }
 
-/// A manifest that is complete and durable, but that `CURRENT` does not name.
+/// A complete and durable manifest that `CURRENT` does not name yet.
 #[derive(Debug)]
 pub(crate) struct NewManifest(ManifestLog);
 
@@ -186,7 +186,7 @@ impl NewManifest {
     ///
     /// # Errors
     ///
-    /// It is unknown whether `CURRENT` names this manifest or the one before.
+    /// It is unknown whether `CURRENT` names this manifest or the previous one.
     pub(crate) fn install(self) -> Result<ManifestLog> {
         Current::replace(&*self.0.fs, &self.0.dir)?;
         Ok(self.0)
@@ -207,11 +207,11 @@ impl ManifestLog {
         Self::prepare(fs, dir, store_id, number, state, random)?.install()
     }
 
-    /// Writes a manifest with a snapshot of `state`, and what `CURRENT` is to be. `random` makes file ids.
+    /// Writes a manifest with a snapshot of `state`, and the next `CURRENT`. `random` makes file ids.
     ///
     /// # Errors
     ///
-    /// Nothing has changed, but the file may exist.
+    /// No state has changed, but the file may exist.
     pub(crate) fn prepare(
         fs: Arc<dyn Fs>,
         dir: &Path,
@@ -237,7 +237,7 @@ impl ManifestLog {
         Ok(NewManifest(Self { fs, dir, current, writer, snapshot_bytes, state, end, is_in_doubt }))
     }
 
-    /// The manifest that was read, for a store that was closed. It is never appended to.
+    /// The manifest of a store that was closed. It is never appended to.
     pub(crate) fn ended(fs: Arc<dyn Fs>, dir: &Path, current: Current, read: &ReadManifest) -> Self {
         let header = FileHeader::new(FileKind::Manifest, current.store_id, current.manifest_id);
         let writer = FramedWriter::ended(&read.path, header, read.len);
@@ -253,7 +253,7 @@ impl ManifestLog {
         &self.state
     }
 
-    /// The state after the last edit that was appended. It is read from the file if a later one failed.
+    /// The state after the last appended edit. It is read from the file if a later append failed.
     pub(crate) fn known_state(&self) -> Result<ManifestState> {
         if !self.is_in_doubt {
             return Ok(self.state.clone());
@@ -266,7 +266,7 @@ impl ManifestLog {
     ///
     /// # Errors
     ///
-    /// It is unknown whether the file holds the edit. Nothing more may be appended.
+    /// It is unknown whether the file has the edit. No edit may be appended any more.
     pub(crate) fn append(&mut self, items: Vec<EditItem>) -> Result<EditMark> {
         let edit = VersionEdit::new(items);
         let (record, mark) = edit.encode(self.state.mark);
@@ -286,7 +286,7 @@ impl ManifestLog {
         self.writer.len()
     }
 
-    /// Whether the file is so long that a new one should be started.
+    /// Whether the file is long enough to be replaced.
     pub(crate) fn is_long(&self) -> bool {
         self.writer.len() > ROTATE_BYTES_MIN.max(8 * self.snapshot_bytes)
     }

@@ -1,16 +1,16 @@
-//! Tables of one run must not overlap: a lookup reads only the one that its key falls into.
+//! Tables of one run must not overlap: a lookup reads only the table whose bounds contain its key.
 
 use bytes::Bytes;
 
 use crate::limits::BOUND_BYTES_MAX;
 
-/// The keys of a table, from one to another. Ordered as the tables of a run are: of two that begin alike
-/// where they were cut, the one that ends first, whole, is the first.
+/// The smallest and the largest key of a table. They sort like the tables of a run: by smallest key, and if trimming
+/// made these equal, by largest key, untrimmed first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Bounds {
     pub(crate) smallest: Bytes,
     pub(crate) largest: Bytes,
-    /// Bounds of the greatest length were cut there.
+    /// Bounds of the maximum length were trimmed.
     pub(crate) trimmed: bool,
     pub(crate) number: u64,
 }
@@ -18,11 +18,11 @@ pub(crate) struct Bounds {
 /// Two tables of one run that overlap.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Overlap {
-    /// Number of the one that begins later.
+    /// Number of the later table.
     pub(crate) number: u64,
-    /// What is wrong, in words.
+    /// A description of the overlap.
     pub(crate) detail: String,
-    /// The first and the last key that it concerns.
+    /// The first and the last overlapping key.
     pub(crate) keys: (Bytes, Bytes),
 }
 
@@ -35,7 +35,7 @@ impl Runs {
         self.0.push((level, run, bounds));
     }
 
-    /// The tables that certainly overlap the one before them in their run.
+    /// The tables that certainly overlap the previous one in their run.
     pub(crate) fn overlaps(mut self) -> impl Iterator<Item = Overlap> {
         self.0.sort();
         let pairs = self.0.windows(2).filter(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1));
@@ -43,8 +43,7 @@ impl Runs {
     }
 }
 
-/// The overlap of `b` with `a`, which begins before it, if that is certain: of a key that was cut there may
-/// be more.
+/// The overlap of `b` with `a`, which begins before it, if that is certain: a trimmed key may be longer.
 fn overlap(a: &Bounds, b: &Bounds) -> Option<Overlap> {
     let cut = b.trimmed && b.smallest.len() == BOUND_BYTES_MAX;
     let overlaps = a.largest >= b.smallest && !(cut && a.largest.starts_with(&b.smallest));

@@ -1,8 +1,7 @@
 //! The result of a sequence of edits. Recovery computes it, and a new manifest starts with it.
 //!
-//! [`ManifestState::apply`] checks each item against the state before it: a table that is removed was added
-//! earlier, an id is used once. A manifest with an edit that contradicts the earlier ones is damaged, even if
-//! every checksum is right.
+//! [`ManifestState::apply`] checks each item against the previous state: a removed table was added
+//! earlier, an id is used once. A manifest with contradictory edits is damaged, even if every checksum is right.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use crate::key::SeqNo;
 use crate::table_meta::TableMeta;
 use crate::wal::EditMark;
 
-/// The name of the keyspace that `Db`'s own calls work on.
+/// The name of the keyspace of `Db`'s own calls.
 pub(crate) const DEFAULT_NAME: &str = "default";
 
 /// A write-ahead log that the manifest names.
@@ -27,7 +26,7 @@ pub(crate) const DEFAULT_NAME: &str = "default";
 pub(crate) struct LogState {
     pub(crate) file_id: FileId,
     pub(crate) predecessor: u64,
-    /// Where it ends, once the manifest says so.
+    /// Its end, once the manifest has it.
     pub(crate) end: Option<LogEnd>,
 }
 
@@ -40,7 +39,7 @@ pub(crate) struct TablePlace {
 }
 
 impl TablePlace {
-    /// The table, and its filters that are files of their own.
+    /// The table, and its filters in files of their own.
     pub(crate) fn files(&self) -> impl Iterator<Item = FileName> {
         let filters = self.meta.filters.iter().filter_map(|filter| filter.file.map(FileName::Filter));
         filters.chain([FileName::Table(self.meta.number)])
@@ -68,9 +67,9 @@ pub(crate) struct ManifestState {
     pub(crate) log_floor: u64,
     pub(crate) logs: BTreeMap<u64, LogState>,
     pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
-    /// By their names: no two have the same.
+    /// By name; names are unique.
     pub(crate) names: BTreeMap<String, KeyspaceId>,
-    /// Length of all tables; wraps, because a manifest may state any.
+    /// Length of all tables; wraps, because a damaged manifest may have any length.
     pub(crate) table_bytes: u64,
 }
 
@@ -80,7 +79,7 @@ impl ManifestState {
         edit.items.iter().try_for_each(|item| self.apply_item(item))
     }
 
-    /// Applies one item. The error says why it contradicts the state.
+    /// Applies one item. The error has the reason why it contradicts the state.
     pub(crate) fn apply_item(&mut self, item: &EditItem) -> Result<(), String> {
         match item {
             EditItem::Base(mark) => self.mark = *mark,
@@ -139,7 +138,7 @@ impl ManifestState {
         Ok(())
     }
 
-    /// The files that the state names and will not name any more when this item is applied.
+    /// The files that this item drops from the state.
     pub(super) fn let_go_by(&self, item: &EditItem) -> Vec<FileName> {
         let place = |keyspace, number| self.keyspaces.get(keyspace)?.tables.get(number);
         match item {
@@ -206,12 +205,12 @@ impl ManifestState {
         no_default.into_iter().chain(options).chain(logs)
     }
 
-    /// Whether this entry of a log has to be replayed: its keyspace exists and has not flushed it.
+    /// Whether this log entry has to be replayed: its keyspace exists and has not flushed it.
     pub(crate) fn lacks(&self, keyspace: KeyspaceId, seqno: SeqNo) -> bool {
         self.keyspaces.get(&keyspace).is_some_and(|keyspace| seqno > keyspace.flushed)
     }
 
-    /// One edit that describes everything: the first of a new manifest.
+    /// One edit with the whole state: the first of a new manifest.
     pub(crate) fn snapshot(&self) -> VersionEdit {
         let mut items = vec![
             EditItem::Base(self.mark),
