@@ -1,10 +1,10 @@
 //! A store in an async program, without blocking it.
 //!
-//! A write hands its batch to the log and returns; what would block is the wait for the disk. `write_pending`
-//! leaves that wait to a commit, which is a future: no thread is needed for it, and commits that wait at the
-//! same time share one sync. A read may have to go to the disk, so it is handed to a thread, as
-//! `spawn_blocking` of an async runtime does. `may_contain` never does, so a task calls it directly, and most
-//! absent keys need no thread. This example needs only the standard library.
+//! A write appends its batch to the log and returns; only waiting for the disk would block. `write_pending`
+//! returns a commit, which is a future: it needs no thread, and commits that wait at the same time share one sync. A
+//! read may block on the disk, so it runs in another thread, like `spawn_blocking` of an async runtime. `may_contain`
+//! never blocks, so a task calls it directly, and most absent keys need no thread. This example needs only the
+//! standard library.
 //!
 //! `cargo run --release --example async_program`
 
@@ -20,7 +20,7 @@ use sievedb::{Db, Durability, Result, Value, WriteBatch};
 const TASKS: usize = 64;
 const THREADS: usize = 4;
 
-/// A store for tasks. Its calls return at once; what they return is to be awaited.
+/// A store for tasks. Its calls return at once with a result to await.
 #[derive(Clone)]
 struct AsyncDb {
     db: Db,
@@ -43,7 +43,7 @@ impl AsyncDb {
     }
 }
 
-/// What each of the tasks does.
+/// The work of each task.
 async fn visitor(store: &AsyncDb, number: usize) -> Result<()> {
     for visit in 0..10 {
         store.put_synced(format!("visitor {number}, visit {visit}"), "was here".into()).await?;
@@ -85,7 +85,7 @@ fn main() -> Result<()> {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Threads for what may block.
+/// Threads for calls that may block.
 #[derive(Clone)]
 struct Threads(Sender<Job>);
 
@@ -96,7 +96,7 @@ impl Threads {
         for _ in 0..THREADS {
             let receiver = Arc::clone(&receiver);
             thread::spawn(move || {
-                // The lock is let go before the job begins; the threads end with the last sender.
+                // The lock is released before the job begins; the threads end with the last sender.
                 let next = || receiver.lock().ok()?.recv().ok();
                 while let Some(job) = next() {
                     job();
@@ -120,7 +120,7 @@ impl Threads {
     }
 }
 
-/// What a thread is working on: the answer, once it is there, and whom to wake then.
+/// The result of a job, once it is available, and the waker to call then.
 struct Reply<T>(Arc<Mutex<(Option<T>, Option<Waker>)>>);
 
 impl<T> Future for Reply<T> {
@@ -133,7 +133,7 @@ impl<T> Future for Reply<T> {
     }
 }
 
-/// The smallest of all runtimes.
+/// A minimal runtime.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {

@@ -1,10 +1,10 @@
-//! Events that arrive at least once are handled exactly once.
+//! Events that are delivered at least once are handled exactly once.
 //!
-//! Queues and brokers deliver an event again when they are not sure that it was handled, and producers that got no answer
-//! send an event twice. Each event has an id. A consumer inserts the ids of a batch, with the output of each, by one
-//! `insert_new_many_then`: it writes the entries whose ids are new, and with them, in the same atomic step, the offset up
-//! to which the stream is handled and a count. So an event never counts as handled while its output is missing, and a
-//! consumer that starts again continues at the offset.
+//! Queues and brokers deliver an event again if its handling was not acknowledged, and producers send an event twice if
+//! they got no answer. Each event has an id. A consumer inserts the ids of a batch of events, with their outputs, by
+//! `insert_new_many_then`: one atomic step writes the entries with new ids, the handled offset of the stream, and a
+//! count. So an event never counts as handled while its output is missing, and a
+//! restarted consumer continues at the offset.
 //!
 //! This program starts itself again as the consumer, and kills it at random moments. In the end there is one output for
 //! each event, and the counts of the consumers add up to the number of events.
@@ -23,7 +23,7 @@ const EVENTS: u64 = 60_000;
 const BATCH: u64 = 200;
 const KILLS: u64 = 12;
 
-/// Set for the consumer: the directory, and which of the consumers it is.
+/// Set for the consumer: its number and its directory.
 const CONSUMER: &str = "SIEVEDB_EVENT_STREAM_CONSUMER";
 
 fn main() -> Result<()> {
@@ -42,7 +42,7 @@ fn main() -> Result<()> {
             .expect("it can be started again");
         let mut batches = BufReader::new(consumer.stdout.take().expect("it has an output")).lines();
         if number < KILLS {
-            // It goes on while this program reads, so it may be anywhere in a later batch.
+            // The consumer continues while this program reads, so it may be anywhere in a later batch.
             _ = batches.nth(random(number) as usize % 24);
             consumer.kill().ok();
         }
@@ -54,7 +54,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The offset of the stream, and how many events were new to each consumer.
+/// The offset of the stream, and the number of events that were new to each consumer.
 fn progress(db: &Db) -> Result<Keyspace> {
     db.keyspace("progress", KeyspaceOptions::default())
 }
@@ -85,7 +85,7 @@ fn consume(dir: &Path, number: &str) -> Result<()> {
     db.close()
 }
 
-/// What the stream delivers at an offset: an id, and an amount. One delivery in five repeats an earlier event.
+/// The event at an offset: an id, and an amount. One delivery in five repeats an earlier event.
 fn event(offset: u64) -> (String, u64) {
     let mut original = offset;
     while original > 0 && random(original).is_multiple_of(5) {
@@ -122,7 +122,7 @@ fn report(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A number that follows from another one.
+/// A pseudo-random number for each number.
 fn random(n: u64) -> u64 {
     let mut n = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,12 +1,11 @@
-//! Measures the filters: the tables of `docs/filter-rates.md`, and the search for a key that a filter has
-//! lost.
+//! Measures the filters: the tables of `docs/filter-rates.md`, and the search for false negatives.
 //!
 //! ```text
 //! cargo run --release --example filter_rates > docs/filter-rates.md
 //! cargo run --release --example filter_rates -- false-negatives 1000000000
 //! ```
 //!
-//! Everything is computed from fixed seeds: the same figures on every machine.
+//! Everything is computed from fixed seeds: the figures are the same on every machine.
 
 use std::error::Error;
 
@@ -32,7 +31,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// A hash that looks random, another one for each number (the finaliser of SplitMix64, Steele et al. 2014).
+/// A pseudo-random hash of a number (the finaliser of SplitMix64, Steele et al. 2014).
 fn hash(number: u64) -> u64 {
     let mut hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -47,7 +46,7 @@ fn build(builder: FilterBuilder, keys: u64) -> Result<Filter<AlignedBytes>> {
     Ok(Filter::open(bytes, Expect::table(OWNER, SEED, keys))?)
 }
 
-/// The share of absent keys for which the filter answers "maybe", of as many as give about 4000, at most
+/// The share of absent keys with the answer "maybe". It probes enough keys for about 4000 such answers, at most
 /// 10^8.
 fn measure<B: AsRef<[u8]>>(filter: &Filter<B>) -> f64 {
     let probed = (4000.0 / filter.predicted_rate()).clamp(1e6, 1e8) as u64;
@@ -138,7 +137,7 @@ fn false_negatives(wanted: u64) -> Result<()> {
     if lost > 0 { Err("a filter has lost a key".into()) } else { Ok(()) }
 }
 
-/// The number of probes of one filter for its keys, and how many answered "absent".
+/// The number of probes of one filter for its keys, and the number of wrong "absent" answers.
 fn lose(kind: Kind, keys: u64, bits: f64, round: u64) -> Result<(u64, u64)> {
     let groups = 1 + round as usize % 3;
     let mut builder = FilterBuilder::new(kind, bits, SEED, hash(!round), OWNER)?.column_groups(groups);
@@ -147,7 +146,7 @@ fn lose(kind: Kind, keys: u64, bits: f64, round: u64) -> Result<(u64, u64)> {
     let bytes = builder.finish()?;
     let expect = Expect::table(OWNER, SEED, keys);
 
-    // As it lies in memory, aligned, without vector instructions, and with one column group.
+    // All forms: from bytes in memory, aligned, without vector instructions, and with one column group.
     let filter = Filter::open(&bytes, expect)?;
     let aligned = Filter::open(AlignedBytes::copy_of(&bytes), expect)?;
     let portable = filter.clone().portable();

@@ -14,21 +14,21 @@ fn main() -> Result<()> {
     println!("saturn has {:?}", db.get("planet:saturn")?);
     println!("pluto is {:?}", db.get("planet:pluto")?);
 
-    // A batch is atomic, also over several keyspaces; `Synced` returns when it is on the disk.
+    // A batch is atomic, even over several keyspaces; `Synced` returns when it is on disk.
     let moons = db.keyspace("moons", KeyspaceOptions::default())?;
     let mut batch = WriteBatch::new();
     batch.put("planet:jupiter", "big");
     batch.put_in(&moons, "europa", "jupiter").put_in(&moons, "titan", "saturn");
     db.write_with(batch, Durability::Synced)?;
 
-    // A snapshot goes on seeing what was there when it was made.
+    // A snapshot keeps its view of the store.
     let before = db.snapshot();
     db.delete("planet:mars")?;
     println!("planets now:    {}", names(db.prefix("planet:"))?);
     println!("planets before: {}", names(before.prefix("planet:"))?);
     println!("moons, from the end: {}", names(moons.iter().rev())?);
 
-    // Once it is in tables, an absent key is answered by filters in memory.
+    // After a flush, filters in memory answer lookups of absent keys.
     for n in 0..10_000 {
         moons.put(format!("moon {n}"), "")?;
     }

@@ -1,6 +1,6 @@
-//! People by number, and by address: a second keyspace finds them by an address, which can change. A transaction
-//! is atomic over keyspaces, so the two never disagree, whenever the program is stopped. What it has read is still
-//! true when it commits, so they do not disagree either if several threads change the same people.
+//! People by number, with a second keyspace as an index by address, which can change. A transaction is atomic over
+//! keyspaces, so the two always agree, even after a crash. It commits only if its reads are still valid, so they also
+//! agree if several threads change the same people.
 //!
 //! `cargo run --example secondary_index`
 
@@ -15,7 +15,7 @@ const ROUNDS: u32 = 50;
 
 struct People {
     db: Db,
-    /// Number (big-endian, so that the order of keys is that of numbers) to address.
+    /// Number (big-endian, so that keys sort as numbers) to address.
     by_number: Keyspace,
     /// Address to number.
     by_address: Keyspace,
@@ -29,7 +29,7 @@ impl People {
         Ok(Self { db, by_number, by_address })
     }
 
-    /// Gives a person an address, the first or another one; `false` if it is the address of another person.
+    /// Sets the address of a person; `false` if another person has it.
     fn set_address(&self, number: u32, address: &str) -> Result<bool> {
         let number = number.to_be_bytes();
         self.db.transact(|tx| {
@@ -51,7 +51,7 @@ impl People {
         Ok(number.map(|number| u32::from_be_bytes(number[..].try_into().expect("numbers have four bytes"))))
     }
 
-    /// Follows every entry there and back, as both were at one moment.
+    /// Checks every entry in both directions, in one snapshot.
     fn check(&self) -> Result<usize> {
         let now = self.db.snapshot();
         let (by_number, by_address) = (now.keyspace(&self.by_number), now.keyspace(&self.by_address));
@@ -70,7 +70,7 @@ fn whose(number: Option<u32>) -> String {
     number.map_or_else(|| "nobody's".into(), |number| format!("the address of number {number}"))
 }
 
-/// Several threads move the same few people at the same time, and want the same addresses.
+/// Several threads concurrently move the same few people to the same addresses.
 fn race(people: &People, round: u32) -> Result<()> {
     let start = Barrier::new(THREADS as usize);
     let move_all = |thread: u32| -> Result<()> {

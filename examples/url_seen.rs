@@ -1,4 +1,4 @@
-//! Has this URL been seen? A crawler finds mostly new links, so nearly every lookup is of an absent key.
+//! Has this URL been seen? A crawler mostly finds new links, so nearly every lookup is of an absent key.
 //!
 //! `cargo run --release --example url_seen`
 
@@ -12,7 +12,7 @@ const LINKS: u64 = 12;
 
 fn main() -> Result<()> {
     let dir = std::env::temp_dir().join(format!("sievedb-url-seen-{}", std::process::id()));
-    // Little memory, as if there were a thousand times as many URLs.
+    // A small budget simulates a thousand times as many URLs.
     let seen = Options::new().memory_budget(4 << 20).open(&dir)?;
 
     let mut frontier = VecDeque::from([url(1)]);
@@ -22,7 +22,7 @@ fn main() -> Result<()> {
     for _ in 0..PAGES {
         let Some(page) = frontier.pop_front() else { break };
         let links = links(&page);
-        // One call looks up all links of a page and remembers those that were not there. Several threads may
+        // One call looks up all links of a page and inserts the new ones. Several threads may
         // do this at once, and each link is new to one of them.
         let is_new = seen.insert_new_many(links.iter().map(|link| (link, "")))?;
         lookups += links.len();
@@ -51,8 +51,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A web without end: the links of a page follow from its address. One in twelve leads to a page that many
-/// link to.
+/// An endless web: the links of a page are computed from its address. One link in twelve leads to a popular page.
 fn links(page: &str) -> Vec<String> {
     let number = page.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
     (0..LINKS).map(|link| if link == 0 { url(number % 1000) } else { url(mix(number + link)) }).collect()

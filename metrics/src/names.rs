@@ -1,8 +1,8 @@
-//! Every metric: its name, kind, unit and meaning. The table of the README is made from this one, and a test compares them.
+//! Every metric: its name, kind, unit and meaning. The table of the README is generated from it, and a test compares them.
 
 use metrics::Unit;
 
-/// What a metric is to the facade.
+/// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Counter,
@@ -34,7 +34,7 @@ const fn metric(
 use Kind::{Counter, Gauge, Histogram};
 use Unit::{Bytes, Count, Seconds};
 
-/// All of them, by what they are about.
+/// All metrics, by topic.
 pub(crate) const METRICS: &[Metric] = &[
     metric(
         "sievedb_filter_probes_total",

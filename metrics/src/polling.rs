@@ -9,8 +9,8 @@ use sievedb::Db;
 
 use crate::Reporter;
 
-/// Reports the statistics of a store at an interval, from a thread of its own, until it is dropped. It then reports once
-/// more. It keeps the store open.
+/// Reports the statistics of a store from a thread of its own, at an interval and once more when it is dropped.
+/// It keeps the store open.
 ///
 /// ```
 /// use std::time::Duration;
@@ -52,7 +52,7 @@ impl Drop for Polling {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // If it panicked, nothing is reported any more.
+            // If it panicked, nothing more is reported.
             let _ = thread.join();
         }
     }

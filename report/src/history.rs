@@ -1,4 +1,4 @@
-//! A store over time: lines of statistics that were taken one after the other.
+//! A store over time: a sequence of lines of statistics.
 
 use serde_json::Value as Json;
 
@@ -45,12 +45,12 @@ impl History {
         Ok(Self { lines })
     }
 
-    /// How many lines there are.
+    /// Number of lines.
     pub(crate) fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// All answers of filters that were counted, over each time that the store was open.
+    /// All counted answers of filters, summed over each time that the store was open.
     pub(crate) fn observed(&self) -> Observed {
         let mut sum = Observed::new();
         let mut before = Observed::new();

@@ -5,7 +5,7 @@ use sievedb::inspect::tree::{KeyspaceShape, RunShape, TableShape};
 use crate::cells::Look;
 use crate::observed::{Counts, Observed};
 
-/// A level, or the sum over all of them.
+/// A level, or the sum over all levels.
 pub(crate) struct Level {
     /// `None` for the sum.
     pub(crate) number: Option<u8>,
@@ -17,7 +17,7 @@ pub(crate) struct Level {
     pub(crate) bytes: u64,
     pub(crate) filter_bytes: u64,
     pub(crate) kinds: String,
-    /// The mean over the tables that have a filter.
+    /// The mean over the tables with filters.
     pub(crate) bits_per_key: Option<f64>,
     /// The mean of the usable filters, by keys.
     pub(crate) predicted: Option<f64>,
@@ -90,7 +90,7 @@ impl Level {
     }
 }
 
-/// The kinds of filters, the one of most keys first.
+/// The kinds of filters, the kind with the most keys first.
 fn kinds(tables: &[&TableShape]) -> String {
     let mut kinds: Vec<(&str, u64)> = Vec::new();
     for table in tables {

@@ -1,8 +1,8 @@
 //! A page that shows a SieveDB store: its tree to scale, its filters, its memory and its work.
 //!
-//! The page is one file of HTML without references to others: it opens without a network, in a light or a dark
+//! The page is one self-contained HTML file: it opens without a network, in a light or a dark
 //! theme, on a phone, and on paper. `sievedb report` and `sievedb-dump report` write it from the shell. A program
-//! that has a store open writes the same page with the answers that its filters have given:
+//! that has a store open writes the same page with the answers of its filters:
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -15,7 +15,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The store itself depends on nothing here, so a program that only embeds it does not compile this crate.
+//! The store does not depend on this crate, so a program that only embeds the store does not compile it.
 //!
 //! | file | noun |
 //! |---|---|
@@ -23,11 +23,11 @@
 //! | `page` | the page, whose text is in `templates/` |
 //! | `cells`, `bars` | tables as cells of a drawing; the runs of a keyspace, drawn to scale |
 //! | `levels` | the filters of a keyspace by level |
-//! | `observed`, `history` | answers of filters that were counted; statistics over time |
+//! | `observed`, `history` | counted answers of filters; statistics over time |
 //! | `chart` | a chart of bits per key against a quantity |
 //! | `plan` | memory against wasted reads, now and at best |
 //! | `activity` | memory by part, amplification, work in the background |
-//! | `hints` | the most useful thing to do |
+//! | `hints` | the most useful action |
 //! | `file_page` | the page of one file: a table, a filter, a sketch |
 //! | `svg`, `units` | elements of SVG; numbers, keys and times for people |
 //!
@@ -69,7 +69,7 @@ use sievedb::Db;
 ///
 /// # Errors
 ///
-/// Those of [`Report::of_db`], and those of writing the file.
+/// The errors of [`Report::of_db`], and of writing the file.
 pub fn write(db: &Db, path: impl AsRef<Path>) -> io::Result<()> {
     std::fs::write(path, Report::of_db(db)?.page())
 }

@@ -1,4 +1,4 @@
-//! Answers of filters that were counted, by keyspace and level: those of an open store, or those of a history.
+//! Counted answers of filters, by keyspace and level, from an open store or from a history.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(crate) struct Counts {
     pub(crate) negatives: u64,
     /// "Maybe", and the table did not hold the key.
     pub(crate) false_positives: u64,
-    /// False positives that the filters predict for the absent keys they were probed for.
+    /// False positives that the filters predict for their probes of absent keys.
     pub(crate) expected: f64,
 }
 
@@ -30,7 +30,7 @@ impl Counts {
         (self.absent() > 0).then(|| self.false_positives as f64 / self.absent() as f64)
     }
 
-    /// The counts since `before`. Counts that have become smaller began again when the store was opened.
+    /// The counts since `before`. If a count has become smaller, the store was opened again, and all counts are new.
     pub(crate) fn since(&self, before: &Self) -> Self {
         if self.negatives < before.negatives || self.false_positives < before.false_positives {
             return *self;
@@ -65,7 +65,7 @@ pub(crate) fn of_stats(stats: &Stats) -> Observed {
 }
 
 /// The counts in a line of a history. A line of `stats --json` has the number of each level; in [`Stats`] as JSON it
-/// is the place of the level.
+/// is the index of the level.
 pub(crate) fn of_line(line: &Json) -> Observed {
     let mut observed = Observed::new();
     for keyspace in items(&line["keyspaces"]) {

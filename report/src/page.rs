@@ -1,7 +1,7 @@
 //! The page of a store. Its text is in `templates/store.html`.
 //!
-//! Every number that `sievedb stats --json` prints too is an element with the attributes `data-stat`, its name, and
-//! `data-value`, the number as `stats` prints it.
+//! Every number that `sievedb stats --json` also prints is an element with two attributes: `data-stat` is its name, and
+//! `data-value` the number as `stats` prints it.
 
 use std::fmt::Display;
 
@@ -25,10 +25,10 @@ use crate::units::{bytes, count, counted, share, significant};
 /// changes, the console of a browser prints the new hash, and the test in a browser fails.
 pub(crate) const SCRIPT_SHA256: &str = "+aVBnCM5VOT2LvNAEytKLNd1UwyJ/NfhrsAzf//zyBE=";
 
-/// Keyspaces that are drawn, those of most keys; the others are in a list.
+/// Keyspaces that are drawn, the ones with the most keys; the others are in a list.
 const DRAWN_MAX: usize = 8;
 
-/// Lines of the list of keyspaces, and of that of damage.
+/// Lines of the list of keyspaces, and of the list of damage.
 const LINES_MAX: usize = 100;
 
 /// Tables of a keyspace that are listed.
@@ -95,7 +95,7 @@ struct Row {
     memtables: String,
 }
 
-/// A number with the name and the value that it has in `stats --json`.
+/// A number with its name and value in `stats --json`.
 fn figure(stat: &str, value: impl Display, shown: &str) -> String {
     format!("<span data-stat=\"{stat}\" data-value=\"{value}\">{shown}</span>")
 }
@@ -137,7 +137,7 @@ pub(crate) fn page(report: &Report) -> String {
     page.render().unwrap_or_else(|error| format!("<!doctype html><p>The page cannot be made: {error}"))
 }
 
-/// JSON that is the text of a script element: nothing in it ends the element or begins a comment.
+/// JSON for a script element: no part of it ends the element or begins a comment.
 fn data(json: &Json) -> String {
     json.to_string().replace("</", "<\\/").replace("<!", "<\\u0021")
 }

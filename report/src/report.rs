@@ -12,7 +12,7 @@ use crate::observed::{self, Observed};
 use crate::page;
 use crate::units;
 
-/// A store at one moment, and what is to be shown next to it.
+/// A store at one moment, and data to show with it.
 #[derive(Debug)]
 pub struct Report {
     pub(crate) path: String,
@@ -74,8 +74,7 @@ impl Report {
         self
     }
 
-    /// Adds the result of a verification, which takes the place of the damage that the manifest and the headers of
-    /// filters show.
+    /// Adds the result of a verification, which replaces the damage found in the manifest and the headers of filters.
     #[must_use]
     pub fn verified(mut self, report: &VerifyReport) -> Self {
         self.damage = report.damage.iter().map(ToString::to_string).collect();
@@ -83,7 +82,7 @@ impl Report {
         self
     }
 
-    /// Adds a sentence about something that is wrong with the store.
+    /// Adds a sentence about a problem of the store.
     #[must_use]
     pub fn damaged(mut self, sentence: String) -> Self {
         self.damage.push(sentence);
@@ -96,7 +95,7 @@ impl Report {
         page::page(self)
     }
 
-    /// The answers of filters that are known: those of the open store, else those of the history.
+    /// The counted answers of filters: from the open store, else from the history.
     pub(crate) fn observed(&self) -> Observed {
         let live = self.stats.as_ref().map(observed::of_stats).unwrap_or_default();
         if live.is_empty() { self.history.as_ref().map(History::observed).unwrap_or_default() } else { live }
