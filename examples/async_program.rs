@@ -43,7 +43,6 @@ impl AsyncDb {
     }
 }
 
-/// The work of each task.
 async fn visitor(store: &AsyncDb, number: usize) -> Result<()> {
     for visit in 0..10 {
         store.put_synced(format!("visitor {number}, visit {visit}"), "was here".into()).await?;

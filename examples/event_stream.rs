@@ -63,7 +63,6 @@ fn number_in(value: Option<Value>) -> u64 {
     value.map_or(0, |value| value.to_string().parse().expect("a number"))
 }
 
-/// Handles the events from the stored offset on.
 fn consume(dir: &Path, number: &str) -> Result<()> {
     let db = Db::open(dir.join("store"))?;
     let progress = progress(&db)?;

@@ -30,14 +30,12 @@ pub(crate) const DEFAULT_KEYSPACE: KeyspaceId = 0;
 pub(crate) struct OpenId(u64);
 
 impl OpenId {
-    /// A new id.
     pub(crate) fn new() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         Self(LAST.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// Length of the header before the first entry.
 pub(crate) const HEADER_BYTES: usize = 12;
 
 /// Largest size of an entry without key and value: its kind, and varints of the keyspace and both lengths.
@@ -87,7 +85,6 @@ impl Default for WriteBatch {
     }
 }
 
-/// A copy.
 impl From<&WriteBatch> for WriteBatch {
     fn from(batch: &WriteBatch) -> Self {
         batch.clone()
@@ -287,7 +284,6 @@ impl WriteBatch {
         Some(self.bytes.len() - key.len()..self.bytes.len())
     }
 
-    /// Records an error, to be reported when the batch is written.
     pub(crate) fn refuse(&mut self, error: Error) {
         self.refused.get_or_insert(error);
     }
@@ -300,7 +296,6 @@ impl WriteBatch {
         Ok((self.into_bytes()?, keyspaces, count))
     }
 
-    /// Returns only the encoded batch, like [`WriteBatch::into_parts`].
     fn into_bytes(self) -> Result<Vec<u8>> {
         match self.refused {
             Some(error) => Err(error),
@@ -520,13 +515,11 @@ impl Iterator for BatchReader<'_> {
     }
 }
 
-/// The error of an encoded batch that names a keyspace without listing it.
 #[cold]
 pub(crate) fn foreign() -> Error {
     Error::invalid("a batch holds a keyspace it does not name")
 }
 
-/// The error of an encoded batch of this process that cannot be read.
 #[cold]
 pub(crate) fn own_batch(error: DecodeError) -> Error {
     Error::invalid(format!("a batch of this process cannot be read: {error}"))

@@ -31,13 +31,11 @@ use crate::sync::lock;
 /// entries in the table of the cache; 64 for the owner of the shared buffer; 40 for its envelope and the allocator.
 const BLOCK_OVERHEAD_BYTES: u64 = 256;
 
-/// Typical length of a block, from which the number of slots is estimated.
 const TYPICAL_BLOCK_BYTES: u64 = 4096;
 
 /// A block of the store, or a page of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockKey {
-    /// Number of the file.
     file: u64,
     handle: BlockHandle,
     /// `None` for a page of a filter.
@@ -71,7 +69,6 @@ impl Weighter<BlockKey, Bytes> for BlockWeighter {
     }
 }
 
-/// Decompressed blocks, up to a number of bytes.
 pub(crate) struct BlockCache {
     blocks: Cache<BlockKey, Bytes, BlockWeighter>,
     /// Total length of the payloads read through the cache that are still in memory.
@@ -114,7 +111,6 @@ impl fmt::Debug for BlockCache {
 }
 
 impl BlockCache {
-    /// A cache of at most `capacity` bytes, overhead included.
     pub(crate) fn new(capacity: u64) -> Self {
         let items = (capacity / TYPICAL_BLOCK_BYTES).clamp(16, 1 << 24) as usize;
         Self {
@@ -176,12 +172,10 @@ impl BlockCache {
         self.blocks.set_capacity(capacity - capacity % self.blocks.num_shards() as u64);
     }
 
-    /// Whether cached blocks take half of the cache.
     pub(crate) fn is_half_full(&self) -> bool {
         self.blocks.weight() >= self.blocks.capacity() / 2
     }
 
-    /// Bytes held, overhead included.
     pub(crate) fn bytes(&self) -> u64 {
         self.blocks.weight()
     }
@@ -198,7 +192,6 @@ impl BlockCache {
     }
 }
 
-/// Open files, up to a number of handles.
 pub(crate) struct FileCache {
     files: Cache<u64, Arc<dyn ReadFile>>,
 }
@@ -210,7 +203,6 @@ impl fmt::Debug for FileCache {
 }
 
 impl FileCache {
-    /// A cache of at most `files` open files.
     pub(crate) fn new(files: usize) -> Self {
         let options = OptionsBuilder::new()
             .shards(1)
@@ -222,7 +214,6 @@ impl FileCache {
         Self { files: Cache::with_options(options, UnitWeighter, hasher, DefaultLifecycle::default()) }
     }
 
-    /// Returns the open file with this number; calls `open` if it is not in the cache.
     pub(crate) fn get_or_open(
         &self,
         number: u64,
@@ -245,7 +236,6 @@ impl FileCache {
         self.files.iter().any(|(number, _)| self.files.remove(&number).is_some())
     }
 
-    /// Number of open files.
     pub(crate) fn len(&self) -> usize {
         self.files.len()
     }

@@ -17,7 +17,6 @@ thread_local! {
 pub(crate) struct Stripe(u8);
 
 impl Stripe {
-    /// The stripe of the calling thread.
     #[inline]
     pub(crate) fn of_thread() -> Self {
         STRIPE.get().unwrap_or_else(Self::choose)
@@ -84,7 +83,6 @@ where
     }
 }
 
-/// Results of the probes of one table's filter.
 #[derive(Debug, Default)]
 pub(crate) struct FilterCounters(Striped<5>);
 
@@ -206,7 +204,6 @@ impl RecentRate {
         Self { rate, weight, count_mark: count, lookups_mark: lookups }
     }
 
-    /// The rate at these counts.
     pub(crate) fn at(&mut self, count: u64, lookups: u64) -> f64 {
         let since = lookups.saturating_sub(self.lookups_mark);
         let more = count.saturating_sub(self.count_mark) as f64;

@@ -20,10 +20,8 @@
 use crate::checksum::{FileId, checksum32};
 use crate::codec::{DecodeError, Reader, another_magic, put_u16, put_u32};
 
-/// First bytes of every file.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89SIEVE\r\n";
 
-/// Length of the header.
 pub(crate) const HEADER_BYTES: usize = 64;
 
 /// The newest format version of every kind of file, and the only one so far.
@@ -35,11 +33,8 @@ const CHECKSUM_KIND: u16 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum FileKind {
-    /// A sorted table.
     Table = 1,
-    /// A write-ahead log.
     Log = 2,
-    /// A manifest.
     Manifest = 3,
     /// The file that names the current manifest.
     Current = 4,
@@ -55,7 +50,6 @@ impl FileKind {
     }
 }
 
-/// The decoded header of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileHeader {
     /// The kind of the file.
@@ -146,7 +140,6 @@ impl FileHeader {
         Ok(Self { kind, store_id, file_id, optional_features })
     }
 
-    /// [`FileHeader::decode`] of a file that must be of this kind.
     pub(crate) fn decode_kind(bytes: &[u8], kind: FileKind) -> Result<Self, DecodeError> {
         let header = Self::decode(bytes)?;
         if header.kind != kind {

@@ -27,7 +27,6 @@ pub(crate) fn names_in(fs: &dyn Fs, dir: &Path) -> Result<Vec<OsString>> {
     })
 }
 
-/// The error for a directory path with a dangling symbolic link.
 pub(crate) fn dangling(dir: &Path) -> Error {
     Error::NoStore { dir: dir.to_path_buf(), why: "its path has a symbolic link whose target does not exist" }
 }
@@ -43,11 +42,8 @@ pub(crate) enum FileName {
     CurrentTemporary,
     /// Holds reserved space for a full disk.
     Reserve,
-    /// A manifest.
     Manifest(u64),
-    /// A write-ahead log.
     Log(u64),
-    /// A sorted table.
     Table(u64),
     /// A filter rebuilt for an existing table.
     Filter(u64),
@@ -77,7 +73,6 @@ impl FileName {
         found.filter(numbered).filter(|found| found.to_string() == name)
     }
 
-    /// The number in the name, if it has one.
     #[must_use]
     pub(crate) fn number(self) -> Option<u64> {
         match self {
@@ -88,7 +83,6 @@ impl FileName {
         }
     }
 
-    /// The path of the file in the store's directory.
     #[must_use]
     pub(crate) fn path(self, dir: &Path) -> PathBuf {
         dir.join(self.to_string())

@@ -26,7 +26,6 @@ const GROUPS: usize = (BITS - BUCKETS_LOG) as usize + 1;
 /// One in this many fast calls is timed.
 pub(crate) const SAMPLED_IN: u64 = 64;
 
-/// Durations of one kind of call.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     groups: Box<[Striped<BUCKETS>]>,
@@ -70,7 +69,6 @@ pub struct LatencyBucket {
     pub count: u64,
 }
 
-/// Whether a call is timed, given the number of calls before it.
 #[inline]
 fn is_sampled(before: u64) -> bool {
     const GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -94,7 +92,6 @@ fn bounds(group: usize, place: usize) -> (u64, u64) {
 }
 
 impl Histogram {
-    /// Memory of a histogram, in bytes.
     pub(crate) const BYTES: u64 = (size_of::<Self>() + GROUPS * size_of::<Striped<BUCKETS>>()) as u64;
 
     pub(crate) fn new() -> Self {
@@ -114,7 +111,6 @@ impl Histogram {
         is_sampled(self.totals.add_alone(0, 1))
     }
 
-    /// Adds the duration of a call that was counted.
     pub(crate) fn record(&self, duration: Duration) {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let (group, place) = bucket(nanos);
@@ -125,7 +121,6 @@ impl Histogram {
         }
     }
 
-    /// The calls so far.
     pub(crate) fn latency(&self) -> CallLatency {
         let mut buckets = Vec::new();
         for (group, counters) in self.groups.iter().enumerate() {

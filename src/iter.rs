@@ -15,10 +15,8 @@ use crate::key::InternalKey;
 
 /// A cursor over entries in the order of internal keys.
 pub(crate) trait InternalIterator: Send {
-    /// Moves to the first entry.
     fn seek_first(&mut self) -> Step;
 
-    /// Moves to the last entry.
     fn seek_last(&mut self) -> Step;
 
     /// Moves to the first entry at or after `target`.
@@ -113,7 +111,6 @@ pub(crate) enum LentValue<'a> {
 }
 
 impl LentValue<'_> {
-    /// Length of the value in bytes.
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Inline(bytes) => bytes.len() as u64,
@@ -141,7 +138,6 @@ pub(crate) trait ChunkedValue: Debug + Send + Sync {
 }
 
 impl EntryValue {
-    /// Length of the value in bytes.
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Inline(bytes) => bytes.len() as u64,
@@ -149,7 +145,6 @@ impl EntryValue {
         }
     }
 
-    /// The whole value in memory.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn read(self) -> Result<Bytes> {
         match self {

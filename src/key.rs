@@ -18,7 +18,6 @@ pub(crate) type SeqNo = u64;
 pub(crate) enum EntryKind {
     /// A tombstone: the key is absent.
     Delete = 0,
-    /// The key has this value.
     Put = 1,
     // Reserved: 2 merge operand, 3 range delete, 4 put with time to live, 5 blob pointer, 6 transaction prepare. A reader
     // must refuse a file that has one of them.
@@ -34,7 +33,6 @@ impl EntryKind {
     }
 }
 
-/// The largest entry kind this version reads.
 pub(crate) const ENTRY_KIND_MAX: u8 = 1;
 
 /// Sequence number and entry kind in one word; compares like the sequence number.
@@ -76,7 +74,6 @@ impl Tag {
     }
 }
 
-/// A borrowed internal key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InternalKey<'a> {
     /// The key as the user gave it.
@@ -125,7 +122,6 @@ pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(after)
 }
 
-/// Length of the longest common prefix.
 #[inline]
 pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let mut same = 0;

@@ -37,7 +37,6 @@ use std::sync::{Arc, Mutex};
 use crate::cache::BlockCache;
 use crate::sync::{Waker, lock};
 
-/// The use of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseKind {
     /// Open tables, without the roots of their indexes.
@@ -46,7 +45,6 @@ pub(crate) enum LeaseKind {
     /// compactions, and the deleted ranges that scans recorded.
     Tables,
     Filters,
-    /// Histograms of latencies.
     Histograms,
     /// Flushed memtables that a conditional call may still need. Only blocks are evicted for them, and they are evicted
     /// for all others ([`Memory::evict_with`]).
@@ -67,7 +65,6 @@ const BLOCKS_GROW_BY: u64 = 64;
 /// Number of steps in which memory of a lent part is kept.
 const STEPS: u64 = 16;
 
-/// Bytes leased, by [`LeaseKind`].
 #[derive(Debug, Clone, Copy, Default)]
 struct Leased([u64; LeaseKind::FlushedMemtables as usize + 1]);
 
@@ -92,7 +89,6 @@ struct Shares {
     leased: Leased,
     /// The limit of memtables before they are counted again.
     growing_to: u64,
-    /// Bytes of the entries of tables and keyspaces.
     entries: u64,
     /// The limit of blocks.
     blocks: u64,
@@ -159,7 +155,6 @@ pub(crate) struct Memory {
     budget: u64,
     memtables: Part,
     builders: Part,
-    /// The most that cached blocks may take.
     blocks_max: u64,
     blocks: BlockCache,
     shares: Mutex<Shares>,
@@ -169,9 +164,7 @@ pub(crate) struct Memory {
     was_short: AtomicBool,
     waker: Waker,
     evictor: Waker,
-    /// Bytes of memtables and tables that only callers keep alive.
     held: AtomicU64,
-    /// Bytes of all memtables waiting to be flushed.
     immutables: AtomicU64,
 }
 
@@ -261,34 +254,28 @@ impl Memory {
         self.budget as usize
     }
 
-    /// The part for tables, filters and blocks.
     fn rest(&self) -> u64 {
         self.budget - self.memtables.max - self.builders.max
     }
 
-    /// The cached blocks.
     pub(crate) fn blocks(&self) -> &BlockCache {
         &self.blocks
     }
 
-    /// The limit of all memtables together.
     pub(crate) fn memtables_max(&self) -> usize {
         self.memtables.max as usize
     }
 
-    /// Bytes of all memtables together.
     #[inline]
     pub(crate) fn memtables(&self) -> usize {
         self.memtables.used() as usize
     }
 
-    /// Bytes of the active memtables.
     #[inline]
     pub(crate) fn active(&self) -> usize {
         self.memtables().saturating_sub(self.immutables())
     }
 
-    /// Bytes of the memtables that wait to be flushed.
     #[inline]
     pub(crate) fn immutables(&self) -> usize {
         self.immutables.load(Ordering::Relaxed) as usize
@@ -304,7 +291,6 @@ impl Memory {
         self.immutables.fetch_add(immutable, Ordering::Relaxed);
     }
 
-    /// The growth of memtables that is possible before they are counted.
     pub(crate) fn memtables_ahead(&self) -> usize {
         self.memtables.ahead() as usize
     }
@@ -428,7 +414,6 @@ impl Memory {
         self.lease_if(kind, bytes, |leased| leased.of(kind) <= most)
     }
 
-    /// Whether [`Memory::try_lease_open_table`] would succeed now.
     pub(crate) fn has_room_for_table(&self, bytes: u64) -> bool {
         lock(&self.shares).leased.of(LeaseKind::OpenTables) + bytes <= self.open_tables_max()
     }
@@ -517,12 +502,10 @@ impl Memory {
         self.loaded_max().saturating_sub(leased.sum() - leased.of(LeaseKind::Filters))
     }
 
-    /// The most that [`Memory::try_lease_briefly`] would grant.
     pub(crate) fn room_briefly(&self) -> u64 {
         self.rest().saturating_sub(lock(&self.shares).leased.sum())
     }
 
-    /// The remaining room for tables and filters.
     #[cfg(test)]
     pub(crate) fn room(&self) -> u64 {
         self.loaded_max().saturating_sub(lock(&self.shares).leased.sum())
@@ -545,7 +528,6 @@ impl Memory {
         true
     }
 
-    /// The current use.
     pub(crate) fn stats(&self) -> MemoryStats {
         // Locked to the end, so that memory that changes its use is not counted twice.
         let shares = lock(&self.shares);
@@ -643,7 +625,6 @@ impl Building {
         Self { memory: Arc::clone(memory), bytes: AtomicU64::new(0) }
     }
 
-    /// Sets its size.
     pub(crate) fn set(&self, bytes: usize) {
         if bytes as u64 != self.bytes.load(Ordering::Relaxed) {
             self.count(bytes, false);

@@ -16,7 +16,6 @@ use crate::sync::{Waker, lock};
 /// A file that handles of tables read from.
 pub(crate) struct SharedFile {
     name: FileName,
-    /// Its length.
     bytes: u64,
     obsolete: AtomicBool,
     obsolete_files: Arc<ObsoleteFiles>,
@@ -59,7 +58,6 @@ impl Drop for SharedFile {
 pub(crate) struct ObsoleteFiles {
     names: Mutex<Vec<FileName>>,
     clearing: Mutex<()>,
-    /// Keyspaces with unusable filters.
     pub(crate) unusable: UnusableFilters,
     /// Number of the obsolete files that handles still read from.
     held_files: AtomicU64,
@@ -83,12 +81,10 @@ impl UnusableFilters {
 }
 
 impl ObsoleteFiles {
-    /// Number and total length of the obsolete files that handles still read from.
     pub(crate) fn held(&self) -> (u64, u64) {
         (self.held_files.load(Ordering::Relaxed), self.held_bytes.load(Ordering::Relaxed))
     }
 
-    /// Sets what wakes the background work.
     pub(crate) fn wake_with(&self, waker: impl Fn() + Send + Sync + 'static) {
         self.waker.set(waker);
     }
@@ -104,7 +100,6 @@ impl ObsoleteFiles {
         self.wake();
     }
 
-    /// Adds a file that nothing needs any more.
     pub(crate) fn add(&self, name: FileName) {
         lock(&self.names).push(name);
         self.wake();

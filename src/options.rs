@@ -9,10 +9,8 @@ use crate::error::{Error, Result};
 use crate::fs::{Fs, MemoryLimit, StdFs, memory_limit, open_files_limit};
 pub use crate::manifest::keyspace_options::KeyspaceOptions;
 
-/// Largest default of the memory budget.
 const DEFAULT_BUDGET_MAX: u64 = 512 << 20;
 
-/// Smallest memory budget.
 const BUDGET_MIN: u64 = 1 << 20;
 
 /// The source of the memory budget.
@@ -421,7 +419,6 @@ impl Options {
         self.default_keyspace.as_ref().map_or(Ok(()), KeyspaceOptions::validate)
     }
 
-    /// Most table files open at a time.
     pub(crate) fn open_files(&self) -> usize {
         let of_limit = || open_files_limit().map_or(256, |limit| (limit / 4).clamp(8, 1024) as usize);
         self.open_files_max.unwrap_or_else(of_limit)
@@ -434,7 +431,6 @@ impl Options {
         self.open_files_max.unwrap_or_else(of_limit)
     }
 
-    /// The limit of all memtables together.
     pub(crate) fn memtables_max(&self) -> usize {
         self.memtable_budget.unwrap_or(self.memory_budget / 4)
     }
@@ -444,10 +440,8 @@ impl Options {
     }
 }
 
-/// Smallest part for memtables.
 const MEMTABLE_BUDGET_MIN: usize = 64 << 10;
 
-/// Smallest memory budget with histograms of latencies.
 const HISTOGRAMS_BUDGET_MIN: usize = 4 << 20;
 
 /// Immutable memtables of a keyspace before writers must wait.

@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// Locks a mutex, poisoned or not.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -15,12 +14,10 @@ pub(crate) fn get_mut<T: ?Sized>(mutex: &mut Mutex<T>) -> &mut T {
     mutex.get_mut().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until the condition variable is notified.
 pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until the condition variable is notified, or for this long.
 pub(crate) fn wait_for<'a, T>(
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,
@@ -38,7 +35,6 @@ impl Waker {
         let _ = self.0.set(Box::new(waker));
     }
 
-    /// Makes the call, if it was set.
     pub(crate) fn wake(&self) {
         if let Some(waker) = self.0.get() {
             waker();

@@ -31,7 +31,6 @@ pub(crate) struct FilterRef {
     pub header_checksum: u32,
 }
 
-/// A table as the manifest describes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TableMeta {
     /// Number of the file.
@@ -85,7 +84,6 @@ impl FilterRef {
         })
     }
 
-    /// Appends a list of filters, as fields of a table record.
     pub(crate) fn encode_all(filters: &[Self], out: &mut Vec<u8>) {
         for filter in filters {
             put_field(out, FILTER, |out| {
@@ -113,12 +111,10 @@ impl FilterRef {
 }
 
 impl TableMeta {
-    /// The filters that hold whole user keys, in the order in which they should be probed.
     pub(crate) fn whole_key_filters(&self) -> impl Iterator<Item = &FilterRef> {
         self.filters.iter().filter(|filter| filter.domain == DOMAIN_WHOLE_KEY)
     }
 
-    /// Appends the fields of a table record.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_field(out, FILE, |out| {
             put_u64(out, self.number);

@@ -10,7 +10,6 @@ pub(crate) enum Kind {
     Histogram,
 }
 
-/// A metric.
 pub(crate) struct Metric {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,

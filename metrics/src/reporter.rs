@@ -191,7 +191,6 @@ impl Reporter {
     }
 }
 
-/// Describes every metric to the recorder.
 fn describe() {
     for metric in METRICS {
         let (name, unit, meaning) = (metric.name, metric.unit, metric.meaning);

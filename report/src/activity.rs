@@ -5,7 +5,6 @@ use sievedb::inspect::tree::{RunShape, Tree};
 
 use crate::units::{bytes, count, significant};
 
-/// A part of the memory budget.
 pub(crate) struct Part {
     pub(crate) name: &'static str,
     pub(crate) class: &'static str,
@@ -14,7 +13,6 @@ pub(crate) struct Part {
     pub(crate) percent: f64,
 }
 
-/// The memory budget.
 pub(crate) struct Memory {
     pub(crate) budget: String,
     pub(crate) parts: Vec<Part>,

@@ -89,7 +89,6 @@ fn svg(name: &str, run: &RunShape, cells: &[Cell<'_>], width: f64) -> String {
     svg.finish()
 }
 
-/// The record of a table by itself.
 pub(crate) fn record(table: &TableShape) -> Vec<String> {
     Cell(std::slice::from_ref(table)).record()
 }

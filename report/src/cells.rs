@@ -18,7 +18,6 @@ pub(crate) enum Look {
     Unusable,
 }
 
-/// Tables that are neighbours in a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Cell<'t>(pub(crate) &'t [TableShape]);
 

@@ -6,7 +6,6 @@ use serde_json::json;
 use crate::svg::Svg;
 use crate::units::{bytes, significant};
 
-/// Points of a curve.
 pub(crate) const POINTS: usize = 97;
 
 /// The smallest range of bits per key that is drawn, and the largest.
@@ -29,14 +28,12 @@ pub(crate) struct Curve {
     pub(crate) values: Vec<f64>,
 }
 
-/// A point with a label.
 pub(crate) struct Point {
     pub(crate) class: &'static str,
     pub(crate) name: &'static str,
     pub(crate) mark: Mark,
 }
 
-/// A drawn chart.
 pub(crate) struct Chart {
     pub(crate) svg: String,
     pub(crate) unit: &'static str,

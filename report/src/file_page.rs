@@ -24,7 +24,6 @@ pub struct FilePage {
     kind: String,
     len: u64,
     facts: Vec<(String, String)>,
-    /// Facts about its filter.
     filter: Vec<(String, String)>,
     pieces: Vec<Piece>,
     damage: Vec<String>,
@@ -226,7 +225,6 @@ fn shown(value: &Value<'_>) -> String {
     }
 }
 
-/// The facts about a filter.
 #[derive(Default)]
 struct FilterFacts {
     facts: Vec<(String, String)>,

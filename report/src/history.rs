@@ -18,7 +18,6 @@ pub struct History {
 /// The name of a quantity, its field, and how it is shown.
 type Quantity = (&'static str, &'static str, fn(u64) -> String);
 
-/// A quantity over time.
 pub(crate) struct Series {
     pub(crate) name: &'static str,
     pub(crate) first: String,
@@ -45,7 +44,6 @@ impl History {
         Ok(Self { lines })
     }
 
-    /// Number of lines.
     pub(crate) fn len(&self) -> usize {
         self.lines.len()
     }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 use sievedb::Stats;
 
-/// Counts of one level.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Counts {
     /// "Absent".
@@ -16,7 +15,6 @@ pub(crate) struct Counts {
     pub(crate) expected: f64,
 }
 
-/// Counts by keyspace and level.
 pub(crate) type Observed = BTreeMap<(String, usize), Counts>;
 
 impl Counts {
@@ -49,7 +47,6 @@ impl Counts {
     }
 }
 
-/// The counts of an open store.
 pub(crate) fn of_stats(stats: &Stats) -> Observed {
     let levels = stats.keyspaces.iter().flat_map(|keyspace| {
         keyspace.levels.iter().enumerate().map(|(level, stats)| {

@@ -31,7 +31,6 @@ const DRAWN_MAX: usize = 8;
 /// Lines of the list of keyspaces, and of the list of damage.
 const LINES_MAX: usize = 100;
 
-/// Tables of a keyspace that are listed.
 const LISTED_MAX: usize = 50;
 
 #[derive(Template)]
@@ -56,7 +55,6 @@ struct StorePage<'r> {
     records: String,
 }
 
-/// A keyspace that is drawn.
 struct Drawn {
     name: String,
     bars: Vec<Bar>,
@@ -84,7 +82,6 @@ struct LevelRow {
     groups: String,
 }
 
-/// A line of the list of keyspaces.
 struct Row {
     name: String,
     entries: String,

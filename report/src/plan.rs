@@ -51,7 +51,6 @@ impl Plan {
     }
 }
 
-/// The plan as a chart.
 pub(crate) fn draw(plan: &Plan) -> Chart {
     let now = plan.bits_per_key();
     let bits = chart::bits(now);

@@ -44,7 +44,6 @@ pub(crate) fn keyspace(name: &str, runs: Vec<(u8, Vec<TableShape>)>) -> Keyspace
     keyspace
 }
 
-/// A store of these keyspaces.
 pub(crate) fn tree_of(keyspaces: Vec<KeyspaceShape>) -> Tree {
     let mut tree = tree().clone();
     tree.keyspaces = keyspaces;

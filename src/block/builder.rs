@@ -32,7 +32,6 @@ const CHEAP_PART: usize = 64;
 /// restarts passes fewer entries.
 const HASHED_ENTRIES_MAX: usize = 256;
 
-/// Bytes of a restart offset.
 const OFFSET_BYTES: usize = 4;
 
 /// A block that is being built. The caller adds keys in strictly ascending order.
@@ -53,7 +52,6 @@ struct Shape {
     /// Entries from one restart to the next; the longest interval until the first entries have decided it.
     interval: usize,
     restarts: usize,
-    /// Entries from the last restart on.
     since_restart: usize,
 }
 
@@ -66,7 +64,6 @@ impl Shape {
 /// The search structures of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Aids {
-    /// Restarts at a given interval.
     Restarts,
     /// Also a hash index.
     #[cfg(any(test, fuzzing))]
@@ -88,12 +85,10 @@ pub(crate) struct Place {
 }
 
 impl BlockBuilder {
-    /// For a data block.
     pub(crate) fn for_data() -> Self {
         Self { aids: Aids::Cheap, ..Self::new(RESTART_INTERVAL_MAX) }
     }
 
-    /// For an index block.
     pub(crate) fn for_index() -> Self {
         Self::new(INDEX_INTERVAL)
     }
@@ -126,7 +121,6 @@ impl BlockBuilder {
         self.size_of(self.payload.len(), self.shape)
     }
 
-    /// Length of the entries.
     pub(crate) fn entries_len(&self) -> usize {
         self.payload.len()
     }

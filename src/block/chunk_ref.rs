@@ -9,14 +9,10 @@ use crate::block::ENVELOPE_BYTES;
 use crate::codec::{DecodeError, Reader, put_varint};
 use crate::limits::{VALUE_BYTES_MAX, VALUE_CHUNK_BYTES, VALUE_INLINE_MAX};
 
-/// Reference to a value in chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChunkRef {
-    /// Length of the value in bytes.
     pub(crate) total: u64,
-    /// Offset of the first chunk block in the file.
     pub(crate) offset: u64,
-    /// Number of chunk blocks.
     pub(crate) count: u64,
 }
 
@@ -62,7 +58,6 @@ impl ChunkRef {
         Err(DecodeError::corrupt(0, "chunked value", detail))
     }
 
-    /// Length of the chunk with this index.
     pub(crate) fn chunk_len(&self, index: u64) -> u64 {
         (self.total - index * VALUE_CHUNK_BYTES as u64).min(VALUE_CHUNK_BYTES as u64)
     }

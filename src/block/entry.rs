@@ -181,13 +181,11 @@ pub(super) fn why_not(entries: &[u8], at: usize) -> DecodeError {
     wrong("entry", format!("{unshared} key and {} value bytes, {left} left", code >> 1))
 }
 
-/// Bytes of the longest varint.
 const VARINT_BYTES_MAX: usize = 10;
 
 /// Bytes of the longest numbers before an entry's bytes.
 pub(super) const HEAD_BYTES_MAX: usize = 4 * VARINT_BYTES_MAX;
 
-/// The encoded numbers before an entry's bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EncodedHead {
     numbers: [u64; 4],
@@ -266,7 +264,6 @@ fn encode_word(number: u64) -> (u64, usize) {
     (bytes | 0x8080_8080_8080_8080 & before, last as usize + 1)
 }
 
-/// Appends an entry.
 #[inline(always)]
 pub(super) fn encode(out: &mut Vec<u8>, head: &EncodedHead, suffix: &[u8], value: &[u8]) {
     head.put(out);

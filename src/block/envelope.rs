@@ -26,7 +26,6 @@ use crate::limits::BLOCK_BYTES_MAX;
 
 use super::trailer::has_hash_index;
 
-/// Length of the envelope.
 pub(crate) const ENVELOPE_BYTES: usize = 20;
 
 /// The bytes of the envelope that the checksum covers.
@@ -40,7 +39,6 @@ pub(crate) enum BlockKind {
     Data = 1,
     /// Entries whose values are handles of blocks one level down.
     Index = 2,
-    /// Part of a long value.
     ValueChunk = 3,
     /// The properties of the table.
     Properties = 4,
@@ -63,7 +61,6 @@ impl BlockKind {
             .find(|known| *known as u8 == kind)
     }
 
-    /// Whether it holds entries with keys.
     pub(super) fn has_entries(self) -> bool {
         matches!(self, Self::Data | Self::Index)
     }
@@ -140,7 +137,6 @@ impl Envelope {
         Ok(envelope)
     }
 
-    /// Length of the whole block in the file.
     pub(crate) fn sealed_len(&self) -> u64 {
         ENVELOPE_BYTES as u64 + u64::from(self.stored_len)
     }

@@ -25,12 +25,10 @@ use crate::codec::DecodeError;
 use crate::key::{common_prefix, key_prefix};
 use crate::limits::KEY_BYTES_MAX;
 
-/// The separators and handles of an index block.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fences {
     common: Box<[u8]>,
     parts: Box<[u64]>,
-    /// Start of the first block.
     first: u64,
     /// One more than parts, relative to `first`.
     starts: Box<[u32]>,
@@ -43,9 +41,7 @@ pub(crate) struct Fences {
 pub(crate) enum Sought {
     /// The first separator at or after the key has this number.
     In(usize),
-    /// All separators are before the key.
     PastEnd,
-    /// The index block has to be searched.
     Unknown,
 }
 
@@ -110,7 +106,6 @@ impl Fences {
         len * size_of::<u64>() + (len + 1 + ends) * size_of::<u32>()
     }
 
-    /// Number of blocks of the index block.
     pub(crate) fn len(&self) -> usize {
         self.parts.len()
     }
@@ -136,7 +131,6 @@ impl Fences {
         }
     }
 
-    /// The block with this number.
     pub(crate) fn handle(&self, index: usize) -> BlockHandle {
         let start = self.starts[index];
         let end = self.ends.get(index).copied().unwrap_or(self.starts[index + 1]);

@@ -40,7 +40,6 @@ pub(crate) struct Found {
     /// Whether its user key equals the user key of the target.
     pub(crate) same_user_key: bool,
     pub(crate) tag: Tag,
-    /// The position of its value in the payload.
     pub(crate) value: Range<usize>,
     /// The reference, if the value is in chunks.
     pub(crate) chunks: Option<ChunkRef>,

@@ -9,10 +9,8 @@ use crate::codec::{DecodeError, Reader, put_varint};
 use crate::file_header::HEADER_BYTES;
 use crate::limits::BLOCK_BYTES_MAX;
 
-/// Offset and length of a block in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockHandle {
-    /// Bytes from the start of the file.
     pub(crate) offset: u64,
     /// Length of the block with its envelope.
     pub(crate) len: u64,

@@ -26,7 +26,6 @@ use super::walk::walk_entries;
 /// The result of a movement. It is boxed to fit in a register.
 pub(super) type Moved = Result<(), Box<DecodeError>>;
 
-/// A cursor over one block.
 #[derive(Debug)]
 pub(crate) struct BlockIter {
     payload: Bytes,
@@ -36,7 +35,6 @@ pub(crate) struct BlockIter {
     /// Offset of the restart offsets.
     restarts_at: usize,
     user_key: Vec<u8>,
-    /// The current entry.
     current: Option<Current>,
     backward: Interval,
 }
@@ -49,7 +47,6 @@ pub(crate) struct PlainEntry<'a> {
     pub(crate) value: Range<usize>,
 }
 
-/// A checked entry.
 #[derive(Debug, Clone, Copy)]
 struct Current {
     start: usize,
@@ -103,7 +100,6 @@ impl Interval {
         key
     }
 
-    /// The user key of an entry.
     #[inline(always)]
     fn key(&self, index: usize) -> &[u8] {
         &self.keys[self.entries[index].0.clone()]
@@ -140,7 +136,6 @@ impl BlockIter {
         Ok(())
     }
 
-    /// Releases the payload.
     pub(crate) fn close(&mut self) {
         self.payload = Bytes::new();
         self.entries_end = 0;
@@ -184,7 +179,6 @@ impl BlockIter {
         self.current.as_ref().map_or(&[], |current| &self.payload[current.value_start..current.value_end])
     }
 
-    /// The value as a slice that keeps the block alive.
     #[inline(always)]
     pub(crate) fn value_bytes(&self) -> Bytes {
         match &self.current {

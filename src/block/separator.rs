@@ -11,12 +11,10 @@
 
 use crate::key::{EntryKind, InternalKey, Tag, common_prefix};
 
-/// The tag that sorts after all others of the same user key.
 fn last_tag() -> Tag {
     Tag::new(0, EntryKind::Delete)
 }
 
-/// The separator of a block that ends with `last` before one that begins with `next`.
 pub(crate) fn separator(last: InternalKey<'_>, next: InternalKey<'_>) -> (Vec<u8>, Tag) {
     if last.user == next.user {
         return (last.user.to_vec(), last.tag);

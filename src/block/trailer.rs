@@ -25,7 +25,6 @@ pub(super) const RESTART_INTERVAL_MAX: usize = 16;
 /// The position of the interval of a hash index in a payload's last number.
 const INTERVAL_SHIFT: u32 = 24;
 
-/// The parts of a payload.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trailer<'a> {
     pub(crate) entries: &'a [u8],
@@ -34,7 +33,6 @@ pub(crate) struct Trailer<'a> {
     hash_bytes: usize,
     /// 0 without a hash index.
     pub(crate) interval: usize,
-    /// The restart offsets.
     pub(crate) restarts: &'a [u8],
 }
 
@@ -54,12 +52,10 @@ impl<'a> Trailer<'a> {
         Ok(Self { entries, behind, hash_bytes, interval, restarts })
     }
 
-    /// The bytes of the hash index; empty without one.
     pub(crate) fn hash_bytes(&self) -> &'a [u8] {
         &self.behind[..self.hash_bytes]
     }
 
-    /// The position of the restart offsets in the payload.
     pub(crate) fn restarts_at(&self) -> usize {
         self.entries.len() + self.hash_bytes
     }

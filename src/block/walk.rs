@@ -18,15 +18,12 @@ use crate::codec::DecodeError;
 use crate::key::{EntryKind, InternalKey, Tag};
 use crate::limits::VALUE_INLINE_MAX;
 
-/// An entry of a data or index block, decoded.
 pub(crate) struct WalkedEntry<'a> {
-    /// Its offset in the payload.
     pub(crate) at: usize,
     pub(crate) raw: &'a RawEntry,
     pub(crate) key: InternalKey<'a>,
     pub(crate) value: &'a [u8],
     pub(crate) chunks: Option<ChunkRef>,
-    /// The value, in an index block.
     pub(crate) handle: Option<BlockHandle>,
     pub(crate) is_restart: bool,
 }

@@ -33,7 +33,6 @@ type Identity = (u64, u64);
 /// forked process inherits the list.
 static HELD: Mutex<Vec<(u32, Identity)>> = Mutex::new(Vec::new());
 
-/// The file system for one directory.
 #[derive(Debug)]
 struct DirFs {
     path: PathBuf,
@@ -42,7 +41,6 @@ struct DirFs {
     others: &'static dyn Fs,
 }
 
-/// A locked directory and its lock file.
 #[derive(Debug)]
 pub(super) struct DirLock {
     dir: Arc<DirFs>,
@@ -93,7 +91,6 @@ fn open_lock_file(dir: &DirFs, name: &OsStr, kind: LockKind) -> io::Result<File>
     regular(openat(&dir.handle, name, flags, Mode::RUSR | Mode::WUSR))
 }
 
-/// The opened file, if it is a regular one.
 fn regular(opened: rustix::io::Result<std::os::fd::OwnedFd>) -> io::Result<File> {
     match opened {
         // A link, where none is followed; a socket, or a pipe for writing without a reader.

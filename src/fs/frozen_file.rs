@@ -13,10 +13,8 @@ use std::sync::Arc;
 
 use super::ReadFile;
 
-/// Bytes of a part that is read at once.
 const PART_BYTES: u64 = 16 << 10;
 
-/// A file as of one moment; see the module.
 #[derive(Debug, Clone)]
 pub(crate) struct FrozenFile {
     file: Arc<dyn ReadFile>,

@@ -36,7 +36,6 @@ use crate::sync::lock;
 /// Closes a cached file. `false` if there is none.
 type CloseSpare = dyn Fn() -> bool + Send + Sync;
 
-/// A locked directory; see the module.
 pub(crate) struct LockedDir {
     fs: Arc<dyn Fs>,
     held: Arc<Held>,
@@ -44,15 +43,12 @@ pub(crate) struct LockedDir {
     refuses_dir_syncs: AtomicBool,
 }
 
-/// The lock and its state.
 #[derive(Debug)]
 struct Held {
     dir: PathBuf,
-    /// The process that locked it.
     process: Process,
     /// `None` after the release. Held for reading during each change.
     guard: RwLock<Option<Box<dyn LockGuard>>>,
-    /// Set when a comparison finds that the directory or its `LOCK` was replaced.
     is_lost: AtomicBool,
 }
 
@@ -60,7 +56,6 @@ struct Held {
 /// file of another directory.
 pub(crate) const LOOK_AFTER_SYNC: &str = "look at the directory after a sync of";
 
-/// When the directory is compared with the locked one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Compare {
     Never,
@@ -174,7 +169,6 @@ impl LockedDir {
         self.refuses_dir_syncs.load(Ordering::Relaxed)
     }
 
-    /// Syncs the directory, if the file system supports that.
     fn sync_dir_if_it_can(&self, dir: &Path) -> io::Result<()> {
         match self.with_room(|| self.fs.sync_dir(dir)) {
             Err(error) if refuses_dir_syncs(&error) => {
@@ -256,7 +250,6 @@ impl Fs for LockedDir {
     }
 }
 
-/// A file in the directory that is being written.
 #[derive(Debug)]
 struct HeldFile {
     file: Arc<dyn AppendFile>,

@@ -71,7 +71,6 @@ struct Tree {
     files: BTreeMap<PathBuf, Arc<MemFile>>,
     /// The entries that remain after a power loss.
     durable: BTreeMap<PathBuf, Arc<MemFile>>,
-    /// The held locks.
     locks: Vec<(PathBuf, LockKind)>,
 }
 
@@ -79,7 +78,6 @@ type MemFile = RwLock<FileData>;
 
 #[derive(Default, Debug, Clone)]
 struct FileData {
-    /// The appended bytes.
     bytes: Vec<u8>,
     synced: usize,
     /// The length that was set; the appended bytes may be longer.
@@ -224,7 +222,6 @@ impl Tree {
         self.dirs.binary_search_by(|known| known.as_path().cmp(dir)).is_ok()
     }
 
-    /// Whether the name of a directory is durable. The name of the root is.
     fn is_durable_dir(&self, dir: &Path) -> bool {
         dir.parent().is_none() || self.durable_dirs.contains(dir)
     }
@@ -252,7 +249,6 @@ impl FileData {
         self.bytes.len().max(self.set_len)
     }
 
-    /// The contents for readers.
     fn all(&self) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         bytes.resize(self.len(), 0);

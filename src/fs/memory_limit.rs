@@ -8,12 +8,9 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// A limit of the memory, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemoryLimit {
-    /// The limit of a control group.
     Cgroup(u64),
-    /// The memory of the machine.
     Machine(u64),
 }
 

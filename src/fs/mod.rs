@@ -150,7 +150,6 @@ impl std::fmt::Display for HeldByThisProcess {
 
 impl std::error::Error for HeldByThisProcess {}
 
-/// Whether the process, or the system, cannot open another file.
 pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
     #[cfg(unix)]
     let codes = [rustix::io::Errno::MFILE.raw_os_error(), rustix::io::Errno::NFILE.raw_os_error()];
@@ -170,7 +169,6 @@ pub(crate) fn refuses_dir_syncs(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
 
-/// The limit of open files of this process, if the system reports one.
 pub(crate) fn open_files_limit() -> Option<u64> {
     #[cfg(unix)]
     return rustix::process::getrlimit(rustix::process::Resource::Nofile).current;

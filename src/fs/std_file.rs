@@ -5,7 +5,6 @@ use std::io::{self, Write};
 
 use super::{AppendFile, LockKind, ReadFile};
 
-/// An open file.
 #[derive(Debug)]
 pub(super) struct StdFile(pub(super) File);
 
@@ -78,7 +77,6 @@ impl AppendFile for StdFile {
     }
 }
 
-/// The error for a directory, a link or a pipe in place of a regular file.
 pub(super) fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }

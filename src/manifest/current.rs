@@ -22,7 +22,6 @@ use crate::limits::FILE_NUMBER_MAX;
 
 pub(crate) const BYTES: usize = file_header::HEADER_BYTES + 32;
 
-/// The decoded file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Current {
     pub(crate) store_id: FileId,
@@ -109,7 +108,6 @@ impl Current {
         fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, error))
     }
 
-    /// Both, for tests.
     #[cfg(test)]
     pub(crate) fn install(&self, fs: &dyn Fs, dir: &Path, file_id: FileId) -> Result<()> {
         self.prepare(fs, dir, file_id)?;

@@ -25,10 +25,8 @@ use crate::limits::{FILE_NUMBER_MAX, KEYSPACE_NAME_BYTES_MAX, SEQNO_MAX};
 use crate::table_meta::{FilterRef, TableMeta};
 use crate::wal::EditMark;
 
-/// Number of levels of a tree.
 pub(crate) const LEVELS: usize = 7;
 
-/// The end of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogEnd {
     pub(crate) len: u64,
@@ -155,7 +153,6 @@ pub(crate) struct EditItems<'a> {
     base: BaseItem,
 }
 
-/// Whether the next item is an [`EditItem::Base`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BaseItem {
     Possible,

@@ -23,7 +23,6 @@ use crate::wal::{EditMark, Ending, Expected, FramedReader, FramedWriter, RecordK
 /// A manifest shorter than this, in bytes, is not replaced.
 const ROTATE_BYTES_MIN: u64 = 4 << 20;
 
-/// A manifest that was read.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadManifest {
     pub(crate) path: PathBuf,
@@ -105,7 +104,6 @@ impl ReadManifest {
         Ok(damage)
     }
 
-    /// Applies the next edit; `false` if there is none.
     fn read_edit(&mut self, reader: &mut FramedReader<'_>) -> Result<bool> {
         let Some(record) = reader.next_record()? else { return Ok(false) };
         let wrong = |error| record.error(error, &self.path);
@@ -177,7 +175,6 @@ pub(crate) struct ManifestLog {
 pub(crate) struct NewManifest(ManifestLog);
 
 impl NewManifest {
-    /// The state that it describes.
     pub(crate) fn state(&self) -> &ManifestState {
         self.0.state()
     }
@@ -281,7 +278,6 @@ impl ManifestLog {
         Ok(mark)
     }
 
-    /// Length of the file.
     pub(crate) fn len(&self) -> u64 {
         self.writer.len()
     }
@@ -291,7 +287,6 @@ impl ManifestLog {
         self.writer.len() > ROTATE_BYTES_MIN.max(8 * self.snapshot_bytes)
     }
 
-    /// Writes a new manifest with the same state.
     #[cfg(test)]
     pub(crate) fn prepare_next(
         &self,

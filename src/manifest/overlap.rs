@@ -15,18 +15,14 @@ pub(crate) struct Bounds {
     pub(crate) number: u64,
 }
 
-/// Two tables of one run that overlap.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Overlap {
-    /// Number of the later table.
     pub(crate) number: u64,
-    /// A description of the overlap.
     pub(crate) detail: String,
     /// The first and the last overlapping key.
     pub(crate) keys: (Bytes, Bytes),
 }
 
-/// The tables of the runs of a keyspace, by level and run.
 #[derive(Debug, Default)]
 pub(crate) struct Runs(Vec<(u8, u64, Bounds)>);
 

@@ -21,7 +21,6 @@ use crate::wal::EditMark;
 /// The name of the keyspace of `Db`'s own calls.
 pub(crate) const DEFAULT_NAME: &str = "default";
 
-/// A write-ahead log that the manifest names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LogState {
     pub(crate) file_id: FileId,
@@ -30,7 +29,6 @@ pub(crate) struct LogState {
     pub(crate) end: Option<LogEnd>,
 }
 
-/// A table and its place in a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TablePlace {
     pub(crate) level: u8,
@@ -46,7 +44,6 @@ impl TablePlace {
     }
 }
 
-/// A keyspace in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyspaceState {
     pub(crate) name: String,

@@ -18,7 +18,6 @@ pub(crate) enum Content<'a> {
 /// Decodes the records of logs in their order, and checks their sequence numbers.
 #[derive(Debug, Default)]
 pub(crate) struct ContentReader {
-    /// The last sequence number of the batches so far.
     last_batch: SeqNo,
 }
 

@@ -32,7 +32,6 @@ impl EditMark {
     }
 }
 
-/// Payload of a promise record.
 pub(crate) fn encode_promise(mark: EditMark) -> Vec<u8> {
     let mut out = Vec::with_capacity(16);
     mark.encode(&mut out);
@@ -48,7 +47,6 @@ pub(crate) fn decode_promise(bytes: &[u8]) -> Result<EditMark, DecodeError> {
     }
 }
 
-/// Payload of a close record.
 pub(crate) fn encode_close(last_seqno: SeqNo, mark: EditMark) -> Vec<u8> {
     let mut out = Vec::with_capacity(24);
     put_u64(&mut out, last_seqno);

@@ -17,7 +17,6 @@ use crc32fast::Hasher;
 use crate::checksum::FileId;
 use crate::codec::u64_bytes;
 
-/// Bytes from one known prefix to the next.
 const STEP: usize = 4;
 
 /// The checksums of the prefixes of some bytes.
@@ -25,7 +24,6 @@ const STEP: usize = 4;
 pub(super) struct Sums {
     /// CRC-32 of the first `4 · i` bytes.
     beginnings: Vec<u32>,
-    /// Over the file id.
     owner: Hasher,
 }
 

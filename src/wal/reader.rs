@@ -46,7 +46,6 @@ pub(crate) const READER_BYTES: usize = 2 * WINDOW_BYTES;
 /// The expected fields of the file header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expected {
-    /// The kind of file.
     pub(crate) kind: FileKind,
     /// The id of its store, if known.
     pub(crate) store_id: Option<FileId>,
@@ -57,7 +56,6 @@ pub(crate) struct Expected {
 /// A record. It borrows the reader until the next one is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
-    /// Its kind.
     pub(crate) kind: RecordKind,
     /// Offset of its first fragment in the file.
     pub(crate) offset: u64,
@@ -97,12 +95,10 @@ pub(crate) enum Ending {
         dropped_bytes: u64,
         /// Offset of the damaged fragment: `offset`, or more if the record begins with intact fragments.
         damage_offset: u64,
-        /// The damage of that fragment.
         damage: BadFragment,
     },
 }
 
-/// Reads the records of a log in order.
 #[derive(Debug)]
 pub(crate) struct FramedReader<'f> {
     window: Window<'f>,
@@ -114,11 +110,9 @@ pub(crate) struct FramedReader<'f> {
     sequence: Sequence,
     /// The largest `synced` of the fragments so far.
     durable: u64,
-    /// The result at the end of reading.
     outcome: Option<Result<Ending>>,
 }
 
-/// The reason why a record could not be read.
 enum Stop {
     Damaged(u64, BadFragment),
     Failed(Error),
@@ -305,7 +299,6 @@ pub(crate) fn is_zeros_from(file: &dyn ReadFile, path: &Path, offset: u64) -> Re
 struct Window<'f> {
     file: &'f dyn ReadFile,
     path: PathBuf,
-    /// Length of the file when it was opened.
     len: u64,
     start: u64,
     bytes: Vec<u8>,
@@ -354,7 +347,6 @@ impl<'f> Window<'f> {
         self.bytes.clear();
     }
 
-    /// Bytes that are in the window.
     fn slice(&self, range: Range<u64>) -> &[u8] {
         &self.bytes[(range.start - self.start) as usize..(range.end - self.start) as usize]
     }

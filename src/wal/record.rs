@@ -29,10 +29,8 @@ use crate::limits::BATCH_BYTES_MAX;
 /// Length of a page; pages are counted from the start of the file.
 pub(crate) const PAGE_BYTES: usize = 32 << 10;
 
-/// Length of the header of a fragment.
 pub(crate) const FRAGMENT_HEADER_BYTES: usize = 16;
 
-/// Fragments start at multiples of this.
 pub(super) const FRAGMENT_ALIGN: usize = 8;
 
 /// Longest record: the longest batch and some slack. A reader treats a longer one as damage.
@@ -46,17 +44,14 @@ const KIND_SHIFT: u32 = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum RecordKind {
-    /// A batch, in a write-ahead log.
     Batch = 1,
     /// The durable progress, written if nothing else follows, in a write-ahead log.
     Promise = 2,
     /// The last record of a write-ahead log that was ended in order.
     Close = 3,
-    /// A version edit, in a manifest.
     Edit = 4,
 }
 
-/// The largest known kind.
 pub(super) const RECORD_KIND_MAX: u8 = RecordKind::Edit as u8;
 
 impl RecordKind {
@@ -64,7 +59,6 @@ impl RecordKind {
         [Self::Batch, Self::Promise, Self::Close, Self::Edit].into_iter().find(|known| *known as u8 == kind)
     }
 
-    /// Whether files of this kind hold records of this kind.
     pub(super) fn belongs_in(self, file: FileKind) -> bool {
         match self {
             Self::Batch | Self::Promise | Self::Close => file == FileKind::Log,
@@ -78,18 +72,13 @@ impl RecordKind {
 pub(crate) enum BadFragment {
     /// The file ends before the fragment does, by the length in its header, or before the record.
     Unfinished,
-    /// There are only zeros from here to the end of the file.
     Zeros,
     /// The stated length would cross the end of the page.
     Length {
-        /// The length in the header.
         found: u16,
     },
-    /// The checksum does not match.
     Checksum {
-        /// The checksum in the header.
         stored: u32,
-        /// The checksum of the bytes.
         computed: u32,
     },
     /// The checksum matches, but no writer makes such a fragment, or not here.
@@ -113,26 +102,20 @@ impl fmt::Display for BadFragment {
 /// The header of an intact fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fragment {
-    /// Its offset in the file.
     pub(crate) offset: u64,
     /// The record kind as in the file; it may be unknown to this version.
     pub(crate) kind: u8,
-    /// Whether a record begins here.
     pub(crate) first: bool,
-    /// Whether a record ends here.
     pub(crate) last: bool,
-    /// The reserved byte.
     pub(super) reserved: u8,
     /// The offset up to which the file was known to be durable.
     pub(crate) synced: u64,
-    /// Bytes of payload.
     pub(crate) payload_bytes: usize,
     /// Bytes from the start of this fragment to the next one.
     pub(crate) extent_bytes: usize,
 }
 
 impl Fragment {
-    /// Where the next fragment starts.
     pub(crate) fn end(&self) -> u64 {
         self.offset + self.extent_bytes as u64
     }

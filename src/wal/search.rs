@@ -64,11 +64,8 @@ impl<'a> Search<'a> {
 /// A part of a page, for the inspector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PageArea {
-    /// Its offset in the file.
     pub(crate) offset: u64,
-    /// Its length.
     pub(crate) bytes: usize,
-    /// Its contents.
     pub(crate) status: AreaStatus,
 }
 
@@ -79,7 +76,6 @@ pub(crate) enum AreaStatus {
     Intact(Fragment),
     /// Only zeros.
     Padding,
-    /// Anything else.
     Damaged(BadFragment),
 }
 

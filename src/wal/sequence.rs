@@ -23,7 +23,6 @@ pub(crate) enum Refused {
 }
 
 impl Sequence {
-    /// At the start of a file.
     pub(crate) fn new(file: FileKind) -> Self {
         Self { file, begun: None, closed: false }
     }

@@ -29,7 +29,6 @@ const FRAMES_BYTES_MAX: usize = 1 << 20;
 const ROOM_BYTES: u64 = 1 << 20;
 const ROOM_BYTES_MIN: u64 = 1 << 16;
 
-/// Appends records to a file.
 #[derive(Debug)]
 pub(crate) struct FramedWriter {
     file: Arc<dyn AppendFile>,
@@ -169,7 +168,6 @@ impl FramedWriter {
         self.synced = self.synced.max(offset.min(self.flushed));
     }
 
-    /// The offset up to which the file is known to be durable.
     pub(crate) fn synced(&self) -> u64 {
         self.synced
     }
@@ -189,7 +187,6 @@ impl FramedWriter {
         Arc::clone(&self.file)
     }
 
-    /// Path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
