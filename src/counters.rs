@@ -65,8 +65,8 @@ where
         before
     }
 
-    /// [`Striped::add`] for inexact counts: it costs a fifth, and loses an increment if two threads of one stripe count at
-    /// the same moment.
+    /// [`Striped::add`] for inexact counts: it costs a fifth, and loses an increment if two threads of one stripe
+    /// count at the same moment.
     #[inline]
     pub(crate) fn add_about(&self, stripe: Stripe, counter: usize, amount: u64) {
         let count = &self.line(stripe)[counter];

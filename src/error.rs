@@ -107,8 +107,8 @@ pub enum Error {
         by_this_process: bool,
     },
     /// The directory was moved, or its file `LOCK` was removed or replaced, while the store was open, so another
-    /// process may be writing to the new one. Nothing more is written. No synced write was acknowledged after the loss was
-    /// detected.
+    /// process may be writing to the new one. Nothing more is written. No synced write was acknowledged after the
+    /// loss was detected.
     #[non_exhaustive]
     LockLost {
         /// The directory as it was opened.
@@ -158,8 +158,8 @@ pub enum Error {
         /// The reason, or the contents of the directory.
         why: &'static str,
     },
-    /// A computation gave an impossible result, or two different results: the memory or the processor of this machine is
-    /// faulty. The result was not written.
+    /// A computation gave an impossible result, or two different results: the memory or the processor of this machine
+    /// is faulty. The result was not written.
     #[non_exhaustive]
     FaultyMemory {
         /// The computation.
@@ -188,8 +188,8 @@ pub enum Error {
     Closed,
     /// The call was cancelled by its caller ([`Progress::cancel`](crate::Progress::cancel)).
     Cancelled,
-    /// Another writer changed a key, or a key in a range, that a transaction read, before the transaction was committed.
-    /// Nothing of the transaction was written; it may be run again.
+    /// Another writer changed a key, or a key in a range, that a transaction read, before the transaction was
+    /// committed. Nothing of the transaction was written; it may be run again.
     ///
     /// The error names one key: the first of the changes found, in the order of keyspaces by creation and then of keys.
     /// The commit finds all changes that were visible when it began; if there are none, it searches for later ones.

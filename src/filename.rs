@@ -50,7 +50,7 @@ pub(crate) enum FileName {
 }
 
 impl FileName {
-    /// Parses a name; `None` if it is not the name of a file of a store.
+    /// Parses the name of a file of a store; `None` for any other name.
     #[must_use]
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let numbered = |prefix: &str, suffix: &str| -> Option<u64> {

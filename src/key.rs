@@ -19,8 +19,8 @@ pub(crate) enum EntryKind {
     /// A tombstone: the key is absent.
     Delete = 0,
     Put = 1,
-    // Reserved: 2 merge operand, 3 range delete, 4 put with time to live, 5 blob pointer, 6 transaction prepare. A reader
-    // must refuse a file that has one of them.
+    // Reserved: 2 merge operand, 3 range delete, 4 put with time to live, 5 blob pointer, 6 transaction prepare. A
+    // reader must refuse a file that has one of them.
 }
 
 impl EntryKind {
@@ -113,8 +113,8 @@ pub(crate) fn key_prefix(key: &[u8]) -> u64 {
     }
 }
 
-/// The smallest key after all keys with this prefix; `None` if there is none. Trailing `0xff` bytes are dropped, and the
-/// last remaining byte is incremented.
+/// The smallest key after all keys with this prefix; `None` if there is none. Trailing `0xff` bytes are dropped, and
+/// the last remaining byte is incremented.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut after = prefix[..=last].to_vec();

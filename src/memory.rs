@@ -138,7 +138,8 @@ impl Part {
         self.max - self.kept.load(Ordering::SeqCst)
     }
 
-    /// Keeps the necessary memory, and at least `least`. A concurrent count is either seen here or sees the kept memory.
+    /// Keeps the necessary memory, and at least `least`. A concurrent count is either seen here or sees the kept
+    /// memory.
     fn keep(&self, least: u64) {
         loop {
             let kept = self.kept_for(self.used.load(Ordering::SeqCst)).max(least.min(self.max));
@@ -191,10 +192,10 @@ pub struct MemoryStats {
     pub histograms: u64,
     /// Blocks in the cache.
     pub blocks: u64,
-    /// Outside the budget, memory that only values, iterators and running lookups keep alive: blocks that were evicted,
-    /// memtables that were flushed or dropped, tables that were opened without room for them. Also incomplete
-    /// [`Commit`](crate::Commit)s with their callbacks. [`Stats::held_file_bytes`](crate::Stats::held_file_bytes) has the
-    /// files.
+    /// Outside the budget, memory that only values, iterators and running lookups keep alive: blocks that were
+    /// evicted, memtables that were flushed or dropped, tables that were opened without room for them. Also
+    /// incomplete [`Commit`](crate::Commit)s with their callbacks.
+    /// [`Stats::held_file_bytes`](crate::Stats::held_file_bytes) has the files.
     pub held: u64,
     /// Outside the budget, the entries of all tables and keyspaces, open or not: about 1.8 KiB for a table and 2.3 KiB for a
     /// keyspace. Cached blocks are evicted for them.
@@ -312,8 +313,8 @@ impl Memory {
         self.fit_blocks(&mut shares);
     }
 
-    /// Adds to the use of a part; a wrapped value subtracts. Blocks are evicted before it is counted. Kept memory that is
-    /// no longer necessary returns to them only if `gives_back`.
+    /// Adds to the use of a part; a wrapped value subtracts. Blocks are evicted before it is counted. Kept memory
+    /// that is no longer necessary returns to them only if `gives_back`.
     fn count(&self, part: &Part, more: u64, gives_back: bool) {
         let used = part.used.load(Ordering::SeqCst).wrapping_add(more);
         if part.is_short(used) {
@@ -424,8 +425,8 @@ impl Memory {
         lock(&self.shares).leased.of(LeaseKind::OpenTables).saturating_sub(most - most / 8)
     }
 
-    /// Takes memory for data that only saves time, if tables and filters then have at most half of their part. The other
-    /// half stays free for filters.
+    /// Takes memory for data that only saves time, if tables and filters then have at most half of their part. The
+    /// other half stays free for filters.
     pub(crate) fn try_lease_if_plenty(self: &Arc<Self>, kind: LeaseKind, bytes: u64) -> Option<Lease> {
         let most = self.loaded_max() / 2;
         self.lease_if(kind, bytes, |leased| leased.sum() <= most)

@@ -130,33 +130,24 @@ impl Options {
         Self::default()
     }
 
-    /// Memory in bytes for everything that grows with data, at least 1 MiB. The default is 512 MiB, or a quarter of the
-    /// memory available to the process if that is less: the limit of its control group (Linux, version 1 or 2), or the
-    /// memory of the machine, determined once in a process.
-    /// [`OpenReport::memory_budget`](crate::OpenReport::memory_budget) has the budget in force, and `memory_budget_from`
-    /// its source.
+    /// Memory in bytes for everything that grows with data, at least 1 MiB. The default is 512 MiB, or a quarter of
+    /// the memory available to the process if that is less: the limit of its control group (Linux, version 1 or 2),
+    /// or the memory of the machine, determined once in a process.
+    /// [`OpenReport::memory_budget`](crate::OpenReport::memory_budget) has the budget in force, and
+    /// `memory_budget_from` its source.
     ///
-    /// - A quarter, or [`Options::memtable_budget`], is for memtables, including memtables that wait to be flushed.
-    ///   Writers wait rather than exceed it; only a single larger batch may.
-    /// - An eighth is for the tables that flushes and compactions write, with their filters. Each thread has
-    ///   an equal part and ends its table when the part is full. A part is at least eight blocks, so the
-    ///   parts exceed the eighth if the budget is small and
-    ///   [`KeyspaceOptions::block_bytes`](crate::KeyspaceOptions::block_bytes) is large. A new filter for an
-    ///   existing table can use memory of cached blocks too; see
-    ///   [`Keyspace::refilter`](crate::Keyspace::refilter).
-    /// - The rest is for open tables, filters and cached blocks. Tables and filters have priority. Blocks get the
-    ///   remainder, at least an eighth of the rest, and the unused memory of the other parts. They are evicted before those
-    ///   parts grow, and for flushed memtables that a conditional write or a transaction may still need. If not all filters
-    ///   fit, the ones that answer the most lookups for their size stay in memory, ribbon filters possibly with half of
-    ///   their columns. A lookup in another table reads a page of its filter.
+    /// A quarter, or [`Options::memtable_budget`], is for memtables, an eighth for the tables that flushes and
+    /// compactions write, and the rest for open tables, filters and cached blocks; the [guide](crate::guide::memory)
+    /// has the rules. Writers wait rather than exceed the first part. If not all filters fit, the ones that answer
+    /// the most lookups for their size stay in memory; a lookup in another table reads a page of its filter.
     ///
-    /// Not counted: memory held by callers (values, iterators and the blocks and memtables that they pin,
-    /// batches, transactions); the block or chunk that each running lookup or job is reading; the logs of a store that
-    /// cannot flush when it is opened, because it is read-only, or because its disk is full and its budget was larger
-    /// before; the entries of tables and keyspaces, about 1.8 KiB for a table and 2.3 KiB for a
-    /// keyspace, for which cached blocks are evicted ([`MemoryStats::entries`](crate::MemoryStats::entries)); and freed
-    /// memory that the allocator keeps: with glibc, 3 MiB in a measurement with a budget of 16 MiB, 9 MiB in one with
-    /// 32 MiB. [`Stats::memory`](crate::Stats) has the parts and their sum.
+    /// Not counted: memory held by callers (values, iterators and the blocks and memtables that they pin, batches,
+    /// transactions); a single batch larger than the part for memtables; the block or chunk that each running lookup
+    /// or job is reading; tables being written, if eight blocks are more than a thread's share; the logs of a store
+    /// that cannot flush when it is opened, because it is read-only, or because its disk is full and its budget was
+    /// larger before; the entries of tables and keyspaces, about 1.8 KiB for a table and 2.3 KiB for a keyspace
+    /// ([`MemoryStats::entries`](crate::MemoryStats::entries)); and freed memory that the allocator keeps.
+    /// [`Stats::memory`](crate::Stats) has the parts and their sum.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -189,9 +180,10 @@ impl Options {
         self
     }
 
-    /// Opens one moment of the store for reading, even while another process writes to it: the state that a `kill -9` of the
-    /// writer at that moment would have left. No lock is taken, and nothing is written. [`Db::refresh`](crate::Db::refresh)
-    /// moves to a newer moment. The logs are read into memory, regardless of the memory budget.
+    /// Opens one moment of the store for reading, even while another process writes to it: the state that a `kill -9`
+    /// of the writer at that moment would have left. No lock is taken, and nothing is written.
+    /// [`Db::refresh`](crate::Db::refresh) moves to a newer moment. The logs are read into memory, regardless of the
+    /// memory budget.
     ///
     /// The files of the tables are held open, so that they can be read after the writer has removed them: see
     /// [`Options::open_files_max`], and [`live_reads`](crate::guide::live_reads) for file systems on which that does not
@@ -225,8 +217,8 @@ impl Options {
     }
 
     /// Whether a store may be created in a directory that has files of other programs. By default it may not
-    /// ([`Error::OtherFiles`]), because such a path is more likely a mistake. Other files never prevent the opening of an
-    /// existing store.
+    /// ([`Error::OtherFiles`]), because such a path is more likely a mistake. Other files never prevent the opening
+    /// of an existing store.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -258,8 +250,8 @@ impl Options {
     }
 
     /// Total size of the logs, in bytes, at which keyspaces that keep old logs alive are flushed. The default, 0,
-    /// means twice the part for memtables, by default half of the memory budget. It limits the time to open after a crash,
-    /// and the memory of a store that is then opened read-only.
+    /// means twice the part for memtables, by default half of the memory budget. It limits the time to open after a
+    /// crash, and the memory of a store that is then opened read-only.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -291,9 +283,10 @@ impl Options {
         self
     }
 
-    /// Number of table files open at a time, at least 8. The default is a quarter of the process's limit (`RLIMIT_NOFILE`)
-    /// when the store is opened, at most 1024; 256 if the system does not report a limit. Other tables are reopened when
-    /// they are needed. If the process still runs out of open files, open tables are closed to make room.
+    /// Number of table files open at a time, at least 8. The default is a quarter of the process's limit
+    /// (`RLIMIT_NOFILE`) when the store is opened, at most 1024; 256 if the system does not report a limit. Other
+    /// tables are reopened when they are needed. If the process still runs out of open files, open tables are closed
+    /// to make room.
     ///
     /// With [`Options::read_only`]: number of files of tables and filters that are held open, by default half of the
     /// process's limit. Others are opened when they are needed, with
@@ -310,9 +303,9 @@ impl Options {
         self
     }
 
-    /// Whether a lookup fails if it needs an unusable filter. By default it does not: such a filter answers "maybe", and
-    /// the lookup reads the data. In both cases the filter is counted, reported and rebuilt in the background. Scans probe
-    /// no filters, and [`Db::may_contain`](crate::Db::may_contain) never fails.
+    /// Whether a lookup fails if it needs an unusable filter. By default it does not: such a filter answers "maybe",
+    /// and the lookup reads the data. In both cases the filter is counted, reported and rebuilt in the background.
+    /// Scans probe no filters, and [`Db::may_contain`](crate::Db::may_contain) never fails.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Every metric: its name, kind, unit and meaning. The table of the README is generated from it, and a test compares them.
+//! Every metric: its name, kind, unit and meaning. The table of the README is generated from it, and a test compares
+//! them.
 
 use metrics::Unit;
 

@@ -18,7 +18,7 @@ pub(crate) struct Memory {
     pub(crate) parts: Vec<Part>,
 }
 
-/// A line of a list: a name, a value, and what it means.
+/// A line of a list: a name, a value, and its meaning.
 pub(crate) struct Fact {
     pub(crate) name: &'static str,
     pub(crate) value: String,
@@ -45,7 +45,7 @@ pub(crate) fn memory(stats: &Stats) -> Memory {
     Memory { budget: bytes(memory.budget), parts: parts.into_iter().map(part).collect() }
 }
 
-/// The size of all tables over that of the deepest run of each keyspace; `None` without tables.
+/// The size of all tables divided by the size of the deepest runs; `None` without tables.
 fn space_amplification(tree: &Tree) -> Option<f64> {
     let all = tree.keyspaces.iter().flat_map(|keyspace| &keyspace.runs).map(RunShape::bytes);
     let deepest = tree.keyspaces.iter().filter_map(|keyspace| keyspace.runs.last()).map(RunShape::bytes);

@@ -93,7 +93,7 @@ pub(crate) fn record(table: &TableShape) -> Vec<String> {
     Cell(std::slice::from_ref(table)).record()
 }
 
-/// The bounds of all cells of a keyspace in the order of their keys, so that a number says which of two is greater.
+/// The sorted bounds of all cells of a keyspace: their ranks compare like the keys.
 struct Ranks<'t>(Vec<&'t [u8]>);
 
 impl<'t> Ranks<'t> {

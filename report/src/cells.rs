@@ -26,8 +26,7 @@ pub(crate) fn cells(run: &RunShape, together: usize) -> impl Iterator<Item = Cel
     run.tables.chunks(together.max(1)).map(Cell)
 }
 
-/// How many neighbours are drawn together so that all tables make no more than [`TABLES_MAX`] cells, and one for
-/// each run.
+/// The number of neighbours in a cell, so that there are at most [`TABLES_MAX`] cells, and one more for each run.
 pub(crate) fn together(keyspaces: &[KeyspaceShape]) -> usize {
     let tables: usize =
         keyspaces.iter().flat_map(|keyspace| &keyspace.runs).map(|run| run.tables.len()).sum();
@@ -93,7 +92,7 @@ impl Cell<'_> {
         (&self.0[0].smallest, &self.0[self.0.len() - 1].largest)
     }
 
-    /// The look of the most of its keys.
+    /// The look of most of its keys.
     fn look(&self) -> Look {
         let keys_of = |look: Look| self.sum(|table| if Look::of(table) == look { table.keys } else { 0 });
         let looks = self.0.iter().map(Look::of);

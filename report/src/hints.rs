@@ -7,17 +7,17 @@ use crate::cells::Look;
 use crate::plan::Plan;
 use crate::units::{bytes, counted, share, significant};
 
-/// Parts of a hint: it is `before`, then the command, then `after`.
+/// The three parts of a hint, in order.
 pub(crate) struct Hint {
     pub(crate) before: String,
     pub(crate) command: String,
     pub(crate) after: String,
 }
 
-/// Savings of less than this share of the filters, or of fewer bytes, are not worth a new set of filters.
+/// Smallest share of the filters, and smallest number of bytes, whose saving is worth new filters.
 const SAVING_MIN: (f64, f64) = (0.1, 65_536.0);
 
-/// The best allocation of the same memory is worth a hint from this factor on, if it saves so many reads per lookup.
+/// Smallest factor, and smallest number of reads per lookup, for which the best allocation is worth a hint.
 const GAIN_MIN: (f64, f64) = (1.5, 0.001);
 
 /// Filters of fewer keys have overhead that the plan does not count.
@@ -29,7 +29,7 @@ const HIDDEN_MIN: f64 = 0.2;
 /// Runs of a keyspace from which a compaction is worth it.
 const RUNS_MIN: usize = 8;
 
-/// The most useful hint for the store at `path`; `None` if there is nothing to do.
+/// The most useful hint for the store at `path`, if any.
 pub(crate) fn most_useful(tree: &Tree, path: &str, damage: usize) -> Option<Hint> {
     if damage > 0 {
         return Some(Hint {

@@ -26,7 +26,7 @@ pub(crate) struct Level {
     /// Its share of all wasted reads.
     pub(crate) wasted_share: f64,
     pub(crate) observed: Option<Counts>,
-    /// Column groups of filters in memory, and all. `None` if the store is not open.
+    /// Column groups in memory, and all column groups; `None` for a closed store.
     pub(crate) groups: Option<(u64, u64)>,
 }
 

@@ -19,7 +19,7 @@ pub struct Report {
     pub(crate) disk_bytes: u64,
     pub(crate) made: String,
     pub(crate) tree: Tree,
-    /// `None` if the store was not opened.
+    /// `None` for a closed store.
     pub(crate) stats: Option<Stats>,
     pub(crate) history: Option<History>,
     /// Damage as text, and whether the whole store was verified.

@@ -1,4 +1,4 @@
-//! Shapes for tests: copies of those of a real store, with other numbers.
+//! Shapes for tests: copies of the shapes of a real store, with other numbers.
 
 use std::sync::OnceLock;
 

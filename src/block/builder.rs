@@ -248,8 +248,8 @@ impl BlockBuilder {
         self.hash_bytes.clear();
     }
 
-    /// The number of bytes that the next entry shares with the last one, given `common` equal bytes (0 for a restart), and
-    /// the shape including it.
+    /// The number of bytes that the next entry shares with the last one, given `common` equal bytes (0 for a
+    /// restart), and the shape including it.
     #[inline(always)]
     fn next(&self, common: usize) -> (usize, Shape) {
         let Shape { mut interval, restarts, since_restart } = self.shape;

@@ -8,11 +8,11 @@
 //! ```
 //!
 //! They take twelve bytes for each block, or sixteen if chunks of long values lie between the data blocks. If a
-//! separator and the searched key have equal parts, the index block has to be searched. There are no fences for blocks
-//! that are not in the order of their keys, or that span more than 4 GiB.
+//! separator and the searched key have equal parts, the index block has to be searched. Blocks that are out of
+//! the order of their keys, or that span more than 4 GiB, have no fences.
 //!
 //! They are built in one walk over the index block, whose length and restarts limit their memory. The common
-//! bytes are those of its first and its last key, which are found through the restarts.
+//! bytes are the common prefix of its first and its last key, which are found through the restarts.
 
 use bytes::Bytes;
 

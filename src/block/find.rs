@@ -154,8 +154,8 @@ pub(crate) fn find_user_key(payload: &[u8], target: InternalKey<'_>) -> Result<O
     Ok(None)
 }
 
-/// Reads a byte of each cache line of the first `len` bytes. The processor then waits for all of them at once, instead of
-/// waiting at each entry.
+/// Reads a byte of each cache line of the first `len` bytes. The processor then waits for all of them at once,
+/// instead of waiting at each entry.
 #[inline]
 fn read_ahead(entries: &[u8], len: usize) {
     let lines = entries.chunks(CACHE_LINE_BYTES).skip(1);

@@ -1,5 +1,5 @@
-//! The location of a block: `offset varint · length varint`. The length is that of the whole block, envelope
-//! included, so that one read fetches it.
+//! The location of a block: `offset varint · length varint`. The length includes the envelope, so that one read
+//! fetches it.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -38,7 +38,8 @@ impl BlockHandle {
         }
         let (low, high) = (LittleEndian::read_u32(low), LittleEndian::read_u32(high));
         let word = u64::from(low) | u64::from(high) << (bits - 32);
-        // The last byte of each number lacks the highest bit. There must be two, and the second is the last byte of all.
+        // The last byte of each number lacks the highest bit. There must be two, and the second is the last byte of
+        // all.
         let ends = !word & (0x8080_8080_8080_8080 >> (64 - bits));
         if ends & ends.wrapping_sub(1) != 1 << (bits - 1) {
             return None;

@@ -162,7 +162,7 @@ impl BlockIter {
         self.current.is_some()
     }
 
-    /// The key of the entry, or `None` if the cursor is not valid.
+    /// The key of the current entry, if the cursor is valid.
     #[inline(always)]
     pub(crate) fn key(&self) -> Option<InternalKey<'_>> {
         let current = self.current.as_ref()?;
@@ -206,7 +206,7 @@ impl BlockIter {
         self.walk_back_from(self.entries_end)
     }
 
-    /// Moves to the first entry at or after `target`; the cursor is not valid if there is none. Copies only that key.
+    /// Moves to the first entry at or after `target`; without one the cursor becomes invalid. Copies only that key.
     pub(crate) fn seek(&mut self, target: InternalKey<'_>) -> Moved {
         self.current = None;
         self.backward.left = None;
@@ -252,7 +252,7 @@ impl BlockIter {
         }
     }
 
-    /// Moves to the next entry; the cursor is not valid if there is none.
+    /// Moves to the next entry; at the end the cursor becomes invalid.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Moved {
         let Some(current) = &self.current else { return Ok(()) };
@@ -264,8 +264,8 @@ impl BlockIter {
         self.read(end)
     }
 
-    /// Moves to the next entry if it is plain: a put that is visible at `seqno`, with an inline value and a greater user
-    /// key. Otherwise does not move, and returns `false`.
+    /// Moves to the next entry if it is plain: a put that is visible at `seqno`, with an inline value and a greater
+    /// user key. Otherwise does not move, and returns `false`.
     #[inline(always)]
     pub(crate) fn step_to_plain(&mut self, seqno: SeqNo) -> bool {
         let at = match (&self.current, self.backward.left) {
@@ -330,7 +330,7 @@ impl BlockIter {
         Some(PlainEntry { user_key: &self.backward.keys[key.clone()], payload: &self.payload, value })
     }
 
-    /// Moves to the previous entry; the cursor is not valid if there is none.
+    /// Moves to the previous entry; at the start the cursor becomes invalid.
     #[inline(always)]
     pub(crate) fn prev(&mut self) -> Moved {
         match (self.backward.left, &self.current) {

@@ -6,10 +6,9 @@
 //! ```
 //!
 //! The interval is 1 to [`RESTART_INTERVAL_MAX`], so the last byte of a payload is nonzero exactly if there is a hash
-//! index. Then every `interval`th entry is a restart. The hash bytes are the hash bytes of all user keys in the order of
-//! their entries ([`hash_byte`]), then zeros. A lookup searches them for the byte of its key, eight at a
-//! time: number `e` is the entry `e % interval` after restart `e / interval`. One in 256 of the other entries
-//! matches too.
+//! index. Then every `interval`th entry is a restart. The hash bytes are the hash bytes of all user keys in the order
+//! of their entries ([`hash_byte`]), then zeros. A lookup searches them for the byte of its key, eight at a time:
+//! number `e` is the entry `e % interval` after restart `e / interval`. One in 256 of the other entries matches too.
 //!
 //! Only [`walk_entries`](super::walk_entries) verifies a hash index: a wrong index hides an entry, like a wrong
 //! separator or order.

@@ -4,7 +4,7 @@
 //! 1. Restarts ascend from 0, at entries that share nothing.
 //! 2. From one restart to the next there are at most [`RESTART_INTERVAL_MAX`] entries.
 //! 3. The entries fill the payload up to the hash index or the restarts, and their keys ascend.
-//! 4. A hash index has the byte of each key, and its interval is that of all restarts.
+//! 4. A hash index has the byte of each key, and its interval applies to all restarts.
 //! 5. A tombstone has no value; an inline value is within its limit; references to chunks or blocks can be decoded.
 
 use byteorder::{ByteOrder, LittleEndian};

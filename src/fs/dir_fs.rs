@@ -6,7 +6,7 @@
 //!
 //! There are two locks, both on open handles: one on the directory and one on its file `LOCK`. If `LOCK` is deleted,
 //! the directory is still locked. If the directory is replaced, [`LockGuard::is_in_place`] detects it: it compares
-//! device and inode of the names with those of the handles.
+//! device and inode of names and handles.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -81,7 +81,7 @@ pub(super) fn lock_dir(path: &Path, kind: LockKind, others: &'static dyn Fs) -> 
     Ok(DirLock { dir, found_at, file, entry })
 }
 
-/// Opens the lock file. A link is not followed, and a pipe is not waited for.
+/// Opens the lock file without following links or waiting for pipes.
 fn open_lock_file(dir: &DirFs, name: &OsStr, kind: LockKind) -> io::Result<File> {
     let common = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let flags = match kind {

@@ -9,7 +9,7 @@
 //!   the directory and its `LOCK` are compared with the locked ones ([`LockGuard::is_in_place`]). If
 //!   they differ, that operation fails with [`Error::LockLost`], even if the sync itself succeeded, and so
 //!   does every later change.
-//! - *Forked*: a process forked from the one that locked the directory shares its lock. It is
+//! - *Forked*: a forked process shares the lock of its parent. It is
 //!   refused with [`Error::Forked`], by its process id whenever a file is created, synced, renamed or removed. The
 //!   most frequent calls are checked by their callers ([`LockedDir::check_not_forked`]), with the fork counter of the C
 //!   library, because reading the id takes a system call.

@@ -39,9 +39,9 @@ pub enum CrashPolicy {
     DropUnsynced,
     /// Everything is left: the process was killed, the machine was not. Unsynced state can still be lost later.
     KeepAll,
-    /// The seed decides whether each unsynced directory entry survives, and which prefix of each file's unsynced bytes (the
-    /// last 512-byte sector of it possibly garbage). Unsynced bytes that did not make a file longer may also be lost in
-    /// front of the surviving ones, a page of 4 KiB at a time.
+    /// The seed decides whether each unsynced directory entry survives, and which prefix of each file's unsynced
+    /// bytes (the last 512-byte sector of it possibly garbage). Unsynced bytes that did not make a file longer may
+    /// also be lost in front of the surviving ones, a page of 4 KiB at a time.
     Random(u64),
 }
 

@@ -3,7 +3,7 @@
 //! On Linux, `proc/self/cgroup` has the process's group of each hierarchy. A group is a directory below
 //! `sys/fs/cgroup` (version 2) or `sys/fs/cgroup/memory` (version 1); a file in it has its limit, and each parent
 //! group has one too. In a container the path of the group may not exist; then only the root is found, which is the
-//! container's group. Other systems have no such files, and no limit is known.
+//! container's group. Other systems have no such files.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};

@@ -52,8 +52,8 @@ pub trait Fs: Debug + Send + Sync + 'static {
     /// The names in a directory, in no particular order.
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>>;
 
-    /// Makes creations, renames and removals in `dir` durable. The errors `InvalidInput` and `Unsupported` mean that the
-    /// file system does not support this: see
+    /// Makes creations, renames and removals in `dir` durable. The errors `InvalidInput` and `Unsupported` mean that
+    /// the file system does not support this: see
     /// [`OpenReport::directory_syncs_refused`](crate::OpenReport::directory_syncs_refused).
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
@@ -79,10 +79,10 @@ pub trait Fs: Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Locks the file `path` and its directory, at once or with the error `WouldBlock` (with
-    /// [`HeldByThisProcess`] inside if that is known). They are held until the guard is dropped or the
-    /// process dies. An exclusive lock creates the file if it is missing. A shared one writes nothing; without the file it
-    /// locks only the directory. If `path` exists and is not a regular file, that is an error.
+    /// Locks the file `path` and its directory, at once or with the error `WouldBlock` (with [`HeldByThisProcess`]
+    /// inside if that is known). They are held until the guard is dropped or the process dies. An exclusive lock
+    /// creates the file if it is missing. A shared one writes nothing; without the file it locks only the directory.
+    /// If `path` exists and is not a regular file, that is an error.
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>>;
 }
 

@@ -5,7 +5,7 @@
 #[derive(Debug)]
 pub(super) struct Process {
     id: u32,
-    /// Counts forks. `None` if the C library had no memory for it; then the process id is used.
+    /// Counts forks. `None` if the C library was out of memory; then the process id is used.
     #[cfg(unix)]
     forks: Option<forkguard::Guard>,
 }

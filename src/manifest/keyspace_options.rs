@@ -116,14 +116,13 @@ impl KeyspaceOptions {
     }
 
     /// Size in bytes at which the memtable is flushed. The default is a quarter of the part for memtables
-    /// ([`Options::memtable_budget`](crate::Options::memtable_budget)), which is a sixteenth of the memory
-    /// budget. It is at most 64 MiB, a 16th of the free disk space when the store is opened, and a 64th of that space plus the
-    /// space that the store uses; the disk never lowers it below 64 KiB. It is never more than the limit of all memtables
+    /// ([`Options::memtable_budget`](crate::Options::memtable_budget)), a sixteenth of the memory budget. The default
+    /// is at most 64 MiB, a 16th of the free disk space when the store is opened, and a 64th of that space plus the
+    /// files of the store; the disk never lowers it below 64 KiB. It is never more than the limit of all memtables
     /// together. A memtable of 3 GiB is flushed in any case.
     ///
-    /// All memory of the memtable counts: an entry takes about 46 bytes in addition to its key and value. So with keys and
-    /// values of 116 bytes a memtable of 64 MiB holds about 45 MiB of them, with 1000 bytes about 59 MiB; with at least 100
-    /// bytes, two thirds of its size.
+    /// All memory of the memtable counts: an entry takes about 46 bytes in addition to its key and value. So with
+    /// keys and values of 116 bytes a memtable of 64 MiB holds about 45 MiB of them, with 1000 bytes about 59 MiB.
     #[must_use]
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
         self.memtable_bytes = bytes;
@@ -264,7 +263,7 @@ fn expect(found: u64, known: u64, what: &'static str) -> Result<(), DecodeError>
     if found == known { Ok(()) } else { Err(DecodeError::unsupported(0, what, found, known)) }
 }
 
-/// The filter policy; `None` if this version does not support its kind, size or allocation.
+/// The filter policy; `None` for an unsupported kind, size or allocation.
 pub(crate) fn decode_filter(reader: &mut Reader<'_>) -> Result<Option<FilterPolicy>, DecodeError> {
     let kind = FilterKind::from_code(reader.u8("filter kind")?);
     let code = reader.u8("filter size code")?;

@@ -32,8 +32,8 @@ pub(crate) struct ReadManifest {
     pub(crate) ending: Ending,
     /// End of its last edit.
     pub(crate) len: u64,
-    /// Whether the last edit only has ends of logs and is not the first. Then every edit with other items is durable, and so
-    /// is `CURRENT`: they were before this edit was appended.
+    /// Whether the last edit only has ends of logs and is not the first. Then every edit with other items is durable,
+    /// and so is `CURRENT`: they were before this edit was appended.
     pub(crate) ends_with_closed_log: bool,
     /// Files that only the last edit dropped. It may not be durable, and the previous one names them.
     pub(crate) let_go: Vec<FileName>,

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! The *extent* of a fragment is its length rounded up to a multiple of 8, or the rest of the page if only 8 bytes
-//! would remain, which cannot hold another header. So fragments follow each other without gaps, and every byte after the
-//! file header is covered by a checksum.
+//! would remain, which cannot hold another header. So fragments follow each other without gaps, and every byte after
+//! the file header is covered by a checksum.
 //!
 //! A record is split only at the end of a page: a fragment that is not its record's last fills its page to the
 //! last byte. If just 16 bytes of a page are left, that is a fragment without payload.

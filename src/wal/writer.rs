@@ -131,8 +131,8 @@ impl FramedWriter {
         Ok(())
     }
 
-    /// Preallocates space, so that the next appends do not change the length of the file. A sync after these is cheaper,
-    /// because no new length has to become durable. After a refusal the file system is not tried again.
+    /// Preallocates space, so that the next appends do not change the length of the file. A sync after these is
+    /// cheaper, because no new length has to become durable. After a refusal the file system is not tried again.
     pub(crate) fn make_room(&mut self) {
         if self.failure.is_none() && self.room_end < self.flushed + ROOM_BYTES_MIN {
             let end = self.flushed + ROOM_BYTES;
