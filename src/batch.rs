@@ -394,7 +394,6 @@ pub(crate) fn append(bytes: &mut Vec<u8>, more: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Truncates an encoded batch to this length and number of entries.
 pub(crate) fn truncate(bytes: &mut Vec<u8>, len: usize, count: u32) {
     bytes.truncate(len);
     finish(bytes, count);
@@ -413,7 +412,6 @@ pub(crate) fn count(bytes: &[u8]) -> u32 {
     bytes.get(8..HEADER_BYTES).map_or(0, LittleEndian::read_u32)
 }
 
-/// Writes the first sequence number into an encoded batch.
 pub(crate) fn stamp(bytes: &mut [u8], first: SeqNo) {
     LittleEndian::write_u64(&mut bytes[..8], first);
 }

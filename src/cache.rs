@@ -33,7 +33,6 @@ const BLOCK_OVERHEAD_BYTES: u64 = 256;
 
 const TYPICAL_BLOCK_BYTES: u64 = 4096;
 
-/// A block of the store, or a page of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockKey {
     file: u64,
@@ -73,14 +72,12 @@ pub(crate) struct BlockCache {
     blocks: Cache<BlockKey, Bytes, BlockWeighter>,
     /// Total length of the payloads read through the cache that are still in memory.
     alive: Arc<AtomicU64>,
-    /// A thread that reads a block holds one of these locks.
     reading: Box<[Reading; 1024]>,
 }
 
 /// The lock that a thread holds while it reads a block, and on which other threads wait.
 #[derive(Default)]
 struct Reading {
-    /// Number of threads that wait for the lock.
     waiting: AtomicUsize,
     /// The block that was read last, while threads wait.
     last: Mutex<Option<(BlockKey, Bytes)>>,
@@ -133,7 +130,6 @@ impl BlockCache {
         }
     }
 
-    /// [`BlockCache::get_or_read`] after [`BlockCache::get`] has missed.
     pub(crate) fn read_after_miss(
         &self,
         key: BlockKey,
@@ -225,7 +221,6 @@ impl FileCache {
         }
     }
 
-    /// Closes a file that is about to be removed.
     pub(crate) fn remove(&self, number: u64) {
         self.files.remove(&number);
     }

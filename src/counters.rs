@@ -103,7 +103,6 @@ pub struct FilterCounts {
 }
 
 impl FilterCounters {
-    /// Counts an "absent"; returns the previous count of the calling thread's stripe.
     #[inline]
     pub(crate) fn negative(&self) -> u64 {
         self.0.add(0, 1)

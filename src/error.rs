@@ -246,7 +246,6 @@ impl Error {
         }
     }
 
-    /// The file of the error, if it has one.
     pub(crate) fn file(&self) -> Option<&Path> {
         match self {
             Self::Io { path, .. } => Some(path),
@@ -299,7 +298,6 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Adds the file to a decode error.
 pub(crate) trait InFile {
     /// The error for callers; the decoded bytes start at offset `base` of `file`.
     fn in_file(self, file: &Path, base: u64) -> Error;

@@ -31,7 +31,6 @@ pub(crate) fn dangling(dir: &Path) -> Error {
     Error::NoStore { dir: dir.to_path_buf(), why: "its path has a symbolic link whose target does not exist" }
 }
 
-/// The meaning of a name in a store's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FileName {
     /// Held open and locked while a process has the store open for writing.
@@ -45,7 +44,6 @@ pub(crate) enum FileName {
     Manifest(u64),
     Log(u64),
     Table(u64),
-    /// A filter rebuilt for an existing table.
     Filter(u64),
 }
 

@@ -23,7 +23,6 @@ const BITS: u32 = 42;
 /// The group below 16 ns, and one group for each power of two from there on.
 const GROUPS: usize = (BITS - BUCKETS_LOG) as usize + 1;
 
-/// One in this many fast calls is timed.
 pub(crate) const SAMPLED_IN: u64 = 64;
 
 #[derive(Debug)]
@@ -75,7 +74,6 @@ fn is_sampled(before: u64) -> bool {
     before.wrapping_mul(GOLDEN_RATIO) <= u64::MAX / SAMPLED_IN
 }
 
-/// The bucket of a duration: its group, and its index in the group.
 fn bucket(nanos: u64) -> (usize, usize) {
     let nanos = nanos.min((1 << BITS) - 1);
     let shift = (u64::BITS - (nanos | 1).leading_zeros()).saturating_sub(BUCKETS_LOG + 1);

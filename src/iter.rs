@@ -75,7 +75,6 @@ pub(crate) trait InternalIterator: Send {
 pub(crate) struct Failure(Option<Error>);
 
 impl Failure {
-    /// The error, if a movement has failed.
     #[inline(always)]
     pub(crate) fn repeat(&self) -> Step {
         if self.0.is_none() { Ok(()) } else { self.repeat_error() }
@@ -128,9 +127,7 @@ impl<'a> From<&'a EntryValue> for LentValue<'a> {
     }
 }
 
-/// A value on disk that is read chunk by chunk.
 pub(crate) trait ChunkedValue: Debug + Send + Sync {
-    /// Length of the whole value in bytes.
     fn len(&self) -> u64;
 
     /// Passes the chunks in order to `take`; stops at the first error of either.

@@ -73,7 +73,6 @@ impl Leased {
         self.0[kind as usize]
     }
 
-    /// Bytes of tables and filters.
     fn sum(&self) -> u64 {
         self.all() - self.of(LeaseKind::FlushedMemtables)
     }
@@ -83,14 +82,12 @@ impl Leased {
     }
 }
 
-/// The state under the lock.
 #[derive(Debug, Default)]
 struct Shares {
     leased: Leased,
     /// The limit of memtables before they are counted again.
     growing_to: u64,
     entries: u64,
-    /// The limit of blocks.
     blocks: u64,
 }
 
@@ -127,7 +124,6 @@ impl Part {
         if used == 0 { 0 } else { kept.min(self.max) }
     }
 
-    /// Whether more must be kept for this use.
     fn is_short(&self, used: u64) -> bool {
         let kept = self.kept.load(Ordering::SeqCst);
         kept < used + self.ahead() && kept < self.kept_for(used)
@@ -150,7 +146,6 @@ impl Part {
     }
 }
 
-/// The memory budget of a store, and the bytes leased from it.
 #[derive(Debug)]
 pub(crate) struct Memory {
     budget: u64,
@@ -614,7 +609,6 @@ impl Drop for Entry {
     }
 }
 
-/// Memory of a job that writes tables.
 #[derive(Debug)]
 pub(crate) struct Building {
     memory: Arc<Memory>,

@@ -89,7 +89,6 @@ impl ObsoleteFiles {
         self.waker.set(waker);
     }
 
-    /// Wakes the background work: there may be files to remove.
     pub(crate) fn wake(&self) {
         self.waker.wake();
     }

@@ -95,7 +95,6 @@ impl FilterRef {
         }
     }
 
-    /// Decodes such a list up to the end of the reader.
     pub(crate) fn decode_all(mut reader: Reader<'_>) -> Result<Vec<Self>, DecodeError> {
         let mut filters = Vec::new();
         while let Some(mut field) = reader.field()? {
@@ -136,7 +135,6 @@ impl TableMeta {
         FilterRef::encode_all(&self.filters, out);
     }
 
-    /// Decodes the fields of a table record up to the end of the reader.
     pub(crate) fn decode(mut reader: Reader<'_>) -> Result<Self, DecodeError> {
         let mut meta = Self::default();
         let start = reader.offset();

@@ -20,7 +20,6 @@ const RUNS_MAX: usize = 60;
 /// The mean width of cells from which there is room for a gap between them.
 const SEPARATE_MIN: f64 = 60.0;
 
-/// A run with its bar.
 pub(crate) struct Bar {
     pub(crate) name: String,
     pub(crate) size: String,
@@ -28,7 +27,6 @@ pub(crate) struct Bar {
     pub(crate) svg: String,
 }
 
-/// The runs of a keyspace.
 pub(crate) struct Drawing {
     pub(crate) bars: Vec<Bar>,
     /// Runs for which there was no room.

@@ -5,7 +5,6 @@ use std::sync::OnceLock;
 use sievedb::filter::Kind;
 use sievedb::inspect::tree::{KeyspaceShape, RunShape, TableShape, Tree};
 
-/// The shape of a store with one table.
 fn tree() -> &'static Tree {
     static TREE: OnceLock<Tree> = OnceLock::new();
     TREE.get_or_init(|| {
@@ -31,7 +30,6 @@ pub(crate) fn table(number: u64, keys: u64) -> TableShape {
     table
 }
 
-/// A keyspace of runs, each with its level.
 pub(crate) fn keyspace(name: &str, runs: Vec<(u8, Vec<TableShape>)>) -> KeyspaceShape {
     let mut keyspace = tree().keyspaces[0].clone();
     let run = &keyspace.runs[0];

@@ -61,21 +61,17 @@ impl Shape {
     }
 }
 
-/// The search structures of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Aids {
     Restarts,
-    /// Also a hash index.
     #[cfg(any(test, fuzzing))]
     HashIndex,
-    /// The cheap ones.
     Cheap,
 }
 
 /// The encoding of an entry after the previous ones.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
-    /// Number of bytes that it shares with the previous key.
     shared: usize,
     head: EncodedHead,
     /// The shape of the block including the entry.
@@ -93,7 +89,6 @@ impl BlockBuilder {
         Self::new(INDEX_INTERVAL)
     }
 
-    /// With a restart every `interval` entries.
     pub(crate) fn new(interval: usize) -> Self {
         debug_assert!((1..=RESTART_INTERVAL_MAX).contains(&interval));
         Self {
@@ -116,7 +111,6 @@ impl BlockBuilder {
         self.restarts.is_empty()
     }
 
-    /// Length of the payload if it is finished now.
     pub(crate) fn size(&self) -> usize {
         self.size_of(self.payload.len(), self.shape)
     }
@@ -125,7 +119,6 @@ impl BlockBuilder {
         self.payload.len()
     }
 
-    /// Length of the payload with one more entry.
     pub(crate) fn size_with(&self, key: InternalKey<'_>, value_len: usize) -> usize {
         let place = self.place(key, value_len, false, self.common(key.user));
         self.size_of(place.entries_len, place.shape)
@@ -158,7 +151,6 @@ impl BlockBuilder {
         Place { shared, head, shape, entries_len: self.payload.len() + head.len + unshared + value_len }
     }
 
-    /// Whether the payload with this entry is at most this long.
     pub(crate) fn fits(&self, place: &Place, size_max: usize) -> bool {
         self.size_of(place.entries_len, place.shape) <= size_max
     }
@@ -239,7 +231,6 @@ impl BlockBuilder {
         &self.payload
     }
 
-    /// Removes all entries and keeps the memory.
     pub(crate) fn clear(&mut self) {
         let is_decided_anew = self.aids == Aids::Cheap;
         self.shape = Shape::empty(if is_decided_anew { RESTART_INTERVAL_MAX } else { self.shape.interval });

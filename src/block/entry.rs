@@ -183,7 +183,6 @@ pub(super) fn why_not(entries: &[u8], at: usize) -> DecodeError {
 
 const VARINT_BYTES_MAX: usize = 10;
 
-/// Bytes of the longest numbers before an entry's bytes.
 pub(super) const HEAD_BYTES_MAX: usize = 4 * VARINT_BYTES_MAX;
 
 #[derive(Debug, Clone, Copy)]
@@ -235,7 +234,6 @@ impl EncodedHead {
     }
 }
 
-/// Encodes numbers of any length; returns the bytes and their length.
 #[inline(never)]
 fn long_head(numbers: [u64; 4]) -> ([u8; HEAD_BYTES_MAX], usize) {
     let (mut head, mut len) = ([0; HEAD_BYTES_MAX], 0);

@@ -51,7 +51,6 @@ pub(crate) enum BlockKind {
 /// information too; the flag makes readers without support refuse the block.
 const FLAG_HASH_INDEX: u16 = 1;
 
-/// The largest block kind this version reads.
 const BLOCK_KIND_MAX: u8 = 5;
 
 impl BlockKind {
@@ -159,7 +158,6 @@ impl Envelope {
     }
 }
 
-/// Seals payloads; keeps the buffer for compression.
 #[derive(Debug)]
 pub(crate) struct Sealer {
     owner: FileId,

@@ -36,7 +36,6 @@ pub(crate) struct Fences {
     ends: Box<[u32]>,
 }
 
-/// The result of a search in the fences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sought {
     /// The first separator at or after the key has this number.
@@ -96,7 +95,6 @@ impl Fences {
         (restarts * RESTART_INTERVAL_MAX).min(payload.len() / ENTRY_BYTES_MIN)
     }
 
-    /// Most bytes that its fences can take in memory.
     pub(crate) fn bytes_max(payload: &[u8]) -> usize {
         let (common, len) = (payload.len().min(KEY_BYTES_MAX), Self::len_max(payload));
         size_of::<Self>() + common + Self::numbers_bytes(len, len)
@@ -137,7 +135,6 @@ impl Fences {
         BlockHandle { offset: self.first + u64::from(start), len: u64::from(end - start) }
     }
 
-    /// The number of a block.
     pub(crate) fn number_of(&self, block: BlockHandle) -> Option<usize> {
         let start = u32::try_from(block.offset.checked_sub(self.first)?).ok()?;
         self.starts[..self.parts.len()].binary_search(&start).ok()

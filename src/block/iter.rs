@@ -43,7 +43,6 @@ pub(crate) struct BlockIter {
 pub(crate) struct PlainEntry<'a> {
     pub(crate) user_key: &'a [u8],
     pub(crate) payload: &'a Bytes,
-    /// The position of the value in the payload.
     pub(crate) value: Range<usize>,
 }
 
@@ -120,7 +119,6 @@ impl BlockIter {
         }
     }
 
-    /// Opens a payload; the cursor is not positioned yet.
     pub(crate) fn new(payload: Bytes, values: BlockValues) -> Result<Self, DecodeError> {
         let mut iter = Self::closed(values);
         iter.open(payload)?;
@@ -173,7 +171,6 @@ impl BlockIter {
         Some(InternalKey::new(user, current.tag))
     }
 
-    /// The bytes of the value, empty if the cursor is not valid.
     #[inline]
     pub(crate) fn value(&self) -> &[u8] {
         self.current.as_ref().map_or(&[], |current| &self.payload[current.value_start..current.value_end])
@@ -187,7 +184,6 @@ impl BlockIter {
         }
     }
 
-    /// The reference, if the value is in chunks.
     #[inline(always)]
     pub(crate) fn chunks(&self) -> Option<ChunkRef> {
         self.current

@@ -99,7 +99,6 @@ impl<'a> Trailer<'a> {
     }
 }
 
-/// The number of restarts and the interval in the last number of a payload.
 #[inline]
 fn split(last: u32) -> (usize, usize) {
     ((last & ((1 << INTERVAL_SHIFT) - 1)) as usize, (last >> INTERVAL_SHIFT) as usize)
@@ -131,7 +130,6 @@ fn restart_behind(offset: usize, entries: usize, at: usize) -> DecodeError {
     DecodeError::corrupt(at as u64, "restart offset", detail)
 }
 
-/// Whether the payload of a data or index block has a hash index.
 pub(super) fn has_hash_index(payload: &[u8]) -> bool {
     payload.last().is_some_and(|&interval| interval != 0)
 }

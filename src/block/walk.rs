@@ -33,7 +33,6 @@ impl WalkedEntry<'_> {
         self.key.tag.kind() == EntryKind::Delete
     }
 
-    /// Length of the value, inline or in chunks.
     pub(crate) fn value_len(&self) -> u64 {
         self.chunks.map_or(self.value.len() as u64, |chunks| chunks.total)
     }

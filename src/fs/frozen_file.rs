@@ -41,7 +41,6 @@ impl FrozenFile {
         }
     }
 
-    /// Whether nothing was appended since then.
     pub(crate) fn is_unchanged(&self) -> io::Result<bool> {
         Ok(Self::now(Arc::clone(&self.file))?.data_end == self.data_end)
     }

@@ -159,12 +159,10 @@ impl LockedDir {
         self.held.change(Compare::Before, || Ok(()))
     }
 
-    /// Whether a comparison has found that the directory or its `LOCK` was replaced.
     pub(crate) fn has_lost_lock(&self) -> bool {
         self.held.is_lost.load(Ordering::Acquire)
     }
 
-    /// Whether the file system has refused to sync the directory because it does not support that.
     pub(crate) fn refuses_dir_syncs(&self) -> bool {
         self.refuses_dir_syncs.load(Ordering::Relaxed)
     }

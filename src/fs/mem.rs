@@ -117,7 +117,6 @@ impl MemFs {
         self.tree().files.values().map(len).sum()
     }
 
-    /// The bytes that can still be appended.
     fn room_left(&self) -> u64 {
         match self.inner.room.load(Ordering::SeqCst) {
             0 => u64::MAX,

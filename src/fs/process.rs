@@ -1,7 +1,6 @@
 //! The process that opened a store. A process forked from it has copies of all handles but none of its threads, and
 //! shares its files and its lock.
 
-/// The process that created this value.
 #[derive(Debug)]
 pub(super) struct Process {
     id: u32,

@@ -87,7 +87,6 @@ pub(super) fn free_bytes(disk: &rustix::fs::StatVfs) -> Option<u64> {
     (disk.f_blocks > 0).then(|| disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
-/// Locks an open file, or fails with `WouldBlock`.
 pub(super) fn lock_file(file: &File, kind: LockKind) -> io::Result<()> {
     let taken = match kind {
         LockKind::Exclusive => file.try_lock(),

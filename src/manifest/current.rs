@@ -64,7 +64,6 @@ impl Current {
         Ok(Self { store_id: header.store_id, manifest, manifest_id })
     }
 
-    /// Reads the file, or `None` if there is none.
     pub(crate) fn read(fs: &dyn Fs, dir: &Path) -> Result<Option<Self>> {
         let path = FileName::Current.path(dir);
         let file = match fs.open(&path) {

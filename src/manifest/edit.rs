@@ -125,7 +125,6 @@ impl VersionEdit {
         Self { items }
     }
 
-    /// The record of this edit after `previous`, and its mark.
     pub(crate) fn encode(&self, previous: EditMark) -> (Vec<u8>, EditMark) {
         let mut fields = Vec::new();
         self.items.iter().for_each(|item| item.encode(&mut fields));

@@ -30,7 +30,6 @@ pub(crate) struct ReadManifest {
     /// The mark of every edit in the file, in order; the last one is the mark of the state.
     pub(crate) marks: Vec<EditMark>,
     pub(crate) ending: Ending,
-    /// End of its last edit.
     pub(crate) len: u64,
     /// Whether the last edit only has ends of logs and is not the first. Then every edit with other items is durable,
     /// and so is `CURRENT`: they were before this edit was appended.
@@ -39,7 +38,6 @@ pub(crate) struct ReadManifest {
     pub(crate) let_go: Vec<FileName>,
 }
 
-/// Reads the manifest that `current` names.
 pub(crate) fn read(fs: &dyn Fs, dir: &Path, current: &Current) -> Result<ReadManifest> {
     let (manifest, damage) = read_prefix(fs, dir, current, None)?;
     damage.map_or(Ok(manifest), Err)
@@ -125,7 +123,6 @@ impl ReadManifest {
         Ok(true)
     }
 
-    /// An empty manifest in place of a missing one.
     pub(crate) fn empty(path: PathBuf) -> Self {
         let (state, marks, ending) = (ManifestState::default(), Vec::new(), Ending::Complete);
         Self { path, state, marks, ending, len: 0, ends_with_closed_log: false, let_go: Vec::new() }
@@ -154,7 +151,6 @@ impl ReadManifest {
     }
 }
 
-/// The current manifest, open for appending.
 #[derive(Debug)]
 pub(crate) struct ManifestLog {
     fs: Arc<dyn Fs>,
@@ -164,7 +160,6 @@ pub(crate) struct ManifestLog {
     writer: FramedWriter,
     snapshot_bytes: u64,
     state: ManifestState,
-    /// End of the last appended edit.
     end: u64,
     /// Appending an edit failed: the file may hold it, and the state may have part of it.
     is_in_doubt: bool,
@@ -282,7 +277,6 @@ impl ManifestLog {
         self.writer.len()
     }
 
-    /// Whether the file is long enough to be replaced.
     pub(crate) fn is_long(&self) -> bool {
         self.writer.len() > ROTATE_BYTES_MIN.max(8 * self.snapshot_bytes)
     }

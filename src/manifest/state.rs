@@ -18,7 +18,6 @@ use crate::key::SeqNo;
 use crate::table_meta::TableMeta;
 use crate::wal::EditMark;
 
-/// The name of the keyspace of `Db`'s own calls.
 pub(crate) const DEFAULT_NAME: &str = "default";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +52,6 @@ pub(crate) struct KeyspaceState {
     pub(crate) tables: BTreeMap<u64, TablePlace>,
 }
 
-/// The whole store as the manifest describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ManifestState {
     pub(crate) mark: EditMark,

@@ -22,7 +22,6 @@ pub(crate) struct ContentReader {
 }
 
 impl ContentReader {
-    /// The last sequence number of the batches so far, 0 if there were none.
     pub(crate) fn last_batch(&self) -> SeqNo {
         self.last_batch
     }

@@ -22,7 +22,6 @@ impl EditMark {
         put_u64(out, self.hash);
     }
 
-    /// Errors name the two fields.
     pub(crate) fn decode(
         reader: &mut Reader<'_>,
         count: &'static str,

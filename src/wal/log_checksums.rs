@@ -19,7 +19,6 @@ use crate::codec::u64_bytes;
 
 const STEP: usize = 4;
 
-/// The checksums of the prefixes of some bytes.
 #[derive(Debug)]
 pub(super) struct Sums {
     /// CRC-32 of the first `4 · i` bytes.

@@ -43,7 +43,6 @@ const WINDOW_BYTES: usize = 4 * PAGE_BYTES;
 /// Memory of a reader, in bytes, unless a record is longer than its window.
 pub(crate) const READER_BYTES: usize = 2 * WINDOW_BYTES;
 
-/// The expected fields of the file header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expected {
     pub(crate) kind: FileKind,
@@ -61,7 +60,6 @@ pub(crate) struct Record<'a> {
     pub(crate) offset: u64,
     /// End of its last fragment in the file.
     pub(crate) end: u64,
-    /// The payload of all its fragments.
     pub(crate) bytes: &'a [u8],
 }
 
@@ -75,7 +73,6 @@ impl Record<'_> {
         }
     }
 
-    /// An error in the record, with the offset in the file.
     pub(crate) fn error(&self, error: DecodeError, path: &Path) -> Error {
         let offset = self.place(error.offset);
         DecodeError { offset, ..error }.in_file(path, 0)
@@ -103,9 +100,7 @@ pub(crate) enum Ending {
 pub(crate) struct FramedReader<'f> {
     window: Window<'f>,
     header: FileHeader,
-    /// Offset of the next record.
     position: u64,
-    /// A record of several fragments.
     assembled: Vec<u8>,
     sequence: Sequence,
     /// The largest `synced` of the fragments so far.
@@ -160,7 +155,6 @@ impl<'f> FramedReader<'f> {
         self.position = position;
     }
 
-    /// The end of the last record that was returned, and the start of the next one.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }

@@ -99,7 +99,6 @@ impl fmt::Display for BadFragment {
     }
 }
 
-/// The header of an intact fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fragment {
     pub(crate) offset: u64,
@@ -121,7 +120,6 @@ impl Fragment {
     }
 }
 
-/// Bytes from `offset` to the end of its page.
 #[inline]
 pub(crate) fn page_left(offset: u64) -> usize {
     PAGE_BYTES - (offset % PAGE_BYTES as u64) as usize

@@ -69,7 +69,6 @@ pub(crate) struct PageArea {
     pub(crate) status: AreaStatus,
 }
 
-/// The contents of a part of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AreaStatus {
     /// An intact fragment, not necessarily one that belongs there.

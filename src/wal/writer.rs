@@ -41,7 +41,6 @@ pub(crate) struct FramedWriter {
     flushed: u64,
     /// The preallocated length of the file, if longer.
     room_end: u64,
-    /// The offset up to which the file is known to be durable.
     synced: u64,
     /// The first failure, after which nothing is written.
     failure: Option<Error>,
@@ -182,7 +181,6 @@ impl FramedWriter {
         self.flushed
     }
 
-    /// The file, for syncing it without the writer.
     pub(crate) fn file(&self) -> Arc<dyn AppendFile> {
         Arc::clone(&self.file)
     }
