@@ -1,17 +1,15 @@
 //! The two caches that all tables of a store share.
 //!
-//! [`BlockCache`] holds decompressed payloads of blocks, up to a number of bytes. The key has every part of the
-//! reference to a block: file, offset, length and kind. So a damaged reference never hits, and the reader of the
-//! file refuses it. If several threads miss a block at once, one of them reads it, and the others wait and get the
-//! block from it, even if the cache did not admit it. (The cache's own means for this allocate at each miss.) An
-//! evicted block stays in memory while a caller holds a slice of it, and is then counted separately
-//! ([`BlockCache::held_bytes`]). Pages of paged filters are cached too.
+//! [`BlockCache`] holds decompressed payloads of blocks, up to a number of bytes. Its key is the whole reference to a
+//! block: file, offset, length and kind. So a damaged reference never hits, and the reader of the file refuses it. If
+//! several threads miss a block at once, one of them reads it and the others get it from that thread, even if the cache
+//! did not admit it. (The cache's own means for this allocate at each miss.) An evicted block stays in memory while a
+//! caller holds a slice of it, and is then counted separately ([`BlockCache::held_bytes`]). Pages of filters are cached
+//! too.
 //!
-//! [`FileCache`] holds open files, by table number, up to a number of handles. An evicted file is opened
-//! again at the next read; a file in use stays open for its users.
-//!
-//! File numbers are never reused, so neither cache can return a block of another file. [`FileCache::remove`]
-//! drops a removed file to free its space on disk; its blocks age out.
+//! [`FileCache`] holds open files, by table number, up to a number of handles. An evicted file is reopened at the next
+//! read; a file in use stays open for its users. File numbers are never reused, so neither cache can return a block of
+//! another file. [`FileCache::remove`] drops a removed file to free its space on disk; its blocks age out.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

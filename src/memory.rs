@@ -9,27 +9,28 @@
 //! 5/8   the rest      open tables (metadata, roots and fences of their indexes), filters, and blocks
 //! ```
 //!
-//! The block cache has all memory that has no other use. It shrinks before others get memory, and grows when they
-//! release it. It always keeps at least an eighth of the rest. Unused memory of memtables and builders is only lent
-//! to it ([`Part`]), never to tables and filters, which cannot return it at once. While a part is in use, two or three
-//! sixteenths more are kept for it: memtables and builders are counted after they have grown, and only then
-//! may the cache have to shrink. For a larger batch the cache shrinks first ([`Growth`]).
+//! The block cache has all memory without another use, and always at least an eighth of the rest. It shrinks before
+//! others get memory, and grows when they release it. Only the cache borrows unused memory of memtables and builders
+//! ([`Part`]): tables and filters could not return it at once. While a part is in use, two or three sixteenths more are
+//! kept for it, because memtables and builders are counted after they have grown. For a larger batch the cache
+//! shrinks first ([`Growth`]).
 //!
-//! When tables and filters have no more room, the root of an index is read through the cache like other blocks, and a
-//! filter, or some of its column groups, stays on disk. `db/residency` decides which filters are in memory.
-//! Fences of indexes are made only while tables and filters have at most half of their part.
-//! Flushed memtables that a conditional call may still need use memory of the blocks, and are evicted before tables and
-//! filters lack room.
-//! Open tables have at most half of the part of tables and filters. If there is no room for a table, it is opened for
-//! each use, until others were closed (`version/open_tables`).
-//! While a new allocation replaces an old one, both are counted, and the cache shrinks for that time.
+//! Tables and filters have these rules:
 //!
-//! Memory is taken as a [`Lease`] and released when the lease is dropped. Memory held by callers is not part of
-//! the budget: values, iterators and the memory that they pin, batches being filled, keys and results of a call.
-//! Blocks, memtables and tables that only callers keep alive are counted apart ([`MemoryStats::held`], taken as
-//! [`Held`]). So are the entries of tables and keyspaces, open or not ([`Entry`]), because no job can release
-//! them: cached blocks are evicted for them, down to an eighth of the rest. Memory that does not grow with data is not
-//! counted: threads, and the block, or the chunk of a long value, that a lookup or a job is reading from each table.
+//! - Without room, the root of an index is read through the cache like other blocks, and a filter, or some of its
+//!   column groups, stays on disk. `db/residency` decides which filters are in memory.
+//! - Fences of indexes are made only while tables and filters have at most half of their part.
+//! - Open tables have at most half of that part. Without room, a table is opened for each use (`version/open_tables`).
+//! - Flushed memtables that a conditional call may still need use memory of the blocks, and are evicted before tables
+//!   and filters lack room.
+//! - While a new allocation replaces an old one, both are counted, and the cache shrinks for that time.
+//!
+//! Memory is taken as a [`Lease`] and released when the lease is dropped. Memory of callers is not part of the
+//! budget: values, iterators and the memory that they pin, batches being filled, keys and results of a call. Blocks,
+//! memtables and tables that only callers keep alive are counted apart ([`MemoryStats::held`], taken as [`Held`]). So
+//! are the entries of tables and keyspaces ([`Entry`]), because no job can release them: cached blocks are evicted
+//! for them, down to an eighth of the rest. Memory that does not grow with data is not counted: threads, and the
+//! block, or the chunk of a long value, that a lookup or a job is reading from each table.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -41,13 +42,13 @@ use crate::sync::{Waker, lock};
 pub(crate) enum LeaseKind {
     /// Open tables, without the roots of their indexes.
     OpenTables,
-    /// The roots and fences of their indexes, the buffers of an opening that reads logs, read-ahead of long scans and
-    /// compactions, and the deleted ranges that scans recorded.
+    /// The roots and fences of their indexes, buffers for reading logs and for read-ahead, and deleted ranges found
+    /// by scans.
     Tables,
     Filters,
     Histograms,
-    /// Flushed memtables that a conditional call may still need. Only blocks are evicted for them, and they are evicted
-    /// for all others ([`Memory::evict_with`]).
+    /// Flushed memtables that a conditional call may still need. Blocks are evicted for them, and they for all others
+    /// ([`Memory::evict_with`]).
     FlushedMemtables,
 }
 
@@ -172,8 +173,8 @@ pub(crate) struct Memory {
 pub struct MemoryStats {
     /// The memory budget.
     pub budget: u64,
-    /// Memtables: active ones, those waiting to be flushed, and flushed ones that a conditional write or a transaction may
-    /// still need.
+    /// Memtables: active ones, those waiting to be flushed, and flushed ones that a conditional write or a
+    /// transaction may still need.
     pub memtables: u64,
     /// The limit of active and waiting memtables: [`Options::memtable_budget`](crate::Options::memtable_budget).
     pub memtables_max: u64,
@@ -187,13 +188,12 @@ pub struct MemoryStats {
     pub histograms: u64,
     /// Blocks in the cache.
     pub blocks: u64,
-    /// Outside the budget, memory that only values, iterators and running lookups keep alive: blocks that were
-    /// evicted, memtables that were flushed or dropped, tables that were opened without room for them. Also
-    /// incomplete [`Commit`](crate::Commit)s with their callbacks.
-    /// [`Stats::held_file_bytes`](crate::Stats::held_file_bytes) has the files.
+    /// Outside the budget, memory that only values, iterators and running lookups keep alive: evicted blocks, flushed
+    /// or dropped memtables, tables opened without room. Also incomplete [`Commit`](crate::Commit)s with their
+    /// callbacks. [`Stats::held_file_bytes`](crate::Stats::held_file_bytes) has the files.
     pub held: u64,
-    /// Outside the budget, the entries of all tables and keyspaces, open or not: about 1.8 KiB for a table and 2.3 KiB for a
-    /// keyspace. Cached blocks are evicted for them.
+    /// Outside the budget, the entries of all tables and keyspaces, open or not: about 1.8 KiB for a table and 2.3
+    /// KiB for a keyspace. Cached blocks are evicted for them.
     pub entries: u64,
 }
 
@@ -403,8 +403,8 @@ impl Memory {
         lease
     }
 
-    /// Takes memory for an open table, if open tables leave room for it. Filters are evicted for it: until some are
-    /// dropped, cached blocks may have less than their eighth.
+    /// Takes memory for an open table, if open tables leave room for it. Until filters are evicted for it, cached
+    /// blocks may have less than their eighth.
     pub(crate) fn try_lease_open_table(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
         let (kind, most) = (LeaseKind::OpenTables, self.open_tables_max());
         self.lease_if(kind, bytes, |leased| leased.of(kind) <= most)
@@ -420,8 +420,8 @@ impl Memory {
         lock(&self.shares).leased.of(LeaseKind::OpenTables).saturating_sub(most - most / 8)
     }
 
-    /// Takes memory for data that only saves time, if tables and filters then have at most half of their part. The
-    /// other half stays free for filters.
+    /// Takes memory for data that only saves time. At least half of the part of tables and filters stays free for
+    /// filters.
     pub(crate) fn try_lease_if_plenty(self: &Arc<Self>, kind: LeaseKind, bytes: u64) -> Option<Lease> {
         let most = self.loaded_max() / 2;
         self.lease_if(kind, bytes, |leased| leased.sum() <= most)

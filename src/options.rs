@@ -62,7 +62,7 @@ pub struct Options {
     pub(crate) memtable_budget: Option<usize>,
     pub(crate) background_threads: usize,
     pub(crate) log_bytes_max: u64,
-    /// `None`: a part of the tables.
+    /// `None`: derived from the needs and the files of the store.
     pub(crate) reserve_bytes: Option<u64>,
     /// `None`: derived from the process's limit of open files.
     pub(crate) open_files_max: Option<usize>,
@@ -143,11 +143,10 @@ impl Options {
     ///
     /// Not counted: memory held by callers (values, iterators and the blocks and memtables that they pin, batches,
     /// transactions); a single batch larger than the part for memtables; the block or chunk that each running lookup
-    /// or job is reading; tables being written, if eight blocks are more than a thread's share; the logs of a store
-    /// that cannot flush when it is opened, because it is read-only, or because its disk is full and its budget was
-    /// larger before; the entries of tables and keyspaces, about 1.8 KiB for a table and 2.3 KiB for a keyspace
-    /// ([`MemoryStats::entries`](crate::MemoryStats::entries)); and freed memory that the allocator keeps.
-    /// [`Stats::memory`](crate::Stats) has the parts and their sum.
+    /// or job is reading; tables being written, if eight blocks exceed a thread's share; the logs of a store that
+    /// cannot flush when it is opened (read-only, or on a full disk with a smaller budget than before); the entries
+    /// of tables and keyspaces ([`MemoryStats::entries`](crate::MemoryStats::entries)); and freed memory that the
+    /// allocator keeps. [`Stats::memory`](crate::Stats) has the parts and their sum.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -163,9 +162,8 @@ impl Options {
     }
 
     /// The part of [`Options::memory_budget`] for memtables, in bytes; a quarter of it by default, at least 64 KiB
-    /// and at most five eighths. A larger part leaves less to open tables and filters; cached blocks use it while it is
-    /// unused. It makes fewer and larger tables of the same writes, and longer logs to replay: by default a memtable is
-    /// flushed at a quarter of this part, at most 64 MiB
+    /// and at most five eighths. A larger part makes fewer and larger tables, leaves less to open tables and filters,
+    /// and makes longer logs to replay. By default a memtable is flushed at a quarter of this part, at most 64 MiB
     /// ([`KeyspaceOptions::memtable_bytes`](crate::KeyspaceOptions::memtable_bytes)).
     ///
     /// ```
@@ -185,9 +183,9 @@ impl Options {
     /// [`Db::refresh`](crate::Db::refresh) moves to a newer moment. The logs are read into memory, regardless of the
     /// memory budget.
     ///
-    /// The files of the tables are held open, so that they can be read after the writer has removed them: see
-    /// [`Options::open_files_max`], and [`live_reads`](crate::guide::live_reads) for file systems on which that does not
-    /// work.
+    /// Table files are held open, so that they stay readable after the writer has removed them: see
+    /// [`Options::open_files_max`], and [`live_reads`](crate::guide::live_reads) for file systems without that
+    /// property.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

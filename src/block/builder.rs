@@ -11,7 +11,8 @@
 //!
 //! In a data block the first entries decide the interval: 4 or 8 if a restart after that many entries is cheap, which
 //! means that its offset and its unshared bytes are at most a 64th of the bytes before it; otherwise 16. A data
-//! block has a hash index if that is cheap too: one byte for each entry, if the mean entry has 64 bytes.
+//! block has a hash index if that is cheap too: one byte for each entry, if entries have at
+//! least 64 bytes on average.
 
 use crate::codec::put_u32;
 use crate::key::{InternalKey, common_prefix};

@@ -4,10 +4,8 @@
 //!    header is always corruption.
 //! 2. Records are assembled from fragments, in order. Memory: a window of 128 KiB, plus the current record if
 //!    it has several fragments.
-//! 3. At the first damage, at offset `d`, the rest of the file is searched for an intact fragment with
-//!    `synced > d`, at every multiple of 8. If there is one, the damaged bytes were durable:
-//!    [`Error::Corruption`]. Otherwise they are a torn tail, and the log ends after the last whole record
-//!    before it.
+//! 3. At the first damage the rest of the file decides between corruption and a torn tail, see [`wal`](super). A torn
+//!    log ends after its last whole record.
 //!
 //! Damage is: a damaged fragment; an intact fragment in an invalid place (a continuation without a
 //! beginning, a beginning within a record, a record after `close`, a record kind of another kind of file);
