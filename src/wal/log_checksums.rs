@@ -40,7 +40,7 @@ impl Sums {
     }
 
     /// The checksum of a fragment of `len` bytes at `place` of the bytes and `offset` of the file, as its
-    /// header should state it. `None` for other positions than multiples of 8 within the bytes.
+    /// header should state it. `place` and `len` must be multiples of 8. `None` if the fragment lies outside the bytes.
     pub(super) fn of_fragment(&self, offset: u64, place: usize, len: usize) -> Option<u32> {
         let mut head = self.owner.clone();
         head.update(&u64_bytes(offset));
