@@ -47,8 +47,8 @@ pub(crate) trait InternalIterator: Send {
         None
     }
 
-    /// The same, for moving in the direction of the last movement, if every entry up to the end of the block is in this
-    /// block. With a limit, this must hold only for keys whose [`key_prefix`](crate::key::key_prefix) is less.
+    /// The same, for moving in the direction of the last movement, if the block has every entry up to its end. With a
+    /// limit, only if all keys of the block have a smaller [`key_prefix`](crate::key::key_prefix).
     #[inline(always)]
     fn leading_block(&mut self, limit: Option<u64>) -> Option<&mut BlockIter> {
         let _ = limit;
