@@ -110,7 +110,10 @@ impl Engine {
         let removed = self.remove_reserve();
         self.note_full_disk(cause, free, *removed.as_ref().unwrap_or(&file));
         let bytes = removed.unwrap_or_else(|error| {
-            self.fail_or_put_off(Work::ReserveFile, error);
+            // An attempt to make the file is due no later for this.
+            if self.retry.is_due(Work::ReserveFile) {
+                self.fail_or_put_off(Work::ReserveFile, error);
+            }
             0
         });
         if bytes > 0 {
@@ -152,7 +155,13 @@ impl Engine {
                 return true;
             }
             Ok(false) => self.put_off(Work::ReserveFile, self.full_disk()),
-            Err(error) => self.fail_or_put_off(Work::ReserveFile, error),
+            Err(error) => {
+                // Where the file cannot show whether there is space, puts do.
+                if !is_out_of_space(&error) && !self.is_figure_right(self.free_bytes().ok().flatten()) {
+                    self.take_puts();
+                }
+                self.fail_or_put_off(Work::ReserveFile, error);
+            }
         }
         false
     }
@@ -187,8 +196,7 @@ impl Engine {
     fn replace_reserve(&self, bytes: u64, is_short: bool) -> Result<()> {
         // What this may take up for a moment is what deletes need.
         let _quiet = is_short.then(|| (self.manifest.lock(), self.log().pause()));
-        let before = self.disk_space.file_bytes();
-        self.remove_reserve()?;
+        let before = self.remove_reserve()?;
         let written = self.write_reserve(bytes);
         let Err(error) = &written else { return Ok(()) };
         // The next attempt removes it if this one cannot.
@@ -221,10 +229,11 @@ impl Engine {
 
     /// Finds out whether the disk has space again. Finding out by writing is expensive, and waits until it is due.
     pub(in crate::db) fn look_for_space(&self) {
-        self.look_and_give_way();
+        self.look_at_disk();
         if self.disk_space.is_short() && self.lacks_reserve() {
             self.make_reserve();
         }
+        self.look_and_give_way();
     }
 
     /// Refuses a group with a put if the store takes none.
