@@ -66,13 +66,32 @@ impl Latencies {
         self.0.is_some()
     }
 
-    /// Does `work`, a call of this kind. If the histograms are off, this costs a comparison and a branch.
+    /// Counts a call. `true`: it is to be timed. If the histograms are off, this costs a comparison and a branch.
+    #[inline(always)]
+    pub(in crate::db) fn choose(&self, call: Call) -> bool {
+        match &self.0 {
+            None => false,
+            Some(histograms) => histograms.count(call) || !call.is_sampled(),
+        }
+    }
+
+    /// Does `work`, a call of this kind, which is counted, and timed if it is chosen.
     #[inline(always)]
     pub(in crate::db) fn time<T>(&self, call: Call, work: impl FnOnce() -> T) -> T {
-        match &self.0 {
-            None => work(),
-            Some(histograms) => histograms.time(call, work),
+        if self.choose(call) { self.timed(call, work) } else { work() }
+    }
+
+    /// Does `work`, a call that was counted and chosen. A function of its own, so that calls that are not timed stay as
+    /// short as they are without histograms.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::db) fn timed<T>(&self, call: Call, work: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let result = work();
+        if let Some(histograms) = &self.0 {
+            histograms.by_kind[call as usize].record(start.elapsed());
         }
+        result
     }
 
     /// The calls of a kind so far; `None` if the histograms are off.
@@ -82,17 +101,10 @@ impl Latencies {
 }
 
 impl Histograms {
-    /// A function of its own, so that calls are not longer while the histograms are off.
-    #[inline(never)]
-    fn time<T>(&self, call: Call, work: impl FnOnce() -> T) -> T {
+    #[inline]
+    fn count(&self, call: Call) -> bool {
         let histogram = &self.by_kind[call as usize];
         // Only the commit leader writes groups.
-        let is_chosen = if call == Call::CommitGroup { histogram.count_alone() } else { histogram.count() };
-        let start = (is_chosen || !call.is_sampled()).then(Instant::now);
-        let result = work();
-        if let Some(start) = start {
-            histogram.record(start.elapsed());
-        }
-        result
+        if call == Call::CommitGroup { histogram.count_alone() } else { histogram.count() }
     }
 }

@@ -17,25 +17,10 @@ use crate::key::{EntryKind, SeqNo};
 use crate::version::Lookup;
 
 impl Engine {
-    /// [`Engine::look_up`] as a call of its own, which is counted among the latencies if they are on. The check is here, so
-    /// that calls of this function stay parts of their callers.
+    /// [`Engine::look_up`] as a call of its own, which is counted among the latencies if they are on. The choice is made
+    /// here, so that calls of this function stay parts of their callers.
     #[inline(never)]
     pub(in crate::db) fn get<T>(
-        &self,
-        tree: &Tree,
-        user_key: &[u8],
-        seqno: Option<SeqNo>,
-        read: impl FnOnce(EntryValue) -> Result<T>,
-    ) -> Result<Option<T>> {
-        if self.latencies.are_on() {
-            return self.get_timed(tree, user_key, seqno, read);
-        }
-        self.look_up(tree, user_key, seqno, read)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn get_timed<T>(
         &self,
         tree: &Tree,
         user_key: &[u8],
