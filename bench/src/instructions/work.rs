@@ -36,6 +36,7 @@ pub(super) enum Work {
     PresentGets,
     Puts,
     AscendingPuts,
+    Inserts,
     Batches(Call),
     SeenBatches(Call),
     Scan,
@@ -59,7 +60,7 @@ impl Work {
     pub(super) fn items(self) -> u64 {
         match self {
             // The longer run fills the store.
-            Self::Puts | Self::AscendingPuts | Self::Batches(_) => KEYS / 2,
+            Self::Puts | Self::AscendingPuts | Self::Inserts | Self::Batches(_) => KEYS / 2,
             Self::ShortScans(1) => SCANS,
             Self::ShortScans(entries) => SCANS * entries as u64,
             _ => KEYS,
@@ -76,7 +77,9 @@ impl Work {
         };
         match self {
             Self::AbsentGets | Self::AbsentBatches(_) => (0..KEYS).map(store::absent_key).collect(),
-            Self::PresentGets | Self::Puts | Self::Batches(_) | Self::SeenBatches(_) => present(),
+            Self::PresentGets | Self::Puts | Self::Inserts | Self::Batches(_) | Self::SeenBatches(_) => {
+                present()
+            }
             Self::AscendingPuts => sorted(),
             // The last entries are far enough from the end for a whole scan.
             Self::ShortScans(entries) => {
@@ -108,6 +111,10 @@ impl Work {
             }),
             Self::Puts | Self::AscendingPuts => {
                 part(self.items()).iter().try_for_each(|key| Ok(db.put(key, [7; VALUE_BYTES])?))
+            }
+            Self::Inserts => {
+                let is_new = |key: &[u8; KEY_BYTES]| Ok(db.insert_if_absent(key, [7; VALUE_BYTES])?);
+                check(tally(part(self.items()), is_new)?, self.items())
             }
             Self::Batches(call) => {
                 part(self.items()).chunks(BATCH).try_for_each(|keys| call.of(db, keys, BATCH))
@@ -166,7 +173,7 @@ pub(super) fn run(shape: Shape, work: Work, stores: &Path, times: u64, latencies
     Ok(db.close()?)
 }
 
-fn tally(keys: &Keys, is_found: impl Fn(&[u8; KEY_BYTES]) -> Result<bool>) -> Result<u64> {
+fn tally(keys: &[[u8; KEY_BYTES]], is_found: impl Fn(&[u8; KEY_BYTES]) -> Result<bool>) -> Result<u64> {
     keys.iter().try_fold(0, |found, key| Ok(found + u64::from(is_found(key)?)))
 }
 
