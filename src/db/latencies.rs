@@ -66,32 +66,31 @@ impl Latencies {
         self.0.is_some()
     }
 
-    /// Counts a call. `true`: it is to be timed. If the histograms are off, this costs a comparison and a branch.
-    #[inline(always)]
-    pub(in crate::db) fn choose(&self, call: Call) -> bool {
-        match &self.0 {
-            None => false,
-            Some(histograms) => histograms.count(call) || !call.is_sampled(),
-        }
-    }
-
-    /// Does `work`, a call of this kind, which is counted, and timed if it is chosen.
+    /// Does `work`, a call of this kind. If the histograms are off, this costs a comparison and a branch.
     #[inline(always)]
     pub(in crate::db) fn time<T>(&self, call: Call, work: impl FnOnce() -> T) -> T {
-        if self.choose(call) { self.timed(call, work) } else { work() }
+        if self.are_on() { self.timed(call, work) } else { work() }
     }
 
-    /// Does `work`, a call that was counted and chosen. A function of its own, so that calls that are not timed stay as
-    /// short as they are without histograms.
+    /// A function of its own, so that calls are not longer while the histograms are off.
     #[cold]
     #[inline(never)]
-    pub(in crate::db) fn timed<T>(&self, call: Call, work: impl FnOnce() -> T) -> T {
-        let start = Instant::now();
-        let result = work();
-        if let Some(histograms) = &self.0 {
-            histograms.by_kind[call as usize].record(start.elapsed());
-        }
-        result
+    fn timed<T>(&self, call: Call, work: impl FnOnce() -> T) -> T {
+        let _timer = self.start(call);
+        work()
+    }
+
+    /// Counts a call, which ends when the timer is dropped. Without a closure, a long result is not copied.
+    #[inline(always)]
+    pub(in crate::db) fn start(&self, call: Call) -> Timer<'_> {
+        let histogram = self.0.as_ref().map(|histograms| &histograms.by_kind[call as usize]);
+        let chosen = histogram.filter(|histogram| {
+            // Only the commit leader writes groups.
+            let is_chosen =
+                if call == Call::CommitGroup { histogram.count_alone() } else { histogram.count() };
+            is_chosen || !call.is_sampled()
+        });
+        Timer(chosen.map(|histogram| (histogram, Instant::now())))
     }
 
     /// The calls of a kind so far; `None` if the histograms are off.
@@ -100,11 +99,20 @@ impl Latencies {
     }
 }
 
-impl Histograms {
-    #[inline]
-    fn count(&self, call: Call) -> bool {
-        let histogram = &self.by_kind[call as usize];
-        // Only the commit leader writes groups.
-        if call == Call::CommitGroup { histogram.count_alone() } else { histogram.count() }
+/// A call, and when it began if it is timed.
+pub(in crate::db) struct Timer<'a>(Option<(&'a Histogram, Instant)>);
+
+impl Drop for Timer<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some((histogram, start)) = self.0 {
+            record(histogram, start);
+        }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn record(histogram: &Histogram, start: Instant) {
+    histogram.record(start.elapsed());
 }

@@ -17,8 +17,8 @@ use crate::key::{EntryKind, SeqNo};
 use crate::version::Lookup;
 
 impl Engine {
-    /// [`Engine::look_up`] as a call of its own, which is counted among the latencies if they are on. The choice is made
-    /// here, so that calls of this function stay parts of their callers.
+    /// [`Engine::look_up`] as a call of its own, which is counted among the latencies if they are on. The check is here, so
+    /// that calls of this function stay parts of their callers.
     #[inline(never)]
     pub(in crate::db) fn get<T>(
         &self,
@@ -27,7 +27,23 @@ impl Engine {
         seqno: Option<SeqNo>,
         read: impl FnOnce(EntryValue) -> Result<T>,
     ) -> Result<Option<T>> {
-        self.latencies.time(Call::Get, || self.look_up(tree, user_key, seqno, read))
+        if self.latencies.are_on() {
+            return self.get_timed(tree, user_key, seqno, read);
+        }
+        self.look_up(tree, user_key, seqno, read)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn get_timed<T>(
+        &self,
+        tree: &Tree,
+        user_key: &[u8],
+        seqno: Option<SeqNo>,
+        read: impl FnOnce(EntryValue) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let _timer = self.latencies.start(Call::Get);
+        self.look_up(tree, user_key, seqno, read)
     }
 
     /// The value of a key at `seqno`, or the newest, converted by `read`. `read` is called while the view is
