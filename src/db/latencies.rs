@@ -80,17 +80,28 @@ impl Latencies {
         work()
     }
 
-    /// Counts a call, which ends when the timer is dropped. Without a closure, a long result is not copied.
+    /// Counts a call, and times it if it is chosen, until the timer is dropped.
     #[inline(always)]
     pub(in crate::db) fn start(&self, call: Call) -> Timer<'_> {
-        let histogram = self.0.as_ref().map(|histograms| &histograms.by_kind[call as usize]);
-        let chosen = histogram.filter(|histogram| {
+        if self.choose(call) { self.timer(call) } else { Timer(None) }
+    }
+
+    /// Counts a call. `true`: it is to be timed.
+    #[inline(always)]
+    pub(in crate::db) fn choose(&self, call: Call) -> bool {
+        self.0.as_ref().is_some_and(|histograms| {
+            let histogram = &histograms.by_kind[call as usize];
             // Only the commit leader writes groups.
             let is_chosen =
                 if call == Call::CommitGroup { histogram.count_alone() } else { histogram.count() };
             is_chosen || !call.is_sampled()
-        });
-        Timer(chosen.map(|histogram| (histogram, Instant::now())))
+        })
+    }
+
+    /// Times a call that was chosen, until the timer is dropped.
+    #[inline(always)]
+    pub(in crate::db) fn timer(&self, call: Call) -> Timer<'_> {
+        Timer(self.0.as_ref().map(|histograms| (&histograms.by_kind[call as usize], Instant::now())))
     }
 
     /// The calls of a kind so far; `None` if the histograms are off.

@@ -266,7 +266,10 @@ impl Engine {
             }
             self.lifecycle.check_not_failed()?;
         }
-        if self.latencies.are_on() { self.log_and_apply_timed(group) } else { self.log_and_apply(group) }
+        if self.latencies.choose(Call::CommitGroup) {
+            return self.log_and_apply_timed(group);
+        }
+        self.log_and_apply(group)
     }
 
     /// Step 6: seals the memtables that are full, and those of which a caller wants it. What was written stays
@@ -291,7 +294,7 @@ impl Engine {
     #[cold]
     #[inline(never)]
     fn log_and_apply_timed(&self, group: &mut [PartMut<'_>]) -> Result<Written> {
-        let _timer = self.latencies.start(Call::CommitGroup);
+        let _timer = self.latencies.timer(Call::CommitGroup);
         self.log_and_apply(group)
     }
 
