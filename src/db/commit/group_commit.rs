@@ -39,6 +39,7 @@ use crate::db::state::switch_points::point;
 use crate::error::{Error, Result};
 use crate::limits::SEQNO_MAX;
 use crate::memory::Growth;
+use crate::sorting::sort_by_key;
 
 /// What a request of a group wants, and so whose result it gets.
 enum Part {
@@ -282,7 +283,7 @@ impl Engine {
         let mut trees = wanted;
         trees.extend(written.full.iter().cloned());
         trees.retain(|tree| tree.is_filled());
-        trees.sort_by_key(|tree| tree.id);
+        sort_by_key(&mut trees, |tree| tree.id);
         trees.dedup_by_key(|tree| tree.id);
         if trees.is_empty() || !is_wanted && !self.retry.is_due(Work::BeginLog) {
             return Ok(());
