@@ -51,7 +51,7 @@ pub fn percent(share: f64) -> String {
             return format!("{text} %");
         }
     }
-    format!("{percent:e} %")
+    format!("{percent:.2e} %")
 }
 
 /// A number per second, with about three digits.
