@@ -199,7 +199,7 @@ impl Options {
     ///
     /// The files of the tables are held open, so that they can be read after the writer has removed them: see
     /// [`Options::open_files_max`], and [`live_reads`](crate::guide::live_reads) for file systems on which that does not
-    /// work.
+    /// work. A scan of such a handle is a backup of that moment; `sievedb scan --all-keyspaces` prints one.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -208,6 +208,7 @@ impl Options {
     /// assert!(matches!(reader.put("k", "v"), Err(sievedb::Error::ReadOnly)));
     /// # Ok::<(), sievedb::Error>(())
     /// ```
+    #[doc(alias = "backup")]
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.read_only = true;

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use crate::limits::BOUND_BYTES_MAX;
+use crate::sorting::sort_by;
 
 /// The keys of a table, from one to another. Ordered as the tables of a run are: of two that begin alike
 /// where they were cut, the one that ends first, whole, is the first.
@@ -37,7 +38,7 @@ impl Runs {
 
     /// The tables that certainly overlap the one before them in their run.
     pub(crate) fn overlaps(mut self) -> impl Iterator<Item = Overlap> {
-        self.0.sort();
+        sort_by(&mut self.0, Ord::cmp);
         let pairs = self.0.windows(2).filter(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1));
         pairs.filter_map(|pair| overlap(&pair[0].2, &pair[1].2)).collect::<Vec<_>>().into_iter()
     }
