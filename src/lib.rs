@@ -25,6 +25,7 @@ mod counters;
 mod error;
 mod histogram;
 pub mod limits;
+mod sorting;
 mod sync;
 // Layer 1: keys.
 mod batch;

@@ -185,7 +185,7 @@ impl Options {
     ///
     /// Table files are held open, so that they stay readable after the writer has removed them: see
     /// [`Options::open_files_max`], and [`live_reads`](crate::guide::live_reads) for file systems without that
-    /// property.
+    /// property. A scan of such a handle is a backup of that moment; `sievedb scan --all-keyspaces` prints one.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -194,6 +194,7 @@ impl Options {
     /// assert!(matches!(reader.put("k", "v"), Err(sievedb::Error::ReadOnly)));
     /// # Ok::<(), sievedb::Error>(())
     /// ```
+    #[doc(alias = "backup")]
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.read_only = true;

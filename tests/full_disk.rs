@@ -341,3 +341,109 @@ fn a_reserve_that_cannot_be_read_is_told_of_and_given_up_as_soon_as_it_can_be() 
     }
     assert!(has_reserve(&mem) && db.background_error().is_none());
 }
+
+/// What fails of the file `RESERVE` from the moment on at which the disk is full.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Broken {
+    Nothing,
+    Reading,
+    Removing,
+    Creating,
+}
+
+impl Broken {
+    const EACH: [Self; 4] = [Self::Nothing, Self::Reading, Self::Removing, Self::Creating];
+
+    fn fails(self, call: Call<'_>) -> bool {
+        match (self, call) {
+            (Self::Reading, Call::Open(path))
+            | (Self::Removing, Call::Remove(path))
+            | (Self::Creating, Call::Create(path)) => path.ends_with("RESERVE"),
+            _ => false,
+        }
+    }
+}
+
+/// What a caller does until puts are taken.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Way {
+    Settle,
+    Step,
+    /// Nothing: there are threads.
+    Wait,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct FreedDisk {
+    way: Way,
+    threads: usize,
+    tells_free: bool,
+    broken: Broken,
+    reserve: Option<u64>,
+}
+
+impl FreedDisk {
+    fn open(&self, fs: &FaultyFs) -> Db {
+        let keyspace = KeyspaceOptions::new().memtable_bytes(32 << 10).compression(Compression::None);
+        let options = Options::new().fs(Arc::new(fs.clone())).background_threads(self.threads);
+        let options = options.memory_budget(1 << 20).default_keyspace(keyspace);
+        self.reserve.map_or(options.clone(), |bytes| options.reserve_bytes(bytes)).open(DIR).unwrap()
+    }
+
+    fn set_broken(&self, fs: &FaultyFs) {
+        let broken = self.broken;
+        fs.judge(move |_, call| broken.fails(call).then(|| (Effect::None, io::Error::other("broken"))));
+        fs.tells_free.store(self.tells_free, Ordering::SeqCst);
+    }
+
+    /// A put that does not find out whether there is space.
+    fn takes_put(&self, db: &Db, fs: &FaultyFs) -> bool {
+        fs.tells_free.store(false, Ordering::SeqCst);
+        fs.judge(|_, call| {
+            let finds_out = matches!(call, Call::Open(path) if path.ends_with("RESERVE"));
+            finds_out.then(|| (Effect::None, io::ErrorKind::StorageFull.into()))
+        });
+        let is_taken = put(db, 0).is_ok();
+        self.set_broken(fs);
+        is_taken
+    }
+
+    fn run(&self) {
+        let mem = MemFs::new();
+        let fs = FaultyFs::new(&mem);
+        fs.tells_free.store(self.tells_free, Ordering::SeqCst);
+        let db = self.open(&fs);
+        (0..100).for_each(|n| put(&db, n).unwrap());
+        db.settle().unwrap();
+        while self.reserve != Some(0) && !has_reserve(&mem) {
+            db.step().unwrap();
+        }
+        self.set_broken(&fs);
+        mem.set_room(Some(mem.used()));
+        let refused = (100..2000).find_map(|n| put(&db, n).err()).expect("the disk is full");
+        assert!(is_full(&refused), "{self:?}: {refused}");
+        mem.set_room(None);
+        let start = Instant::now();
+        while db.background_error().is_some_and(|error| is_full(&error)) || !self.takes_put(&db, &fs) {
+            match self.way {
+                Way::Settle => drop(db.settle()),
+                Way::Step => drop(db.step()),
+                Way::Wait => std::thread::sleep(Duration::from_millis(5)),
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "{self:?}: {:?}", db.background_error());
+        }
+    }
+}
+
+#[test]
+fn puts_are_taken_again_without_a_put_whatever_is_known_of_the_disk_and_of_its_reserve() {
+    for (way, threads) in [(Way::Settle, 0), (Way::Step, 0), (Way::Settle, 2), (Way::Wait, 2)] {
+        for tells_free in [true, false] {
+            for broken in Broken::EACH {
+                for reserve in [None, Some(0), Some(RESERVE)] {
+                    FreedDisk { way, threads, tells_free, broken, reserve }.run();
+                }
+            }
+        }
+    }
+}

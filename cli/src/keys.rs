@@ -8,6 +8,7 @@ use crate::failure::Result;
 use crate::json::Format;
 use crate::line_format::{Content, LineFormat};
 use crate::lines::Lines;
+use crate::output::Output;
 use crate::store::{Store, Within};
 
 /// A key in a keyspace of a store.
@@ -60,5 +61,25 @@ impl Keys {
     /// The keys on standard input.
     pub(crate) fn lines_of_input(&self) -> Result<Lines> {
         Lines::open(Path::new("-"), self.lines, Content::Key)
+    }
+
+    /// Calls `answer` with each key on standard input and with its line. Everything that it prints is flushed before the
+    /// next line may block.
+    pub(crate) fn answer_each(
+        &self,
+        mut answer: impl FnMut(&[u8], &[u8], &mut Output) -> Result<()>,
+    ) -> Result<()> {
+        let mut lines = self.lines_of_input()?;
+        let mut out = Output::new();
+        loop {
+            if lines.may_block() {
+                out.flush()?;
+            }
+            if lines.next()?.is_none() {
+                lines.print_notes();
+                return out.finish();
+            }
+            answer(&lines.key()?, lines.current(), &mut out)?;
+        }
     }
 }

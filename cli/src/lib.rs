@@ -16,7 +16,7 @@
 //! | `whole_file` | files that are read and written as a whole |
 //! | `journal` | a file of lines, each written exactly once |
 //! | `output` | standard output that may be closed at any time |
-//! | `progress`, `units` | for people: progress bars, readable numbers |
+//! | `progress` | progress bars |
 
 mod arguments;
 mod bounds;
@@ -37,5 +37,6 @@ mod progress;
 pub mod shell;
 mod signals;
 mod store;
-mod units;
 mod whole_file;
+
+use sievedb_report::units;

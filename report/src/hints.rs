@@ -193,7 +193,7 @@ mod tests {
         let text = hint(vec![(0, vec![table(1, 10)]), (1, vec![blocked])]).unwrap();
         assert!(text.starts_with("Level 1 takes 50.0 % of all probes, with Bloom filters: "), "{text}");
         assert!(
-            text.contains("sievedb refilter 'my db' --bits-per-key 6.") && text.contains(" saves 403 KiB"),
+            text.contains("sievedb refilter 'my db' --bits-per-key 6.") && text.contains(" saves 402.83 KiB"),
             "{text}"
         );
     }

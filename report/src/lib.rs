@@ -50,7 +50,7 @@ mod report;
 pub mod svg;
 #[cfg(test)]
 mod testing;
-mod units;
+pub mod units;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

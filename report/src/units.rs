@@ -1,49 +1,31 @@
-//! Numbers, keys and times for people.
+//! Numbers, keys and times for people, as the page and the commands of `sievedb` show them.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use indicatif::{BinaryBytes, HumanCount};
 use sievedb::inspect::escape;
 
 /// `1234567` as `1,234,567`.
-pub(crate) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+#[must_use]
+pub fn count(number: u64) -> String {
+    HumanCount(number).to_string()
 }
 
 /// `1 key`, `2 keys`.
-pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
+#[must_use]
+pub fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// A number of bytes with about three digits: `812 B`, `9.77 MiB`.
-pub(crate) fn bytes(number: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if number < 1024 {
-        return format!("{number} B");
-    }
-    let mut value = number as f64 / 1024.0;
-    let mut unit = 0;
-    while value >= 999.5 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    let decimals = match value {
-        ..9.995 => 2,
-        ..99.95 => 1,
-        _ => 0,
-    };
-    format!("{value:.decimals$} {}", UNITS[unit])
+/// A number of bytes: `812 B`, `9.77 MiB`.
+#[must_use]
+pub fn bytes(number: u64) -> String {
+    BinaryBytes(number).to_string()
 }
 
 /// A number from 0 on with three significant digits, without an exponent down to a billionth.
-pub(crate) fn significant(number: f64) -> String {
+#[must_use]
+pub fn significant(number: f64) -> String {
     if number == 0.0 {
         return "0".into();
     }
@@ -52,8 +34,78 @@ pub(crate) fn significant(number: f64) -> String {
 }
 
 /// A share of one as a percentage with three significant digits.
-pub(crate) fn share(share: f64) -> String {
+#[must_use]
+pub fn share(share: f64) -> String {
     format!("{} %", significant(100.0 * share))
+}
+
+/// A share of one as a percentage. Only 1 is shown as 100 %, and only 0 as 0 %: other shares get as many
+/// decimals as that takes.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    for decimals in 2..7 {
+        let text = format!("{percent:.decimals$}");
+        let shown: f64 = text.parse().unwrap_or(percent);
+        if (shown != 100.0 || share >= 1.0) && (shown != 0.0 || share <= 0.0) {
+            return format!("{text} %");
+        }
+    }
+    format!("{percent:.2e} %")
+}
+
+/// A number per second, with about three digits.
+#[must_use]
+pub fn per_second(number: u64, time: Duration) -> String {
+    let rate = number as f64 / time.as_secs_f64().max(1e-9);
+    let digits = (rate.max(1.0).log10().floor() as i32 - 2).max(0);
+    let unit = 10f64.powi(digits);
+    count(((rate / unit).round() * unit) as u64)
+}
+
+/// A duration in seconds, with about three digits.
+#[must_use]
+pub fn seconds(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    let decimals = match seconds {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{seconds:.decimals$} s")
+}
+
+/// A time as `2024-02-29T12:34:56Z`.
+#[must_use]
+pub fn utc(time: SystemTime) -> String {
+    let seconds = match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => after.as_secs() as i64,
+        Err(before) => -(before.duration().as_secs_f64().ceil() as i64),
+    };
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// A moment as `2026-11-26 00:41 UTC`.
+pub(crate) fn moment(time: SystemTime) -> String {
+    let utc = utc(time);
+    let minutes = utc.rsplit_once(':').map_or(&*utc, |(minutes, _)| minutes);
+    format!("{} UTC", minutes.replace('T', " "))
+}
+
+/// Year, month and day of a number of days since 1970-01-01 (Hinnant, "chrono-Compatible Low-Level Date
+/// Algorithms", `civil_from_days`): years begin in March, so that the leap day comes last.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
 /// A key of at most 40 characters and 64 bytes: escaped, and without its middle if it is longer.
@@ -81,39 +133,24 @@ pub(crate) fn key(key: &[u8]) -> String {
     first.into_iter().chain(['…']).chain(last).collect()
 }
 
-/// A moment as `2026-11-26 00:41 UTC`.
-pub(crate) fn moment(time: SystemTime) -> String {
-    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (days, minutes) = (seconds / 86_400, seconds / 60 % 1440);
-    let (year, month, day) = date(days);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60)
-}
-
-/// Year, month and day of a day that is counted from 1970 on, by Hinnant's algorithm `civil_from_days`.
-fn date(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let (era, day) = (shifted / 146_097, shifted % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (month, day) = (if month < 10 { month + 3 } else { month - 9 }, day - (153 * month + 2) / 5 + 1);
-    (year + era * 400 + u64::from(month <= 2), month, day)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
-    fn numbers_are_grouped_and_rounded() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!(
-            [0, 1023, 1024, 10_240, 1023 << 20].map(bytes),
-            ["0 B", "1023 B", "1.00 KiB", "10.0 KiB", "1.00 GiB"]
-        );
-        assert_eq!([0.0, 0.001_234, 1.0, 12_345.6].map(significant), ["0", "0.00123", "1.00", "12346"]);
-        assert_eq!(share(0.0101), "1.01 %");
+    fn times_follow_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_827_696, "2000-02-29T12:34:56Z"),
+            (1_709_251_199, "2024-02-29T23:59:59Z"),
+            (1_709_251_200, "2024-03-01T00:00:00Z"),
+            (4_102_444_800, "2100-01-01T00:00:00Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(utc(UNIX_EPOCH + Duration::from_secs(seconds)), text);
+        }
+        assert_eq!(utc(UNIX_EPOCH - Duration::from_secs(1)), "1969-12-31T23:59:59Z");
+        assert_eq!(moment(UNIX_EPOCH + Duration::from_secs(951_827_696)), "2000-02-29 12:34 UTC");
     }
 
     #[test]
@@ -127,10 +164,27 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_a_date_of_the_calendar() {
-        let after = |seconds| moment(UNIX_EPOCH + Duration::from_secs(seconds));
-        assert_eq!(after(0), "1970-01-01 00:00 UTC");
-        assert_eq!(after(951_827_696), "2000-02-29 12:34 UTC");
-        assert_eq!(after(1_798_761_599), "2026-12-31 23:59 UTC");
+    fn numbers_are_grouped_and_rounded() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(counted(1, "key", "keys") + &counted(2, "key", "keys"), "1 key2 keys");
+        assert_eq!(
+            [0, 1023, 1024, 10_240, 1 << 20, 1023 << 20, u64::MAX].map(bytes),
+            ["0 B", "1023 B", "1.00 KiB", "10.00 KiB", "1.00 MiB", "1023.00 MiB", "16.00 EiB"]
+        );
+        assert_eq!([0.0, 0.001_234, 1.0, 12_345.6].map(significant), ["0", "0.00123", "1.00", "12346"]);
+        assert_eq!([0.0, 0.0101].map(share), ["0 %", "1.01 %"]);
+        assert_eq!(per_second(1_234_567, Duration::from_secs(1)), "1,230,000");
+        assert_eq!(per_second(5, Duration::ZERO), "5,000,000,000");
+        assert_eq!(seconds(Duration::from_millis(1234)), "1.23 s");
+    }
+
+    #[test]
+    fn only_one_is_shown_as_100_percent_and_only_zero_as_0() {
+        assert_eq!(
+            [0.0, 1.0, 0.5, 0.999_999_9, 0.000_000_1].map(percent)[..3],
+            ["0.00 %", "100.00 %", "50.00 %"]
+        );
+        assert_eq!(percent(0.999_999), "99.9999 %");
+        assert_eq!(percent(0.000_002), "0.0002 %");
     }
 }

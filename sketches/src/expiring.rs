@@ -76,6 +76,7 @@ const CELLS_MAX: u64 = 1 << 46;
 ///
 /// If space matters more than time: a [`Ring`](crate::Ring) of five spans takes 19 bits and probes five
 /// filters.
+#[doc(alias = "ttl")]
 #[derive(Debug)]
 pub struct Expiring {
     words: Box<[AtomicU64]>,

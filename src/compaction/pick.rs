@@ -23,6 +23,7 @@ use super::debt;
 use super::shape::Shape;
 use super::task::{Task, bounds_of, len_of};
 use crate::manifest::edit::LEVELS;
+use crate::sorting::{sort_by, sort_by_key};
 use crate::version::{TableHandle, Version};
 
 /// The most bytes that an idle compaction reads for each byte of level 0. With default options two runs of level 0 are a
@@ -68,7 +69,7 @@ pub(crate) fn pick(version: &Version, busy: &Busy, shape: &Shape) -> Option<(Urg
         .map(|level| (score(version, level, shape), level))
         .filter(|(score, _)| *score >= 1.0)
         .collect();
-    levels.sort_by(|a, b| b.0.total_cmp(&a.0));
+    sort_by(&mut levels, |a, b| b.0.total_cmp(&a.0));
     let (score, task) = levels.into_iter().find_map(|(score, level)| {
         let task = match level {
             0 => pick_level_0(version, busy, shape).or_else(|| merge_within_level_0(version, busy, shape)),
@@ -124,7 +125,7 @@ pub(super) fn level_0_groups(version: &Version) -> Vec<Vec<Arc<TableHandle>>> {
     // With the age of their runs; the newest is 0.
     let runs = version.runs(0).iter().enumerate();
     let mut tables: Vec<_> = runs.flat_map(|(age, run)| run.tables.iter().map(move |t| (age, t))).collect();
-    tables.sort_by_key(|(_, table)| &table.meta.smallest);
+    sort_by_key(&mut tables, |(_, table)| &table.meta.smallest);
     let mut end: Option<&[u8]> = None;
     let mut groups: Vec<Vec<(usize, &Arc<TableHandle>)>> = Vec::new();
     for (age, table) in tables {
@@ -135,8 +136,8 @@ pub(super) fn level_0_groups(version: &Version) -> Vec<Vec<Arc<TableHandle>>> {
             None => groups.push(vec![(age, table)]),
         }
     }
-    groups.iter_mut().for_each(|group| group.sort_by_key(|(age, _)| *age));
-    groups.sort_by_key(|group| Reverse((group.len(), group.last().map(|(age, _)| *age))));
+    groups.iter_mut().for_each(|group| sort_by_key(group, |(age, _)| *age));
+    sort_by_key(&mut groups, |group| Reverse((group.len(), group.last().map(|(age, _)| *age))));
     let handles = |group: Vec<(usize, &Arc<TableHandle>)>| {
         group.into_iter().map(|(_, table)| Arc::clone(table)).collect()
     };
@@ -152,7 +153,7 @@ fn lies_between(version: &Version, end: &[u8], start: &[u8]) -> bool {
 /// Whether two of these tables can hold the same key.
 fn overlap_each_other(tables: &[Arc<TableHandle>]) -> bool {
     let mut bounds: Vec<_> = tables.iter().map(|table| (&table.meta.smallest, &table.meta.largest)).collect();
-    bounds.sort();
+    sort_by(&mut bounds, Ord::cmp);
     bounds.windows(2).any(|pair| pair[1].0 <= pair[0].1)
 }
 

@@ -22,6 +22,7 @@ use super::shape::Shape;
 use super::task::{Task, bounds_of, len_of};
 use crate::manifest::edit::LEVELS;
 use crate::snapshot_read::KeyRange;
+use crate::sorting::sort_by_key;
 use crate::version::{TableHandle, Version};
 
 /// A task takes neighbours as long as it rewrites no more than so many tables.
@@ -120,7 +121,7 @@ impl RangeCompaction {
     /// Neighbouring groups of level 0 that have tables from before the beginning.
     fn next_of_level_0(&self, version: &Version, shape: &Shape) -> Vec<Arc<TableHandle>> {
         let mut groups = level_0_groups(version);
-        groups.sort_by_cached_key(|group| bounds_of(group).map(|(smallest, _)| smallest.clone()));
+        sort_by_key(&mut groups, |group| bounds_of(group).map(|(smallest, _)| smallest.clone()));
         let is_old = |table: &Arc<TableHandle>| self.meets(table) && table.meta.number < self.end_number;
         let is_due = |group: &Vec<Arc<TableHandle>>| group.iter().any(is_old);
         let mut together: Vec<Arc<TableHandle>> = Vec::new();

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::shape::Shape;
+use crate::sorting::sort_by_key;
 use crate::version::TableHandle;
 
 /// A part is at least as long as so many tables.
@@ -41,7 +42,7 @@ impl Task {
         let longest = bytes / shape.table_bytes.saturating_mul(PART_TABLES_MIN).max(1);
         let parts = (parts as u64).min(longest).max(1);
         let mut tables: Vec<_> = self.inputs.iter().map(|(_, table)| &table.meta).collect();
-        tables.sort_by_key(|meta| &meta.smallest);
+        sort_by_key(&mut tables, |meta| &meta.smallest);
         let (mut cuts, mut before): (Vec<Bytes>, u64) = (Vec::new(), 0);
         for meta in &tables {
             let is_new = cuts.last().unwrap_or(&tables[0].smallest) < &meta.smallest;

@@ -69,10 +69,39 @@ impl Latencies {
     /// Does `work`, a call of this kind. If the histograms are off, this costs a comparison and a branch.
     #[inline(always)]
     pub(in crate::db) fn time<T>(&self, call: Call, work: impl FnOnce() -> T) -> T {
-        match &self.0 {
-            None => work(),
-            Some(histograms) => histograms.time(call, work),
-        }
+        if self.are_on() { self.timed(call, work) } else { work() }
+    }
+
+    /// A function of its own, so that calls are not longer while the histograms are off.
+    #[cold]
+    #[inline(never)]
+    fn timed<T>(&self, call: Call, work: impl FnOnce() -> T) -> T {
+        let _timer = self.start(call);
+        work()
+    }
+
+    /// Counts a call, and times it if it is chosen, until the timer is dropped.
+    #[inline(always)]
+    pub(in crate::db) fn start(&self, call: Call) -> Timer<'_> {
+        if self.choose(call) { self.timer(call) } else { Timer(None) }
+    }
+
+    /// Counts a call. `true`: it is to be timed.
+    #[inline(always)]
+    pub(in crate::db) fn choose(&self, call: Call) -> bool {
+        self.0.as_ref().is_some_and(|histograms| {
+            let histogram = &histograms.by_kind[call as usize];
+            // Only the commit leader writes groups.
+            let is_chosen =
+                if call == Call::CommitGroup { histogram.count_alone() } else { histogram.count() };
+            is_chosen || !call.is_sampled()
+        })
+    }
+
+    /// Times a call that was chosen, until the timer is dropped.
+    #[inline(always)]
+    pub(in crate::db) fn timer(&self, call: Call) -> Timer<'_> {
+        Timer(self.0.as_ref().map(|histograms| (&histograms.by_kind[call as usize], Instant::now())))
     }
 
     /// The calls of a kind so far; `None` if the histograms are off.
@@ -81,18 +110,20 @@ impl Latencies {
     }
 }
 
-impl Histograms {
-    /// A function of its own, so that calls are not longer while the histograms are off.
-    #[inline(never)]
-    fn time<T>(&self, call: Call, work: impl FnOnce() -> T) -> T {
-        let histogram = &self.by_kind[call as usize];
-        // Only the commit leader writes groups.
-        let is_chosen = if call == Call::CommitGroup { histogram.count_alone() } else { histogram.count() };
-        let start = (is_chosen || !call.is_sampled()).then(Instant::now);
-        let result = work();
-        if let Some(start) = start {
-            histogram.record(start.elapsed());
+/// A call, and when it began if it is timed.
+pub(in crate::db) struct Timer<'a>(Option<(&'a Histogram, Instant)>);
+
+impl Drop for Timer<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some((histogram, start)) = self.0 {
+            record(histogram, start);
         }
-        result
     }
+}
+
+#[cold]
+#[inline(never)]
+fn record(histogram: &Histogram, start: Instant) {
+    histogram.record(start.elapsed());
 }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use crate::limits::BOUND_BYTES_MAX;
+use crate::sorting::sort_by;
 
 /// The smallest and the largest key of a table. They sort like the tables of a run: by smallest key, and if trimming
 /// made these equal, by largest key, untrimmed first.
@@ -33,7 +34,7 @@ impl Runs {
 
     /// The tables that certainly overlap the previous one in their run.
     pub(crate) fn overlaps(mut self) -> impl Iterator<Item = Overlap> {
-        self.0.sort();
+        sort_by(&mut self.0, Ord::cmp);
         let pairs = self.0.windows(2).filter(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1));
         pairs.filter_map(|pair| overlap(&pair[0].2, &pair[1].2)).collect::<Vec<_>>().into_iter()
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::handle::TableHandle;
 use crate::key::{common_prefix, key_prefix};
+use crate::sorting::sort_by;
 
 /// Tables that are sorted by key and do not overlap; no user key lies in two of them. A clone is the same
 /// list: O(1).
@@ -31,7 +32,7 @@ struct Fence {
 impl Run {
     /// A run of these tables, in any order.
     pub(super) fn new(id: u64, mut tables: Vec<Arc<TableHandle>>) -> Self {
-        tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
+        sort_by(&mut tables, |a, b| a.meta.smallest.cmp(&b.meta.smallest));
         let prefix = match (tables.first(), tables.last()) {
             (Some(first), Some(last)) => {
                 &first.meta.smallest[..common_prefix(&first.meta.smallest, &last.meta.largest)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::handle::TableHandle;
 use super::run::Run;
 use crate::manifest::edit::LEVELS;
+use crate::sorting::sort_by_key;
 
 /// The tables of a tree. Immutable.
 #[derive(Debug, Clone, Default)]
@@ -88,7 +89,7 @@ impl Version {
         mut added: Vec<(usize, u64, Arc<TableHandle>)>,
     ) -> Self {
         let place = |&(level, id, _): &(usize, u64, Arc<TableHandle>)| (level, id);
-        added.sort_by_key(place);
+        sort_by_key(&mut added, place);
         let is_kept = |table: &&Arc<TableHandle>| !removed.contains(&table.meta.number);
         let mut levels: [Vec<Run>; LEVELS] = Default::default();
         for (level, run) in self.all_runs() {
@@ -111,7 +112,7 @@ impl Version {
             }
         }
         for runs in &mut levels {
-            runs.sort_by_key(|run| std::cmp::Reverse(run.id));
+            sort_by_key(runs, |run| std::cmp::Reverse(run.id));
         }
         Self::of(levels)
     }
@@ -153,7 +154,7 @@ impl Version {
     ) -> Option<(u64, u64)> {
         let mut added: Vec<_> =
             added.iter().map(|(level, run, table)| ((*level, *run), &table.meta)).collect();
-        added.sort_by_key(|(place, meta)| (*place, &meta.smallest));
+        sort_by_key(&mut added, |(place, meta)| (*place, &meta.smallest));
         let among = added.windows(2).find_map(|pair| {
             let [(place, meta), (next_place, next)] = pair else { return None };
             (place == next_place && meta.largest >= next.smallest).then_some((meta.number, next.number))

@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sievedb::fs::{AppendFile, Fs, LockGuard, LockKind, MemFs, ReadFile};
@@ -54,6 +55,8 @@ type Judge = dyn Fn(&MemFs, Call<'_>) -> Option<(Effect, io::Error)> + Send + Sy
 #[derive(Clone)]
 pub(crate) struct FaultyFs {
     pub(crate) mem: MemFs,
+    /// Whether it tells how much space is free.
+    pub(crate) tells_free: Arc<AtomicBool>,
     judge: Arc<Mutex<Arc<Judge>>>,
 }
 
@@ -66,7 +69,7 @@ impl std::fmt::Debug for FaultyFs {
 impl FaultyFs {
     pub(crate) fn new(mem: &MemFs) -> Self {
         let judge: Arc<Judge> = Arc::new(|_, _| None);
-        Self { mem: mem.clone(), judge: Arc::new(Mutex::new(judge)) }
+        Self { mem: mem.clone(), tells_free: Arc::default(), judge: Arc::new(Mutex::new(judge)) }
     }
 
     /// Sets the function that is called before every operation. An operation for which it gives an error fails
@@ -124,6 +127,10 @@ impl Fs for FaultyFs {
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.mem.hard_link(from, to)
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<Option<u64>> {
+        if self.tells_free.load(Ordering::SeqCst) { self.mem.free_bytes(dir) } else { Ok(None) }
     }
 
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>> {

@@ -49,7 +49,7 @@ pub(crate) struct Args {
 /// Name, initial store and work.
 type Row = (&'static str, Shape, Work);
 
-const ROWS: [Row; 23] = [
+const ROWS: [Row; 24] = [
     ("get of an absent key, one run", OneRun, Work::AbsentGets),
     ("get of an absent key, four runs", FourRuns, Work::AbsentGets),
     ("absent keys in batches of 1,000, one run", OneRun, Work::AbsentBatches(1000)),
@@ -57,6 +57,7 @@ const ROWS: [Row; 23] = [
     ("get of a present key, one run", OneRun, Work::PresentGets),
     ("put, in no order", Empty, Work::Puts),
     ("put, ascending", Empty, Work::AscendingPuts),
+    ("insert_if_absent of a new key, in no order", Empty, Work::Inserts),
     ("new keys in batches of 1,000: write", Empty, Work::Batches(Call::Write)),
     ("new keys in batches of 1,000: insert_new_many", Empty, Work::Batches(Call::Insert)),
     ("new keys in batches of 1,000: insert_new_many_then", Empty, Work::Batches(Call::InsertThen)),

@@ -34,6 +34,7 @@ pub(super) enum Work {
     PresentGets,
     Puts,
     AscendingPuts,
+    Inserts,
     Batches(Call),
     SeenBatches(Call),
     Scan,
@@ -57,7 +58,7 @@ impl Work {
     pub(super) fn items(self) -> u64 {
         match self {
             // The longer run fills the store.
-            Self::Puts | Self::AscendingPuts | Self::Batches(_) => KEYS / 2,
+            Self::Puts | Self::AscendingPuts | Self::Inserts | Self::Batches(_) => KEYS / 2,
             Self::ShortScans(1) => SCANS,
             Self::ShortScans(entries) => SCANS * entries as u64,
             _ => KEYS,
@@ -74,7 +75,9 @@ impl Work {
         };
         match self {
             Self::AbsentGets | Self::AbsentBatches(_) => (0..KEYS).map(store::absent_key).collect(),
-            Self::PresentGets | Self::Puts | Self::Batches(_) | Self::SeenBatches(_) => present(),
+            Self::PresentGets | Self::Puts | Self::Inserts | Self::Batches(_) | Self::SeenBatches(_) => {
+                present()
+            }
             Self::AscendingPuts => sorted(),
             // Keys with enough entries after them for a whole scan.
             Self::ShortScans(entries) => {
@@ -105,6 +108,10 @@ impl Work {
             }),
             Self::Puts | Self::AscendingPuts => {
                 part(self.items()).iter().try_for_each(|key| Ok(db.put(key, [7; VALUE_BYTES])?))
+            }
+            Self::Inserts => {
+                let is_new = |key: &[u8; KEY_BYTES]| Ok(db.insert_if_absent(key, [7; VALUE_BYTES])?);
+                check(tally(part(self.items()), is_new)?, self.items())
             }
             Self::Batches(call) => {
                 part(self.items()).chunks(BATCH).try_for_each(|keys| call.of(db, keys, BATCH))
@@ -163,7 +170,7 @@ pub(super) fn run(shape: Shape, work: Work, stores: &Path, times: u64, latencies
     Ok(db.close()?)
 }
 
-fn tally(keys: &Keys, is_found: impl Fn(&[u8; KEY_BYTES]) -> Result<bool>) -> Result<u64> {
+fn tally(keys: &[[u8; KEY_BYTES]], is_found: impl Fn(&[u8; KEY_BYTES]) -> Result<bool>) -> Result<u64> {
     keys.iter().try_fold(0, |found, key| Ok(found + u64::from(is_found(key)?)))
 }
 

@@ -70,33 +70,22 @@ fn answer_one(keyspace: &Keyspace, key: &[u8], format: Format) -> Result<()> {
 }
 
 fn answer_many(keyspace: &Keyspace, args: &Args) -> Result<()> {
-    let mut lines = args.keys.lines_of_input()?;
-    let mut out = Output::new();
-    loop {
-        if lines.may_block() {
-            out.flush()?;
-        }
-        if lines.next()?.is_none() {
-            lines.print_notes();
-            return out.finish();
-        }
-        let key = lines.key()?;
-        let answer = Answer::of(keyspace.contains(&key)?);
+    args.keys.answer_each(|key, line, out| {
+        let answer = Answer::of(keyspace.contains(key)?);
         if args.keys.format.json {
-            out.object(object(&key, answer))?;
-            continue;
+            return out.object(object(key, answer));
         }
         if args.only.is_some_and(|only| only != answer) {
-            continue;
+            return Ok(());
         }
         // The key as it was read, so that other commands read it again.
-        out.raw(lines.current())?;
+        out.raw(line)?;
         if args.only.is_none() {
             out.raw(b"\t")?;
             out.raw(answer.name().as_bytes())?;
         }
-        out.raw(b"\n")?;
-    }
+        out.raw(b"\n")
+    })
 }
 
 fn object(key: &[u8], answer: Answer) -> Object {

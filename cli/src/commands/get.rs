@@ -60,22 +60,10 @@ fn get_one(keyspace: &Keyspace, key: &[u8], args: &Args) -> Result<()> {
 }
 
 fn get_many(keyspace: &Keyspace, args: &Args) -> Result<()> {
-    let mut lines = args.keys.lines_of_input()?;
-    let mut out = Output::new();
-    loop {
-        if lines.may_block() {
-            out.flush()?;
-        }
-        if lines.next()?.is_none() {
-            lines.print_notes();
-            return out.finish();
-        }
-        let key = lines.key()?;
-        match keyspace.get(&key)? {
-            Some(value) if args.keys.format.json => out.entry(&key, &value)?,
-            None if args.keys.format.json => out.object(entry(&key, None))?,
-            Some(value) => out.columns(&[&key, &value])?,
-            None => {}
-        }
-    }
+    args.keys.answer_each(|key, _, out| match keyspace.get(key)? {
+        Some(value) if args.keys.format.json => out.entry(key, &value),
+        None if args.keys.format.json => out.object(entry(key, None)),
+        Some(value) => out.columns(&[key, &value]),
+        None => Ok(()),
+    })
 }

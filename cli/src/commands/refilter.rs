@@ -124,7 +124,7 @@ fn describe(total: &LevelStats) -> String {
     match total.filter_bits_per_key() {
         Some(bits) => {
             let rate = total.predicted_rate.map_or_else(String::new, |rate| {
-                format!(", {} false positives predicted", units::percent(rate))
+                format!(", {} false positives predicted", units::share(rate))
             });
             let size = units::bytes(total.filter_bytes);
             format!("{tables}, filters {size}, {bits:.2} bits per key{rate}")

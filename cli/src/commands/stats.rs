@@ -144,7 +144,7 @@ fn row(name: &str, level: &LevelStats) -> String {
         units::bytes(level.bytes),
         units::bytes(level.filter_bytes),
         level.filter_bits_per_key().map_or_else(|| "none".into(), |bits| format!("{bits:.2}")),
-        level.predicted_rate.map_or_else(String::new, |rate| format!("{:.3} %", 100.0 * rate))
+        level.predicted_rate.map_or_else(String::new, units::share)
     )
 }
 

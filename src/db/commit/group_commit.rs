@@ -39,6 +39,7 @@ use crate::db::state::switch_points::point;
 use crate::error::{Error, Result};
 use crate::limits::SEQNO_MAX;
 use crate::memory::Growth;
+use crate::sorting::sort_by_key;
 
 /// What a request of a group wants, and so whose result it gets.
 enum Part {
@@ -266,7 +267,10 @@ impl Engine {
             }
             self.lifecycle.check_not_failed()?;
         }
-        if self.latencies.are_on() { self.log_and_apply_timed(group) } else { self.log_and_apply(group) }
+        if self.latencies.choose(Call::CommitGroup) {
+            return self.log_and_apply_timed(group);
+        }
+        self.log_and_apply(group)
     }
 
     /// Step 6: seals the memtables that are full, and those of which a caller wants it. What was written stays
@@ -279,7 +283,7 @@ impl Engine {
         let mut trees = wanted;
         trees.extend(written.full.iter().cloned());
         trees.retain(|tree| tree.is_filled());
-        trees.sort_by_key(|tree| tree.id);
+        sort_by_key(&mut trees, |tree| tree.id);
         trees.dedup_by_key(|tree| tree.id);
         if trees.is_empty() || !is_wanted && !self.retry.is_due(Work::BeginLog) {
             return Ok(());
@@ -291,7 +295,8 @@ impl Engine {
     #[cold]
     #[inline(never)]
     fn log_and_apply_timed(&self, group: &mut [PartMut<'_>]) -> Result<Written> {
-        self.latencies.time(Call::CommitGroup, || self.log_and_apply(group))
+        let _timer = self.latencies.timer(Call::CommitGroup);
+        self.log_and_apply(group)
     }
 
     /// Steps 3 to 5.

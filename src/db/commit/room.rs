@@ -14,6 +14,7 @@ use crate::db::state::keyspace::tree::Tree;
 use crate::error::Result;
 use crate::memory::Growth;
 use crate::memtable::Memtable;
+use crate::sorting::sort_by_key;
 
 /// With less memory for memtables, what a memtable allocates ahead is not little of it.
 const MUCH_ROOM_MIN: usize = 8 << 20;
@@ -155,7 +156,7 @@ pub(in crate::db) fn memory_of<'g>(group: impl Iterator<Item = Part<'g>> + Clone
     let mut trees = group.flat_map(|(_, trees)| trees);
     let Some(first) = trees.next() else { return 0 };
     let mut others: Vec<&Arc<Tree>> = trees.filter(|tree| tree.id != first.id).collect();
-    others.sort_by_key(|tree| tree.id);
+    sort_by_key(&mut others, |tree| tree.id);
     others.dedup_by_key(|tree| tree.id);
     let jumps = others.iter().map(|tree| tree.growth_max());
     let jumps = jumps.fold(first.growth_max(), usize::saturating_add);

@@ -25,7 +25,7 @@ impl Engine {
     #[cold]
     fn look_and_give_way(&self) {
         if self.look_at_disk().is_some_and(|verdict| verdict.gives_up_file) {
-            self.give_up_reserve(&self.kept_space());
+            self.give_up_reserve(&self.full_disk());
         }
     }
 
@@ -36,8 +36,8 @@ impl Engine {
         let verdict = space.judge(&held);
         self.disk_space.note(&verdict, self.counters.logged_bytes.load(Ordering::Relaxed));
         if !verdict.takes_puts && !space.is_short {
-            self.refuse_puts(&self.kept_space());
-        } else if verdict.takes_puts && space.is_short && free.is_some() && !self.disk_space.has_capacity() {
+            self.refuse_puts(&self.kept_space(), None);
+        } else if verdict.takes_puts && space.is_short && self.is_figure_right(free) {
             self.take_puts();
         }
         Some(verdict)
@@ -57,13 +57,18 @@ impl Engine {
     }
 
     /// What is free, if the file system says so. It may be too much: a quota is lower.
-    fn free_bytes(&self) -> Result<Option<u64>> {
+    pub(super) fn free_bytes(&self) -> Result<Option<u64>> {
         let dir = &self.files.dir;
         self.files.fs.free_bytes(dir).map_err(|error| Error::io("find the free space of", dir, error))
     }
 
+    /// The error of a write that is refused.
+    pub(in crate::db) fn full_disk(&self) -> Error {
+        self.disk_space.cause().unwrap_or_else(|| self.kept_space())
+    }
+
     /// The error of a put for which the disk has space that is kept.
-    pub(in crate::db) fn kept_space(&self) -> Error {
+    fn kept_space(&self) -> Error {
         let why = "the disk is full; the remaining space is kept for flushes and compactions";
         Error::io(
             "use the space of",
@@ -72,9 +77,15 @@ impl Engine {
         )
     }
 
-    /// Refuses puts from now on. Compactions take out what was deleted.
-    pub(in crate::db) fn refuse_puts(&self, cause: &Error) {
-        if self.disk_space.set_short(cause) {
+    /// Whether the file system has told what is free, and no operation has shown that this is too much.
+    fn is_figure_right(&self, free: Option<u64>) -> bool {
+        free.is_some() && !self.disk_space.has_capacity()
+    }
+
+    /// Refuses puts from now on. Compactions take out what was deleted. The files of the store may take as much as
+    /// `capacity` in any case, if the free space does not show what they may take.
+    fn refuse_puts(&self, cause: &Error, capacity: Option<u64>) {
+        if self.disk_space.set_short(cause, capacity) {
             tracing::warn!(dir = %self.files.dir.display(), error = %cause, "the disk is full: no puts are taken");
             self.keyspaces.all().iter().for_each(|tree| tree.mark());
             self.background.notify();
@@ -95,16 +106,16 @@ impl Engine {
             return false;
         }
         let _one_at_a_time = lock(&self.disk_space.making);
-        let free = self.free_bytes().ok().flatten();
-        let bytes = match self.remove_reserve() {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                self.refuse_puts(cause);
+        let (free, file) = (self.free_bytes().ok().flatten(), self.disk_space.file_bytes());
+        let removed = self.remove_reserve();
+        self.note_full_disk(cause, free, *removed.as_ref().unwrap_or(&file));
+        let bytes = removed.unwrap_or_else(|error| {
+            // An attempt to make the file is due no later for this.
+            if self.retry.is_due(Work::ReserveFile) {
                 self.fail_or_put_off(Work::ReserveFile, error);
-                return false;
             }
-        };
-        self.note_full_disk(cause, free, bytes);
+            0
+        });
         if bytes > 0 {
             tracing::warn!(dir = %self.files.dir.display(), bytes, "the disk is full, and RESERVE is given up");
             self.retry.note_room();
@@ -112,14 +123,12 @@ impl Engine {
         bytes > 0
     }
 
-    /// Refuses puts after an operation has found no space. `free` was what the file system said, and then a file of so many
-    /// bytes was removed.
-    pub(in crate::db) fn note_full_disk(&self, cause: &Error, free: Option<u64>, removed: u64) {
+    /// Refuses puts after an operation has found no space, when the file system said that so much was free, and the file
+    /// had so many bytes. A figure that does not explain the failure is wrong.
+    pub(in crate::db) fn note_full_disk(&self, cause: &Error, free: Option<u64>, file: u64) {
         let held = self.held();
-        if free.is_none_or(|free| free >= held.need().puts) && !self.disk_space.has_capacity() {
-            self.disk_space.set_capacity(Some(held.files.saturating_add(removed)));
-        }
-        self.refuse_puts(cause);
+        let is_wrong = free.is_none_or(|free| free >= held.need().puts);
+        self.refuse_puts(cause, is_wrong.then(|| held.files.saturating_add(file)));
         self.look_at_disk();
     }
 
@@ -145,11 +154,14 @@ impl Engine {
                 self.retry.done(Work::ReserveFile);
                 return true;
             }
-            Ok(false) => {
-                let cause = self.disk_space.cause().unwrap_or_else(|| self.kept_space());
-                self.put_off(Work::ReserveFile, cause);
+            Ok(false) => self.put_off(Work::ReserveFile, self.full_disk()),
+            Err(error) => {
+                // Where the file cannot show whether there is space, puts do.
+                if !is_out_of_space(&error) && !self.is_figure_right(self.free_bytes().ok().flatten()) {
+                    self.take_puts();
+                }
+                self.fail_or_put_off(Work::ReserveFile, error);
             }
-            Err(error) => self.fail_or_put_off(Work::ReserveFile, error),
         }
         false
     }
@@ -163,14 +175,14 @@ impl Engine {
         let (held, free) = (self.held(), self.free_bytes()?);
         let verdict = self.disk_space.space(free, held.files).judge(&held);
         self.look_at_disk();
-        let (is_short, is_learned) = (self.disk_space.is_short(), self.disk_space.has_capacity());
-        if is_short && !is_learned {
+        let is_short = self.disk_space.is_short();
+        if is_short && self.is_figure_right(free) {
             return Ok(false);
         }
         // Where the file system does not tell what is free, a file of the whole length shows that there is space.
-        let wanted = if is_learned { self.disk_space.proof(&held) } else { verdict.wanted };
-        if is_learned && free.is_some_and(|free| free < wanted.unwrap_or(0)) {
-            self.disk_space.set_capacity(None);
+        let wanted = if is_short { self.disk_space.proof(&held) } else { verdict.wanted };
+        if is_short && free.is_some_and(|free| free < wanted.unwrap_or(0)) {
+            self.disk_space.forget_capacity();
             self.look_at_disk();
             return Ok(!self.disk_space.is_short());
         }
@@ -182,11 +194,9 @@ impl Engine {
 
     /// Gives the file this length.
     fn replace_reserve(&self, bytes: u64, is_short: bool) -> Result<()> {
-        let files = self.held().files;
         // What this may take up for a moment is what deletes need.
         let _quiet = is_short.then(|| (self.manifest.lock(), self.log().pause()));
-        let before = self.disk_space.file_bytes();
-        self.remove_reserve()?;
+        let before = self.remove_reserve()?;
         let written = self.write_reserve(bytes);
         let Err(error) = &written else { return Ok(()) };
         // The next attempt removes it if this one cannot.
@@ -194,11 +204,9 @@ impl Engine {
         if before < bytes && self.write_reserve(before).is_err() {
             let _ = self.remove_reserve();
         }
-        if is_out_of_space(error) && !self.disk_space.is_set_by_caller() {
-            if !is_short {
-                self.disk_space.set_capacity(Some(files.saturating_add(self.disk_space.file_bytes())));
-            }
-            self.refuse_puts(error);
+        if is_out_of_space(error) && !is_short && !self.disk_space.is_set_by_caller() {
+            let capacity = self.held().files.saturating_add(self.disk_space.file_bytes());
+            self.refuse_puts(error, Some(capacity));
         }
         written
     }
@@ -222,9 +230,10 @@ impl Engine {
     /// Finds out whether the disk has space again. Finding out by writing is expensive, and waits until it is due.
     pub(in crate::db) fn look_for_space(&self) {
         self.look_at_disk();
-        if self.disk_space.is_short() && self.disk_space.has_capacity() && self.lacks_reserve() {
+        if self.disk_space.is_short() && self.lacks_reserve() {
             self.make_reserve();
         }
+        self.look_and_give_way();
     }
 
     /// Refuses a group with a put if the store takes none.

@@ -35,7 +35,8 @@ impl Engine {
         if !self.lifecycle.is_suspended() && is_needed() {
             self.lifecycle.suspend(&mut state, error.clone());
             if is_out_of_space(&error) {
-                self.refuse_puts(&error);
+                let free = self.free_bytes().ok().flatten();
+                self.note_full_disk(&error, free, self.disk_space.file_bytes());
             }
             self.put_off(Work::Resume, error.clone());
         }

@@ -36,6 +36,7 @@ use crate::db::engine::Engine;
 use crate::db::queues::reservations::{Job, Reservation, Reserved, Residency, ResidencyChange};
 use crate::db::state::keyspace::tree::Tree;
 use crate::filter::{FilterAllocation, FilterPolicy, Header};
+use crate::sorting::sort_by;
 use crate::table::FilterPages;
 use crate::version::{FilterState, TableHandle, Version};
 
@@ -106,7 +107,7 @@ fn choose(candidates: &[Candidate], room: i64) -> Vec<Step> {
     }
     let missed = |index: usize| candidates[index].missed().map(|group| (index, group));
     let mut missed: Vec<_> = (0..candidates.len()).filter_map(missed).collect();
-    missed.sort_by(|(_, a), (_, b)| b.worth.total_cmp(&a.worth));
+    sort_by(&mut missed, |(_, a), (_, b)| b.worth.total_cmp(&a.worth));
     for (index, group) in missed {
         let more = group.bytes.saturating_sub(room.unsigned_abs());
         let freed = if more == 0 { Some((Vec::new(), 0.0)) } else { loaded.without(more, group.worth) };
@@ -253,8 +254,9 @@ impl<'a> Loaded<'a> {
         let groups_of = |index: usize| (0..candidates[index].loaded).map(move |group| (index, group));
         let mut column_groups: Vec<_> = (0..candidates.len()).flat_map(groups_of).collect();
         let worth = |&(index, group): &(usize, usize)| candidates[index].column_groups[group].worth;
-        column_groups
-            .sort_by(|a, b| worth(a).total_cmp(&worth(b)).then_with(|| Reverse(a.1).cmp(&Reverse(b.1))));
+        sort_by(&mut column_groups, |a, b| {
+            worth(a).total_cmp(&worth(b)).then_with(|| Reverse(a.1).cmp(&Reverse(b.1)))
+        });
         let sum = |sum: &mut u64, &(index, group): &(usize, usize)| {
             *sum += candidates[index].column_groups[group].bytes;
             Some(*sum)

@@ -36,6 +36,7 @@ use crate::manifest::current::Current;
 use crate::manifest::edit::LogEnd;
 use crate::manifest::log::{self as manifest_log, ReadManifest};
 use crate::manifest::state::{LogState, ManifestState};
+use crate::sorting::sort_by;
 use crate::wal::reader::{Record, is_zeros_from};
 use crate::wal::{
     Content, ContentReader, EditMark, Ending, Expected, FramedReader, RecordKind, decode_close,
@@ -171,7 +172,7 @@ pub(in crate::db) fn list(fs: &dyn Fs, dir: &Path) -> Result<Listing> {
         }
     }
     listing.ours.sort_unstable();
-    listing.ignored.sort_by(|a, b| a.name.cmp(&b.name));
+    sort_by(&mut listing.ignored, |a, b| a.name.cmp(&b.name));
     Ok(listing)
 }
 

@@ -42,7 +42,8 @@ impl Engine {
         seqno: Option<SeqNo>,
         read: impl FnOnce(EntryValue) -> Result<T>,
     ) -> Result<Option<T>> {
-        self.latencies.time(Call::Get, || self.look_up(tree, user_key, seqno, read))
+        let _timer = self.latencies.start(Call::Get);
+        self.look_up(tree, user_key, seqno, read)
     }
 
     /// The value of a key at `seqno`, or the newest, converted by `read`. `read` is called while the view is

@@ -189,7 +189,7 @@ impl Engine {
             if self.disk_space.takes(has_put, bytes.len()) {
                 break;
             }
-            let cause = self.disk_space.cause().unwrap_or_else(|| self.kept_space());
+            let cause = self.full_disk();
             if Instant::now() < end && self.wait_for_space(epoch)? {
                 continue;
             }

@@ -15,6 +15,7 @@ use crate::inspect::output::{FileDamage, Stop};
 use crate::inspect::table::Ends;
 use crate::limits::BOUND_BYTES_MAX;
 use crate::manifest::state::TablePlace;
+use crate::sorting::sort_by;
 use crate::table_meta::{FilterRef, TableMeta};
 
 /// Reads what tables and filters look like.
@@ -31,7 +32,7 @@ impl Shapes<'_> {
         // Within a level the newest run comes first.
         let rank = |place: &TablePlace| (place.level, Reverse(place.run));
         let mut tables: Vec<_> = tables.map(|place| (rank(place), self.table(&place.meta))).collect();
-        tables.sort_by(|(a, one), (b, other)| {
+        sort_by(&mut tables, |(a, one), (b, other)| {
             a.cmp(b).then_with(|| (&one.smallest, one.number).cmp(&(&other.smallest, other.number)))
         });
         let mut runs: Vec<RunShape> = Vec::new();

@@ -17,7 +17,7 @@ use sources::{Module, Sources};
 /// The modules of each layer, as in ARCHITECTURE.md. A module may use those of its own layer and of the
 /// layers before it in this list.
 const LAYERS: [&[&str]; 8] = [
-    &["counters", "error", "histogram", "limits", "sync"],
+    &["counters", "error", "histogram", "limits", "sorting", "sync"],
     &["batch", "key"],
     &["block", "file_header", "iter", "memtable", "table_meta"],
     &["cache", "filename", "fs", "manifest", "memory", "table", "wal"],

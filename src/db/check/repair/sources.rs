@@ -18,6 +18,7 @@ use crate::error::Result;
 use crate::filename::FileName;
 use crate::inspect::TableStream;
 use crate::key::SeqNo;
+use crate::sorting::sort_by;
 
 /// Keys between which a table may have lost entries.
 #[derive(Debug)]
@@ -258,7 +259,7 @@ impl<'a> Chain<'a> {
 
 /// Divides tables into chains: those of one rank that do not overlap follow each other.
 pub(super) fn chains(mut tables: Vec<Planned>) -> Vec<Vec<Planned>> {
-    tables.sort_by(|a, b| {
+    sort_by(&mut tables, |a, b| {
         let smallest = |planned: &Planned| planned.table.bounds.as_ref().map(|bounds| bounds.0.clone());
         (a.rank, smallest(a), a.table.number).cmp(&(b.rank, smallest(b), b.table.number))
     });

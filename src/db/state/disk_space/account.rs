@@ -12,6 +12,9 @@ use crate::error::Error;
 use crate::fs::Fs;
 use crate::sync::lock;
 
+/// The length of a file that cannot be read: enough for it to be given up.
+const UNKNOWN: u64 = 1;
+
 /// The disk space of an open store.
 #[derive(Default)]
 pub(in crate::db) struct DiskSpace {
@@ -47,8 +50,8 @@ struct FoundFull {
 }
 
 impl DiskSpace {
-    /// The space of the store in this directory. If the file cannot be read, there is none so far; making it or removing
-    /// it reports why.
+    /// The space of the store in this directory. A file that cannot be read counts as one of [`UNKNOWN`] length; making it
+    /// or removing it reports why.
     pub(in crate::db) fn open(
         fs: &dyn Fs,
         dir: &Path,
@@ -57,7 +60,11 @@ impl DiskSpace {
         set_by_caller: Option<u64>,
     ) -> Self {
         let found = find(fs, dir, store_id);
-        let file_bytes = if let Ok(Found::Ours(bytes)) = found { bytes } else { 0 };
+        let file_bytes = match found {
+            Ok(Found::Ours(bytes)) => bytes,
+            Ok(Found::Nothing | Found::Others) => 0,
+            Err(_) => UNKNOWN,
+        };
         Self {
             set_by_caller,
             file_bytes: file_bytes.into(),
@@ -171,9 +178,13 @@ impl DiskSpace {
         if self.is_short() { lock(&self.found_full).cause.clone() } else { None }
     }
 
-    /// Refuses puts from now on. `false` if that was so before.
-    pub(in crate::db) fn set_short(&self, cause: &Error) -> bool {
-        lock(&self.found_full).cause = Some(cause.clone());
+    /// Refuses puts from now on. `false` if that was so before. `capacity`: what all files of the store together may take in
+    /// any case, if the file system's figure is unknown or wrong.
+    pub(in crate::db) fn set_short(&self, cause: &Error, capacity: Option<u64>) -> bool {
+        let mut found_full = lock(&self.found_full);
+        found_full.cause = Some(cause.clone());
+        // When a compaction fails, its outputs take more for a moment.
+        found_full.capacity = found_full.capacity.max(capacity);
         !self.is_short.set(true)
     }
 
@@ -184,9 +195,9 @@ impl DiskSpace {
         self.is_short.set(false)
     }
 
-    /// Notes what all files of the store together may take; `None`: what is free is what the file system says.
-    pub(in crate::db) fn set_capacity(&self, capacity: Option<u64>) {
-        lock(&self.found_full).capacity = capacity;
+    /// From now on the figure of the file system counts.
+    pub(in crate::db) fn forget_capacity(&self) {
+        lock(&self.found_full).capacity = None;
     }
 
     /// Whether the file system has been found wrong about what is free, or has not told it when the disk was full.

@@ -15,7 +15,9 @@
 //! The file holds a part of that space against other programs: at least what an opening needs. If the free space is unknown
 //! or a quota is lower, the file holds all of it: then a successful write of the file is the only proof that the space
 //! exists. When an operation finds the disk full, the file is removed. If that contradicts the file system's figure, the
-//! store computes its space from the lengths of its own files, until the file can be written again.
+//! store computes its space from the lengths of its own files, until the file can be written again. The background tries that,
+//! and no put is needed for it. If the file cannot be written, read or removed for another reason than space, it proves
+//! nothing, and the next put finds out.
 //!
 //! `RESERVE` begins with the store's id, and the rest has no meaning. The bytes cannot be compressed, and they are synced: a
 //! file system that allocates late, compresses or leaves holes has given the space.
