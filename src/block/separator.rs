@@ -33,7 +33,7 @@ fn shortest_between(last: &[u8], next: &[u8]) -> Vec<u8> {
     let differs = common_prefix(last, next);
     for index in differs..last.len().saturating_sub(1) {
         let Some(byte) = last[index].checked_add(1) else { continue };
-        // At the first difference the incremented byte may equal that of `next`; then `next` must be longer.
+        // At the first difference the incremented byte may equal the byte of `next`, if `next` is longer.
         let before_next = index > differs || byte < next[index] || next.len() > index + 1;
         if before_next {
             let mut found = last[..index].to_vec();

@@ -389,7 +389,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A filter beside its table, for tests.
+    /// A filter in a file of its own, for tests.
     pub(crate) fn filter(file: u64) -> FilterRef {
         FilterRef { file: Some(file), kind: 3, domain: 0, offset: 4096, len: 512, header_checksum: 77 }
     }
@@ -464,7 +464,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// The record of an edit with these fields behind that of a table, and where they start.
+    /// The record of an edit with these fields after a table, and their offset.
     fn record_with(fields: impl FnOnce(&mut Vec<u8>)) -> (Vec<u8>, u64) {
         let mut out = Vec::new();
         EditItem::LastSeqno(3).encode(&mut out);

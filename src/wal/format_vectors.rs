@@ -33,7 +33,7 @@ pub(crate) fn log(vector: &Vector) {
     assert_eq!(ending_of(&vector.bytes, kind).unwrap(), Ending::Complete);
 }
 
-/// How a reader that takes every record says that the file ends.
+/// The ending that a reader reports after all records.
 fn ending_of(bytes: &[u8], kind: FileKind) -> Result<Ending> {
     let (fs, path) = (MemFs::new(), Path::new("/log"));
     fs.overwrite(path, bytes.to_vec());

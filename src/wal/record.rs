@@ -67,7 +67,7 @@ impl RecordKind {
     }
 }
 
-/// The reason why there is no good fragment, or not the right one, at an offset.
+/// The reason why the fragment at an offset is missing, damaged or misplaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadFragment {
     /// The file ends before the fragment does, by the length in its header, or before the record.
@@ -81,7 +81,7 @@ pub(crate) enum BadFragment {
         stored: u32,
         computed: u32,
     },
-    /// The checksum matches, but no writer makes such a fragment, or not here.
+    /// The checksum matches, but no writer puts such a fragment here.
     Misplaced(&'static str),
 }
 
