@@ -2,7 +2,7 @@
 
 use crate::codec::hex_and_text;
 use crate::fs::ReadFile;
-use crate::inspect::file::{Head, InMemory, Window, describe_current};
+use crate::inspect::file::{Head, InMemory, Window, describe_current, describe_reserve};
 use crate::inspect::framed::{log, manifest};
 use crate::inspect::output::{Kind, Out, Place, Report, Result, Sink, Stop, Value, View, counted};
 use crate::inspect::{filter_block, table};
@@ -32,12 +32,13 @@ pub(super) fn describe_to(mut out: Out<'_>, window: &mut Window<'_>, view: &View
         None if kind == Kind::Lock => {
             out.fact("holds", "nothing", "it is there to be locked by who works on the store")?;
         }
+        None if kind == Kind::Reserve => describe_reserve(&mut out, window)?,
         None => unknown(&mut out, window)?,
     }
     out.end()
 }
 
-/// What a file is, by its first bytes; of an empty one by its name. Reads no more than these.
+/// What a file is, by its first bytes; `LOCK` and `RESERVE` by their names. Reads no more than these.
 ///
 /// # Errors
 ///
@@ -84,14 +85,13 @@ fn identify(window: &mut Window<'_>, view: &View) -> Result<(Kind, Option<Head>)
     if let Some(head) = Head::read(window)? {
         return Ok((head.kind(), Some(head)));
     }
-    let is_lock = window.len() == 0 && view.name.as_deref() == Some("LOCK");
-    let is_filter = window.get(0, 8)? == crate::filter::header::MAGIC;
-    let kind = if is_filter {
-        Kind::FilterBlock
-    } else if is_lock {
-        Kind::Lock
-    } else {
-        Kind::Unknown
+    if window.get(0, 8)? == crate::filter::header::MAGIC {
+        return Ok((Kind::FilterBlock, None));
+    }
+    let kind = match view.name.as_deref() {
+        Some("LOCK") if window.len() == 0 => Kind::Lock,
+        Some("RESERVE") => Kind::Reserve,
+        _ => Kind::Unknown,
     };
     Ok((kind, None))
 }

@@ -359,6 +359,10 @@ fn an_empty_file_is_a_lock_by_its_name_only() {
     assert!(events_of(&[], &View::new().name("LOCK")).1.is_intact());
     assert!(!events_of(&[], &View::new()).1.is_intact());
     assert!(!events_of(b"x", &View::new().name("LOCK")).1.is_intact());
+    for bytes in [vec![], vec![7; 5], vec![0; 5000], vec![9; 5000]] {
+        let report = events_of(&bytes, &View::new().name("RESERVE")).1;
+        assert!(report.kind == Kind::Reserve && report.is_intact() && report.accounted == report.len);
+    }
 }
 
 #[test]

@@ -38,6 +38,10 @@ pub(super) fn draw(tree: &Tree, all: bool, columns: usize) -> Vec<String> {
         lines.extend([String::new(), "tables not in the manifest".into()]);
         list(&mut lines, tree.unplaced.iter().map(|table| ("-".to_owned(), table)), most, columns);
     }
+    if let Some(reserve) = tree.reserve {
+        lines.push(String::new());
+        lines.extend(labelled("RESERVE", &format!("{}, kept free for a full disk", bytes(reserve)), columns));
+    }
     lines
 }
 

@@ -80,7 +80,7 @@ impl Args {
         match kind {
             Kind::Table | Kind::Log | Kind::Unknown => Ok(()),
             _ if self.keys || self.values => lacks("keys"),
-            Kind::Current | Kind::Lock if self.block.is_some() => lacks("blocks"),
+            Kind::Current | Kind::Lock | Kind::Reserve if self.block.is_some() => lacks("blocks"),
             _ => Ok(()),
         }
     }

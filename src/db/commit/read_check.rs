@@ -16,13 +16,14 @@ use crate::counters::Stripe;
 use crate::db::engine::Engine;
 use crate::db::queues::condition::{Admitted, Check, Decision, ReadCondition};
 use crate::db::queues::read_set::{Interval, ReadSet, only_key};
-use crate::db::read::sources::newer_sources;
+use crate::db::read::sources::newer_runs;
 use crate::db::state::keyspace::tree::{Tree, View};
 use crate::error::{Error, Result};
 use crate::hash::key_hash;
 use crate::iter::InternalIterator;
 use crate::key::{InternalKey, SeqNo, Tag};
 use crate::limits::SEQNO_MAX;
+use crate::memtable::Entry;
 use crate::version::Lookup;
 
 /// The error of a transaction that has read a key which was changed.
@@ -72,11 +73,42 @@ impl Engine {
 /// The first key of an interval that has an entry above this number.
 fn first_changed(view: &View, (start, end): Interval<'_>, seqno: SeqNo) -> Result<Option<Bytes>> {
     let mut first: Option<Bytes> = None;
-    for mut source in newer_sources(view, start, end.map(|end| &end[..]), seqno) {
+    let newer = view.memtables().map(|logged| &logged.memtable);
+    for memtable in newer.filter(|memtable| memtable.seqno_max() > Some(seqno)) {
+        let by_age = memtable.newest_first().take_while(|entry| entry.tag().seqno() > seqno);
         let end = first.as_ref().or(end);
-        first = first_newer(&mut source, start, end, seqno)?.or(first);
+        first = first_in_memtable(&mut memtable.iter(), by_age, (start, end), seqno)?.or(first);
+    }
+    for mut run in newer_runs(view, start, end.map(|end| &end[..]), seqno) {
+        let end = first.as_ref().or(end);
+        first = first_newer(&mut run, start, end, seqno)?.or(first);
     }
     Ok(first)
+}
+
+/// [`first_newer`] of a memtable, `by_age` its entries above that number. Goes through the interval and through these by
+/// turns, until one of them ends: a long interval with few changes costs as little as a short one with many.
+fn first_in_memtable<'m>(
+    by_key: &mut dyn InternalIterator,
+    mut by_age: impl Iterator<Item = Entry<'m>>,
+    (start, end): Interval<'_>,
+    seqno: SeqNo,
+) -> Result<Option<Bytes>> {
+    by_key.seek(InternalKey::new(start, Tag::newest_at(SEQNO_MAX)))?;
+    let (mut changed, mut first) = (Vec::new(), None::<Vec<u8>>);
+    while let Some(key) = by_key.key().filter(|key| end.is_none_or(|end| key.user < &end[..])) {
+        if key.tag.seqno() > seqno {
+            return Ok(Some(Bytes::copy_from_slice(key.user)));
+        }
+        by_key.next()?;
+        let Some(entry) = by_age.next() else { return Ok(first.map(Bytes::from)) };
+        entry.copy_key(&mut changed);
+        let is_within = changed[..] >= *start && end.is_none_or(|end| changed[..] < end[..]);
+        if is_within && first.as_ref().is_none_or(|first| changed < *first) {
+            first = Some(changed.clone());
+        }
+    }
+    Ok(None)
 }
 
 fn first_newer(
@@ -156,5 +188,48 @@ impl ReadCondition {
         let (keyspace, key) = overlay.keys(earlier).filter(read).min()?;
         let why = conflict(&self.reads.part(keyspace)?.tree, key);
         Some(Check::Refused { why, rests_on_group: true })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::db::Db;
+    use crate::fs::MemFs;
+    use crate::options::Options;
+
+    /// The key that is found in an interval, and how many entries were read by age.
+    fn find(db: &Db, (start, end): (&str, &str), seqno: SeqNo) -> (Option<Bytes>, u64) {
+        let view = db.engine().keyspaces.default_tree().view();
+        let memtable = &view.active.as_ref().unwrap().memtable;
+        let read = Cell::new(0);
+        let newest = memtable.newest_first().take_while(|entry| entry.tag().seqno() > seqno);
+        let by_age = newest.inspect(|_| read.set(read.get() + 1));
+        let [start, end] = [start, end].map(|key| Bytes::copy_from_slice(key.as_bytes()));
+        let interval = (&start, Some(&end));
+        let found = first_in_memtable(&mut memtable.iter(), by_age, interval, seqno).unwrap();
+        assert_eq!(found, first_newer(&mut memtable.iter(), interval.0, interval.1, seqno).unwrap());
+        (found, read.get())
+    }
+
+    #[test]
+    fn a_search_for_changes_ends_with_the_interval_or_with_the_changes_whichever_is_shorter() {
+        let db = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/db").unwrap();
+        let key = |n: u32| format!("{n:05}");
+        (0..5000).for_each(|n| db.put(key(n), "v").unwrap());
+        let before = db.engine().sequence.visible();
+        (0..3).for_each(|n| db.put(key(4000 + n), "w").unwrap());
+        // Three changes in a long interval, and none in a long and in a short one.
+        assert_eq!(find(&db, ("00000", "99999"), before), (Some(key(4000).into()), 3));
+        assert_eq!(find(&db, ("00000", "04000"), before), (None, 3));
+        assert_eq!(find(&db, ("00000", "00002"), before), (None, 2));
+        assert_eq!(find(&db, ("03999", "04009"), before).0, Some(key(4000).into()));
+        // Many changes, none of them in a short interval.
+        (0..2000).for_each(|n| db.put(key(n), "w").unwrap());
+        assert_eq!(find(&db, ("03000", "03002"), before), (None, 2));
+        assert_eq!(find(&db, ("01999", "03000"), before), (Some(key(1999).into()), 0));
     }
 }

@@ -81,9 +81,14 @@ impl Engine {
                     Err(_) => {}
                 }
             }
-            if let Some(error) =
-                self.retry.out_of_patience(|work| matches!(work, Work::Flush(_) | Work::BeginLog))
-            {
+            let makes_room = |work| matches!(work, Work::Flush(_) | Work::BeginLog);
+            // RESERVE was given up after the first failure, and that was not enough.
+            let lacks_space =
+                self.retry.is_short_of_space(makes_room) && !self.retry.is_newly_short_of_space();
+            if lacks_space && self.disk_space.is_short() {
+                return Err(self.full_disk());
+            }
+            if let Some(error) = self.retry.out_of_patience(makes_room) {
                 return Err(error);
             }
             if self.background.has_no_free_thread() {
@@ -167,8 +172,33 @@ pub(in crate::db) fn memory_of<'g>(group: impl Iterator<Item = Part<'g>> + Clone
 mod tests {
     use super::*;
     use crate::batch::WriteBatch;
-    use crate::fs::MemFs;
+    use crate::db::state::failure::is_out_of_space;
+    use crate::fs::{MemFs, Op};
     use crate::options::Options;
+
+    #[test]
+    fn a_write_that_waits_for_memory_gets_the_error_of_the_full_disk_when_flushes_have_no_room() {
+        let fs = MemFs::new();
+        let options = Options::new().fs(Arc::new(fs.clone())).background_threads(1).memory_budget(1 << 20);
+        let db = options.reserve_bytes(16 << 20).open("/db").unwrap();
+        while db.engine().disk_space.file_bytes() == 0 {
+            db.step().unwrap();
+        }
+        let key = |n: u32| [&[7; 20_000][..], &n.to_be_bytes()].concat();
+        [0, u32::MAX].into_iter().for_each(|n| db.put(key(n), "v").unwrap());
+        db.flush().unwrap();
+        fs.observe(|_, op| match op {
+            Op::Create(path) if path.extension().is_some_and(|end| end == "sst") => {
+                Err(std::io::ErrorKind::StorageFull.into())
+            }
+            _ => Ok(()),
+        });
+        // The space of RESERVE is enough for deletes, so these get as far as the leader.
+        let refused = (0..).find_map(|n| db.delete(key(n)).err()).unwrap();
+        assert!(is_out_of_space(&refused), "{refused}");
+        let failures = db.engine().retry.failures();
+        assert!(failures < 10, "{failures} attempts");
+    }
 
     #[test]
     fn a_group_that_has_much_room_in_half_of_the_memory_has_room() {

@@ -43,18 +43,9 @@ impl Sources {
     }
 }
 
-/// What has entries above a sequence number, and may have them from `start` on, up to `end`: memtables, and the
-/// tables of each run.
-pub(in crate::db) fn newer_sources(
-    view: &View,
-    start: &[u8],
-    end: Option<&[u8]>,
-    above: SeqNo,
-) -> Vec<Source> {
+/// The tables of each run that have entries above a sequence number, and may have them from `start` on, up to `end`.
+pub(in crate::db) fn newer_runs(view: &View, start: &[u8], end: Option<&[u8]>, above: SeqNo) -> Vec<Source> {
     let mut sources = Vec::new();
-    for memtable in view.memtables().filter(|memtable| memtable.memtable.seqno_max() > Some(above)) {
-        sources.push(Source::Memtable(memtable.memtable.iter()));
-    }
     for (_, run) in view.version.all_runs() {
         let part = run.between(|key| key < start, |key| end.is_some_and(|end| key >= end));
         let newer = run.tables[part].iter().filter(|table| table.meta.seqno_max > above).cloned();

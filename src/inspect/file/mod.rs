@@ -4,8 +4,10 @@
 
 mod current;
 mod head;
+mod reserve;
 mod window;
 
 pub(in crate::inspect) use current::describe_current;
 pub(in crate::inspect) use head::Head;
+pub(in crate::inspect) use reserve::describe_reserve;
 pub(in crate::inspect) use window::{InMemory, Window};

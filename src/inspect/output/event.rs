@@ -210,6 +210,8 @@ pub enum Kind {
     FilterBlock,
     /// The empty file that is locked by who works on a store.
     Lock,
+    /// `RESERVE`, which keeps space free for a full disk.
+    Reserve,
     /// Nothing that could be recognised.
     Unknown,
 }
@@ -226,6 +228,7 @@ impl Kind {
             Self::FilterFile => "filter file",
             Self::FilterBlock => "filter block",
             Self::Lock => "LOCK",
+            Self::Reserve => "RESERVE",
             Self::Unknown => "not a file of a store",
         }
     }

@@ -86,9 +86,10 @@ impl Tree {
         });
         let keyspaces = keyspaces.collect();
         let Shapes { fs, dir, damage } = reader;
-        let len = |log| fs.open(&FileName::Log(log).path(dir)).and_then(|file| file.len()).ok();
-        let logs = logs.into_iter().map(|log| (log, len(log))).collect();
-        Self { manifest, keyspaces, unplaced: Vec::new(), logs, damage }
+        let len = |name: FileName| fs.open(&name.path(dir)).and_then(|file| file.len()).ok();
+        let logs = logs.into_iter().map(|log| (log, len(FileName::Log(log)))).collect();
+        let reserve = len(FileName::Reserve);
+        Self { manifest, keyspaces, unplaced: Vec::new(), logs, reserve, damage }
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Tree {
     /// The logs that the manifest names, or all if there is none: numbers, and lengths of their files if they
     /// are there.
     pub logs: Vec<(u64, Option<u64>)>,
+    /// The length of the file `RESERVE`, if there is one.
+    pub reserve: Option<u64>,
     /// What is not as it should be, and the file that it is in.
     pub damage: Vec<(PathBuf, FileDamage)>,
 }
