@@ -11,7 +11,8 @@
 //! again at the next read; a file in use stays open for its users.
 //!
 //! File numbers are never reused, so neither cache can return a block of another file. [`FileCache::remove`]
-//! drops a removed file, so that its space on disk is freed; its blocks age out.
+//! drops a removed file, so that its space on disk is freed; its blocks age out. A reader whose directory gets another store
+//! begins with new caches (`db/open/live_view`).
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
