@@ -9,7 +9,8 @@
 //!
 //! [`FileCache`] holds open files, by table number, up to a number of handles. An evicted file is reopened at the next
 //! read; a file in use stays open for its users. File numbers are never reused, so neither cache can return a block of
-//! another file. [`FileCache::remove`] drops a removed file to free its space on disk; its blocks age out.
+//! another file. [`FileCache::remove`] drops a removed file to free its space on disk; its blocks age out. A reader
+//! whose directory was replaced by another store starts with new caches (`db/open/live_view`).
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -112,11 +112,12 @@ impl Histogram {
     pub(crate) fn record(&self, duration: Duration) {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let (group, place) = bucket(nanos);
-        self.groups[group].add(place, 1);
-        self.totals.add(1, nanos);
+        // Before the bucket: no percentile is to exceed the maximum.
         if nanos > self.max.load(Ordering::Relaxed) {
             self.max.fetch_max(nanos, Ordering::Relaxed);
         }
+        self.totals.add(1, nanos);
+        self.groups[group].add(place, 1);
     }
 
     pub(crate) fn latency(&self) -> CallLatency {

@@ -5,11 +5,11 @@
 //! from the number of an operation. [`Writer`] keeps the contents after each of its operations. What a reader sees must
 //! be one of those from the beginning of its opening to the end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use sievedb::fs::{CrashPolicy, Fs, MemFs};
-use sievedb::{Db, Error, Keyspace, Options, WriteBatch};
+use sievedb::{Db, Error, FilterKind, FilterPolicy, Keyspace, KeyspaceOptions, Options, WriteBatch};
 
 use crate::support::hooked::HookedFs;
 use crate::support::rng::Rng;
@@ -351,4 +351,225 @@ fn a_file_that_the_limit_does_not_let_a_view_hold_is_a_change_and_no_damage_once
     );
     let report = few.verify().unwrap();
     assert!(report.damage.is_empty() && report.changed.len() as u64 == tables - 8, "{report:?}");
+}
+
+fn fill(db: &Db, value: &str) {
+    for n in 0..300_u32 {
+        db.put(n.to_be_bytes(), format!("{value} {n} {}", "x".repeat(60))).unwrap();
+    }
+    db.flush().unwrap();
+}
+
+#[test]
+fn clones_of_a_reader_that_are_refreshed_separately_keep_their_tables() {
+    let mem = MemFs::new();
+    let db = store::open(&mem).unwrap();
+    db.put("a", "b").unwrap();
+    let mut one = store::open_read_only(&mem).unwrap();
+    let (mut two, mut three) = (one.clone(), one.clone());
+    fill(&db, "old");
+    assert!(one.refresh().unwrap() && two.refresh().unwrap() && three.refresh().unwrap());
+    fill(&db, "new");
+    db.compact().unwrap();
+    while db.step().unwrap() {}
+    assert!(two.refresh().unwrap());
+    drop(three);
+    for (reader, value) in [(&one, &b"old"[..]), (&two, b"new")] {
+        let found: Vec<_> = reader.iter().map(Result::unwrap).collect();
+        assert_eq!(found.len(), 301);
+        assert!(found.iter().all(|(key, found)| key[..] == *b"a" || found.starts_with(value)));
+        let report = reader.verify().unwrap();
+        assert!(report.damage.is_empty() && report.changed.is_empty(), "{report:?}");
+    }
+}
+
+/// Replaces all files of the store.
+fn put_in_place(mem: &MemFs, files: Vec<(PathBuf, Vec<u8>)>) {
+    mem.files(Path::new(DIR)).iter().for_each(|(path, _)| mem.remove(path).unwrap());
+    files.into_iter().for_each(|(path, bytes)| mem.overwrite(&path, bytes));
+}
+
+#[test]
+fn a_reader_is_refreshed_to_another_store_that_was_put_into_the_directory() {
+    let mem = MemFs::new();
+    let db = store::open(&mem).unwrap();
+    fill(&db, "first");
+    let mut reader = store::open_read_only(&mem).unwrap();
+    let earlier = reader.clone();
+    let all_start = |reader: &Db, start: &[u8]| {
+        let found: Vec<_> = reader.iter().map(Result::unwrap).collect();
+        found.len() == 300 && found.iter().all(|(_, value)| value.starts_with(start))
+    };
+    assert!(all_start(&reader, b"first"));
+    db.close().unwrap();
+    put_in_place(&mem, Vec::new());
+    let db = store::open(&mem).unwrap();
+    fill(&db, "second");
+    assert!(reader.refresh().unwrap());
+    assert!(all_start(&reader, b"second") && all_start(&earlier, b"first"));
+}
+
+/// Without filters and with values of one length, tables of two histories differ in their blocks alone.
+fn bare(mem: &MemFs) -> Options {
+    let none = FilterPolicy::new(FilterKind::None);
+    store::options(mem).default_keyspace(KeyspaceOptions::new().filter(none))
+}
+
+/// A reader of a store that flushes a value of `a`, is compacted if `compacts`, and then replaced by a backup that flushes
+/// another value. The number of the table is the same.
+fn replace_by_a_backup(compacts: bool) {
+    let mem = MemFs::new();
+    let db = bare(&mem).open(DIR).unwrap();
+    db.put("k", "v").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let backup = mem.files(Path::new(DIR));
+    let mut reader = bare(&mem).read_only().open(DIR).unwrap();
+    let mut behind = reader.clone();
+    let names = || store::files(&mem).into_keys().filter(|name| name.ends_with(".sst")).collect::<Vec<_>>();
+    let begin = |value: &str| {
+        let db = bare(&mem).open(DIR).unwrap();
+        db.put("a", value).unwrap();
+        db.flush().unwrap();
+        (db, names())
+    };
+    let (db, first) = begin("one");
+    assert!(reader.refresh().unwrap());
+    let value = |reader: &Db| reader.get("a").unwrap().unwrap();
+    assert_eq!(value(&reader), b"one");
+    if compacts {
+        db.compact().unwrap();
+        while db.step().unwrap() {}
+        assert!(reader.refresh().unwrap());
+        assert_eq!(value(&reader), b"one");
+    }
+    drop(db);
+    put_in_place(&mem, backup.clone());
+    if !compacts {
+        assert!(reader.refresh().unwrap(), "the backup has another state");
+        assert!(!reader.contains("a").unwrap() && reader.contains("k").unwrap());
+        put_in_place(&mem, backup);
+    }
+    let (db, second) = begin("two");
+    assert_eq!(first, second);
+    // Until no number of the backup is behind those that the reader has seen.
+    for n in 0..10_u32 {
+        db.put(n.to_be_bytes(), "more").unwrap();
+        db.flush().unwrap();
+    }
+    assert!(reader.refresh().unwrap() && behind.refresh().unwrap());
+    assert_eq!([value(&reader), value(&behind)], [b"two"; 2]);
+}
+
+#[test]
+fn a_reader_is_refreshed_to_a_backup_of_the_store_that_took_its_place_and_gave_a_number_again() {
+    replace_by_a_backup(false);
+}
+
+#[test]
+fn cached_blocks_of_a_table_that_was_compacted_away_are_not_read_for_one_of_the_same_number_in_a_backup() {
+    replace_by_a_backup(true);
+}
+
+#[test]
+fn the_memory_of_the_memtables_before_a_refresh_is_released() {
+    let mem = MemFs::new();
+    let options = || store::options(&mem).memory_budget(16 << 20).default_keyspace(KeyspaceOptions::new());
+    let db = options().open(DIR).unwrap();
+    for n in 0..2000_u32 {
+        db.put(n.to_be_bytes(), [7; 100]).unwrap();
+    }
+    let open = || options().read_only().open(DIR).unwrap();
+    let mut reader = open();
+    for round in 0..40_u32 {
+        db.put("round", round.to_be_bytes()).unwrap();
+        assert!(reader.refresh().unwrap());
+    }
+    assert_eq!(reader.stats().memory.memtables, open().stats().memory.memtables);
+}
+
+#[test]
+fn the_rest_of_an_append_that_ends_with_zeros_is_a_change() {
+    let mem = MemFs::new();
+    let db = store::options(&mem).default_keyspace(KeyspaceOptions::new()).open(DIR).unwrap();
+    db.put("zeros", [0; 3000]).unwrap();
+    let image = mem.crash(CrashPolicy::KeepAll);
+    let is_log = |(path, bytes): &(PathBuf, Vec<u8>)| {
+        path.extension().is_some_and(|end| end == "wal") && bytes.len() > 3000
+    };
+    let (path, whole) = image.files(Path::new(DIR)).into_iter().find(is_log).unwrap();
+    image.overwrite(&path, whole[..whole.len() - 1000].to_vec());
+    let mut reader = store::open_read_only(&image).unwrap();
+    assert!(!reader.contains("zeros").unwrap());
+    image.overwrite(&path, whole);
+    assert!(reader.refresh().unwrap() && reader.contains("zeros").unwrap());
+}
+
+#[test]
+fn a_store_that_is_created_while_it_is_opened_for_reading_is_there_or_not() {
+    let (mem, images) = (MemFs::new(), Arc::new(Mutex::new(Vec::new())));
+    let taken = Arc::clone(&images);
+    mem.create_dir(Path::new(DIR)).unwrap();
+    mem.observe(move |mem, _| {
+        taken.lock().unwrap().push(mem.crash(CrashPolicy::KeepAll));
+        Ok(())
+    });
+    let db = store::open(&mem).unwrap();
+    mem.stop_observing();
+    db.put("k", "v").unwrap();
+    let (images, mut found) = (std::mem::take(&mut *images.lock().unwrap()), [0, 0]);
+    for (number, image) in images.iter().enumerate() {
+        for at in 1.. {
+            let now = image.crash(CrashPolicy::KeepAll);
+            let (fs, rest, whole) = (HookedFs::new(&now), now.clone(), mem.files(Path::new(DIR)));
+            fs.set_hook(move |operation| {
+                if operation == at {
+                    whole.iter().for_each(|(path, bytes)| rest.overwrite(path, bytes.clone()));
+                }
+            });
+            match reader(&fs).open(DIR) {
+                Ok(db) => found[usize::from(db.contains("k").unwrap())] += 1,
+                Err(Error::NoStore { .. }) => found[0] += 1,
+                Err(error) => panic!("image {number}, operation {at}: {error}"),
+            }
+            if fs.operations() < at {
+                break;
+            }
+        }
+    }
+    println!("{} images; the store was there {found:?}", images.len());
+    assert!(images.len() > 5 && found[0] > images.len() && found[1] > images.len(), "{found:?}");
+}
+
+#[test]
+fn at_each_operation_of_a_verification_by_the_writer_it_can_go_on_in_the_next_log() {
+    let mut at = 0;
+    loop {
+        at += 1;
+        let mem = MemFs::new();
+        let fs = HookedFs::of_writer(&mem);
+        let db = store::options(&mem).fs(Arc::new(fs.clone())).open(DIR).unwrap();
+        for n in 0_u32.. {
+            db.put(n.to_be_bytes(), [9; 100]).unwrap();
+            while db.step().unwrap() {}
+            if logs(&mem, |_| true) == 2 {
+                break;
+            }
+        }
+        let (writes, files, before) = (db.clone(), mem.clone(), fs.operations());
+        fs.set_hook(move |number| {
+            if number == before + at {
+                let mut more = (0..1000_u32).map(|n| format!("more {n}"));
+                while logs(&files, |len| len > 64) < 2 {
+                    writes.put(more.next().unwrap(), [1; 100]).unwrap();
+                }
+            }
+        });
+        let report = db.verify().unwrap();
+        assert!(report.damage.is_empty(), "operation {at}: {report:?}");
+        if fs.operations() < before + at {
+            break;
+        }
+    }
+    assert!(at > 10, "{at}");
 }

@@ -4,7 +4,7 @@
 `sieve_filter.py FILE [KEY...]` prints "absent" or "maybe" for each key, or for each line of its input. FILE is a filter
 file of a store, or a filter block alone. A damaged file is an error. With the package `xxhash` it is faster.
 """
-import struct, sys, zlib
+import os, struct, sys, zlib
 try:
     from xxhash import xxh3_64_intdigest
 except ImportError:
@@ -145,5 +145,6 @@ def read(data, **expected):
 
 if __name__ == "__main__":
     FILTER = read(open(sys.argv[1], "rb").read())
-    for text in sys.argv[2:] or sys.stdin.read().splitlines():
-        print("maybe " if FILTER.may_contain(text.encode()) else "absent", text)
+    KEYS = [os.fsencode(key) for key in sys.argv[2:]] or sys.stdin.buffer.read().split(b"\n")
+    for key in KEYS if len(sys.argv) > 2 or KEYS[-1] else KEYS[:-1]:
+        sys.stdout.buffer.write((b"maybe  " if FILTER.may_contain(key) else b"absent ") + key + b"\n")

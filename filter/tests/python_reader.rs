@@ -3,8 +3,7 @@
 //!
 //! Without `python3` the test passes with a message, unless `SIEVEDB_THOROUGH` is set.
 
-use std::fmt::Write as _;
-use std::io::Write;
+use std::io::{BufRead, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -27,7 +26,7 @@ fn block(kind: Kind, bits_per_key: f64, keys: u64) -> Vec<u8> {
 }
 
 /// Output of the reader for these keys, one per line. `None` if Python is missing.
-fn read_in_python(block: &[u8], keys: &str) -> Option<String> {
+fn read_in_python(block: &[u8], keys: &[u8]) -> Option<Vec<u8>> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("block");
     std::fs::write(&path, block).unwrap();
@@ -43,11 +42,11 @@ fn read_in_python(block: &[u8], keys: &str) -> Option<String> {
         }
     };
     let mut input = child.stdin.take().unwrap();
-    input.write_all(keys.as_bytes()).unwrap();
+    input.write_all(keys).unwrap();
     drop(input);
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
-    Some(String::from_utf8(output.stdout).unwrap())
+    Some(output.stdout)
 }
 
 #[test]
@@ -63,7 +62,7 @@ fn the_reader_in_python_gives_the_same_answer_for_every_key() {
         let filter = Filter::open(&block, Expect::table([7; 16], SEED, keys)).unwrap();
         // Present keys, and as many absent ones.
         let probed = (0..200).flat_map(|number| [number * keys / 200, keys + number]);
-        let (mut input, mut expected, mut absent) = (String::new(), String::new(), 0);
+        let (mut input, mut expected, mut absent) = (Vec::new(), Vec::new(), 0);
         for key in probed.map(key) {
             let may_contain = filter.may_contain_key(key.as_bytes());
             absent += u32::from(!may_contain);
@@ -72,8 +71,23 @@ fn the_reader_in_python_gives_the_same_answer_for_every_key() {
         }
         assert!(absent > 20, "{kind:?}: {absent} keys are absent");
         let Some(answers) = read_in_python(&block, &input) else { return };
-        let differ = answers.lines().zip(expected.lines()).find(|(answer, expected)| answer != expected);
+        let lines = |text: &[u8]| text.lines().map(Result::unwrap).collect::<Vec<_>>();
+        let (answers, expected) = (lines(&answers), lines(&expected));
+        let differ = answers.iter().zip(&expected).find(|(answer, expected)| answer != expected);
         assert_eq!(differ, None, "{kind:?}, {bits} bits, {keys} keys");
-        assert_eq!(answers.lines().count(), 400);
+        assert_eq!(answers.len(), 400);
+    }
+}
+
+#[test]
+fn the_reader_in_python_takes_lines_of_any_bytes() {
+    let keys = [&b"a\x0b\x0cb"[..], b"\xff\xfe", "c\u{2028}d\u{85}".as_bytes(), b"", b"e\r", b" f"];
+    let mut builder = FilterBuilder::new(Kind::Bloom, 20.0, SEED, keys.len() as u64, [7; 16]).unwrap();
+    keys.iter().for_each(|key| builder.add_key(key));
+    let block = builder.finish().unwrap();
+    for end in [&b""[..], b"\n"] {
+        let Some(answers) = read_in_python(&block, &[&keys.join(&b'\n')[..], end].concat()) else { return };
+        let expected: Vec<u8> = keys.iter().flat_map(|key| [b"maybe  ", *key, b"\n"].concat()).collect();
+        assert_eq!(answers, expected);
     }
 }

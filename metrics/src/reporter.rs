@@ -17,11 +17,27 @@ use crate::names::{Kind, METRICS};
 /// reporter.report(&db.stats()); // once per interval
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// A counter grows by the difference between its total in two reports. So it goes on when the store is opened again, if the
+/// reporter stays the same. A total that has become smaller adds nothing, and the next report counts from there: this
+/// happens when the store was opened again, and when a reader was refreshed, because the totals of
+/// [`Stats`] begin again or lack tables that are gone.
+///
+/// A store needs one reporter as long as it is open: another one would add the totals once more. A program that reads a
+/// store which another process writes to reports after each [`Db::refresh`](sievedb::Db::refresh).
+/// [`Polling`](crate::Polling) has a handle of its own, which is not refreshed.
 #[derive(Debug, Default)]
 pub struct Reporter {
     labels: Vec<Label>,
-    /// Calls already reported, by kind and by the longest duration of their bucket.
+    /// Totals in the last report, by name and labels.
+    totals: HashMap<(&'static str, Vec<Label>), u64>,
+    /// Calls in the last report, by kind and by the longest duration of their bucket.
     reported: HashMap<(&'static str, u64), u64>,
+}
+
+/// By how much a total has grown since the last report.
+fn grown(last: &mut u64, total: u64) -> u64 {
+    total.saturating_sub(std::mem::replace(last, total))
 }
 
 type Pairs<'a> = [(&'static str, &'a str)];
@@ -41,11 +57,11 @@ impl Reporter {
     pub fn with_labels<N: Into<String>, V: Into<String>>(labels: impl IntoIterator<Item = (N, V)>) -> Self {
         describe();
         let label = |(name, value): (N, V)| Label::new(name.into(), value.into());
-        Self { labels: labels.into_iter().map(label).collect(), reported: HashMap::new() }
+        Self { labels: labels.into_iter().map(label).collect(), ..Self::default() }
     }
 
-    /// Reports these statistics. Counters are set to their totals; of latencies, the calls since the last report are
-    /// added to the histograms, each with the longest duration of its bucket.
+    /// Reports these statistics. What was counted since the last report is added to the counters. The calls since then are
+    /// added to the histograms of latencies, each with the longest duration of its bucket.
     pub fn report(&mut self, stats: &Stats) {
         stats.keyspaces.iter().for_each(|keyspace| self.keyspace(keyspace));
         self.writes(stats);
@@ -61,8 +77,10 @@ impl Reporter {
         self.labels.iter().cloned().chain(own).collect()
     }
 
-    fn count(&self, name: &'static str, pairs: &Pairs<'_>, total: u64) {
-        counter!(name, self.labels(pairs)).absolute(total);
+    fn count(&mut self, name: &'static str, pairs: &Pairs<'_>, total: u64) {
+        let labels = self.labels(pairs);
+        let more = grown(self.totals.entry((name, labels.clone())).or_default(), total);
+        counter!(name, labels).increment(more);
     }
 
     fn set(&self, name: &'static str, pairs: &Pairs<'_>, value: u64) {
@@ -73,7 +91,7 @@ impl Reporter {
         gauge!(name, self.labels(pairs)).set(value);
     }
 
-    fn keyspace(&self, stats: &KeyspaceStats) {
+    fn keyspace(&mut self, stats: &KeyspaceStats) {
         let of = [("keyspace", &*stats.name)];
         self.set("sievedb_memtable_bytes", &of, stats.memtable_bytes);
         self.set("sievedb_immutable_memtables", &of, stats.immutable_memtables);
@@ -84,7 +102,7 @@ impl Reporter {
         }
     }
 
-    fn level(&self, keyspace: &str, level: &str, stats: &LevelStats) {
+    fn level(&mut self, keyspace: &str, level: &str, stats: &LevelStats) {
         let of = [("keyspace", keyspace), ("level", level)];
         let filter = stats.filter;
         for (result, total) in [
@@ -106,7 +124,7 @@ impl Reporter {
         self.set("sievedb_tombstones", &of, stats.tombstones);
     }
 
-    fn writes(&self, stats: &Stats) {
+    fn writes(&mut self, stats: &Stats) {
         self.count("sievedb_batches_total", &[], stats.batches);
         self.count("sievedb_entries_written_total", &[], stats.entries);
         self.count("sievedb_commit_groups_total", &[], stats.commit_groups);
@@ -135,7 +153,7 @@ impl Reporter {
         self.set_f64("sievedb_longest_write_delay_seconds", &[], stats.longest_write_delay.as_secs_f64());
     }
 
-    fn reads(&self, stats: &Stats) {
+    fn reads(&mut self, stats: &Stats) {
         for (kind, from, reads) in [
             ("data_block", "file", stats.data_block_reads),
             ("data_block", "cache", stats.data_block_cache_hits),
@@ -182,8 +200,7 @@ impl Reporter {
             let calls = histogram!("sievedb_call_seconds", self.labels(&[("call", call)]));
             for bucket in &latency.buckets {
                 let reported = self.reported.entry((call, bucket.most_nanos)).or_default();
-                let new = bucket.count.saturating_sub(*reported);
-                *reported = bucket.count;
+                let new = grown(reported, bucket.count);
                 let longest = Duration::from_nanos(bucket.most_nanos).min(latency.max);
                 calls.record_many(longest.as_secs_f64(), new as usize);
             }

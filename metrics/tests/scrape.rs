@@ -115,3 +115,26 @@ fn a_scrape_has_what_the_statistics_have_and_every_metric_of_the_table() {
     let types = page.lines().filter(|line| line.starts_with("# TYPE ")).count();
     assert_eq!(types, named.len(), "{page}");
 }
+
+#[test]
+fn counters_go_on_after_a_store_is_opened_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorder = prometheus::exporter().unwrap().build_recorder();
+    let mut reporter = metrics::with_local_recorder(&recorder, Reporter::new);
+    let mut report = |db: &Db| {
+        metrics::with_local_recorder(&recorder, || reporter.report(&db.stats()));
+        samples(&recorder.handle().render())["sievedb_batches_total"]
+    };
+    let open = || Options::new().background_threads(0).memory_budget(16 << 20).open(dir.path()).unwrap();
+    let put = |db: &Db, times: u32| (0..times).for_each(|n| db.put(n.to_string(), "").unwrap());
+    let db = open();
+    put(&db, 10);
+    assert_eq!(report(&db), 10.0);
+    put(&db, 5);
+    assert_eq!([report(&db), report(&db)], [15.0; 2]);
+    db.close().unwrap();
+    let db = open();
+    assert_eq!(report(&db), 15.0);
+    put(&db, 3);
+    assert_eq!(report(&db), 18.0);
+}

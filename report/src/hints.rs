@@ -136,7 +136,7 @@ fn hidden(keyspace: &KeyspaceShape, command: Command<'_>) -> Option<Hint> {
         |of: fn(&sievedb::inspect::tree::TableShape) -> u64| tables().map(of).fold(0, u64::saturating_add);
     let (entries, tombstones) = (sum(|table| table.entries), sum(|table| table.tombstones));
     let older = entries.saturating_sub(sum(|table| table.keys));
-    let hidden = (tombstones + older) as f64 / entries.max(1) as f64;
+    let hidden = (tombstones as f64 + older as f64) / entries.max(1) as f64;
     (hidden >= HIDDEN_MIN).then(|| Hint {
         before: format!("{} of the entries are tombstones or older versions:", share(hidden)),
         command: command("compact", ""),
@@ -216,6 +216,9 @@ mod tests {
         dead.tombstones = 30_000;
         let text = hint(vec![(1, vec![dead])]).unwrap();
         assert!(text.starts_with("30.0 % of the entries are tombstones"), "{text}");
+        let mut hostile = table(2, 100_000);
+        (hostile.tombstones, hostile.entries) = (u64::MAX, u64::MAX);
+        assert!(hint(vec![(1, vec![hostile])]).unwrap().contains("of the entries are tombstones"));
         let runs = (0..9).map(|n| (0, vec![table(n, 1000)])).collect();
         assert!(hint(runs).unwrap().contains("A lookup probes 9 runs: sievedb compact 'my db'"));
     }

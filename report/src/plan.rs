@@ -44,10 +44,18 @@ impl Plan {
 
     /// The fewest bits per key, in tenths, whose best allocation wastes no more than the present filters.
     pub(crate) fn bits_for_the_same(&self) -> f64 {
-        let tenths = 0..(10.0 * self.bits_per_key()) as u32;
-        let tenths: Vec<u32> = tenths.collect();
-        let fewest = tenths.partition_point(|&tenth| self.best(f64::from(tenth) / 10.0) > self.wasted);
-        tenths.get(fewest).map_or(self.bits_per_key(), |&tenth| f64::from(tenth) / 10.0)
+        // A manifest may state a filter of any length, so the tenths are not collected.
+        let most = (10.0 * self.bits_per_key()) as u32;
+        let (mut fewest, mut end) = (0, most);
+        while fewest < end {
+            let middle = fewest + (end - fewest) / 2;
+            if self.best(f64::from(middle) / 10.0) > self.wasted {
+                fewest = middle + 1;
+            } else {
+                end = middle;
+            }
+        }
+        if fewest < most { f64::from(fewest) / 10.0 } else { self.bits_per_key() }
     }
 }
 
@@ -97,6 +105,16 @@ mod tests {
         let bits = plan.bits_for_the_same();
         assert!(bits < plan.bits_per_key() && plan.best(bits) <= plan.wasted, "{bits}");
         assert!(plan.best(bits - 0.1) > plan.wasted, "{bits}");
+    }
+
+    #[test]
+    fn a_filter_of_any_length_has_bits_for_the_same_waste() {
+        let mut huge = table(1, 1);
+        huge.filters[0].bytes = u64::MAX;
+        let plan = Plan::of(&keyspace("default", vec![(0, vec![huge])]));
+        let bits = plan.bits_for_the_same();
+        assert!((1.0..100.0).contains(&bits), "{bits}");
+        draw(&plan);
     }
 
     #[test]

@@ -22,9 +22,11 @@ pub struct Report {
     /// `None` for a closed store.
     pub(crate) stats: Option<Stats>,
     pub(crate) history: Option<History>,
-    /// Damage as text, and whether the whole store was verified.
+    /// Damage as text: first what was found in files, and then what [`Report::damaged`] has added.
     pub(crate) damage: Vec<String>,
+    in_files: usize,
     pub(crate) omitted_damage: u64,
+    /// Whether the whole store was verified.
     pub(crate) is_verified: bool,
 }
 
@@ -59,6 +61,7 @@ impl Report {
             disk_bytes: disk_bytes(path),
             made: units::moment(SystemTime::now()),
             damage: damage.collect(),
+            in_files: tree.damage.len(),
             omitted_damage: 0,
             is_verified: false,
             tree,
@@ -77,9 +80,16 @@ impl Report {
     /// Adds the result of a verification, which replaces the damage found in the manifest and the headers of filters.
     #[must_use]
     pub fn verified(mut self, report: &VerifyReport) -> Self {
-        self.damage = report.damage.iter().map(ToString::to_string).collect();
+        self.damage.splice(..self.in_files, report.damage.iter().map(ToString::to_string));
+        self.in_files = report.damage.len();
         (self.omitted_damage, self.is_verified) = (report.omitted, true);
         self
+    }
+
+    /// Whether the page lists damage.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        !self.damage.is_empty() || self.omitted_damage > 0
     }
 
     /// Adds a sentence about a problem of the store.
@@ -106,4 +116,24 @@ impl Report {
 fn disk_bytes(dir: &Path) -> u64 {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::tree_of;
+
+    #[test]
+    fn a_verification_does_not_hide_that_a_store_cannot_be_opened() {
+        let report = || Report::of_tree(Path::new("/db"), tree_of(vec![]), None);
+        assert!(!report().is_damaged());
+        let report =
+            report().damaged("The store cannot be opened: why".into()).verified(&VerifyReport::default());
+        assert!(report.is_damaged() && report.verified(&VerifyReport::default()).is_damaged());
+        let report = Report::of_tree(Path::new("/db"), tree_of(vec![]), None)
+            .damaged("The store cannot be opened: why".into())
+            .verified(&VerifyReport::default());
+        let page = report.page();
+        assert!(page.contains("cannot be opened: why") && !page.contains("There is no damage"), "{page}");
+    }
 }

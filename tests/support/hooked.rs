@@ -1,4 +1,4 @@
-//! A file system in memory that calls a hook before every operation of a reader.
+//! A file system in memory that calls a hook before every operation that reads.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,10 +11,12 @@ use sievedb::fs::{AppendFile, Fs, LockGuard, LockKind, MemFs, ReadFile};
 /// Called with the number of the operation that follows, from 1 on.
 type Hook = Box<dyn FnMut(u64) + Send>;
 
-/// A view of a [`MemFs`] for one reader. It refuses every change.
+/// A view of a [`MemFs`] for one handle.
 #[derive(Clone)]
 pub(crate) struct HookedFs {
     mem: MemFs,
+    /// Whether it may change files.
+    is_writer: bool,
     hook: Arc<Mutex<Option<Hook>>>,
     operations: Arc<AtomicU64>,
 }
@@ -26,8 +28,13 @@ impl std::fmt::Debug for HookedFs {
 }
 
 impl HookedFs {
+    /// For a reader: every change panics.
     pub(crate) fn new(mem: &MemFs) -> Self {
-        Self { mem: mem.clone(), hook: Arc::default(), operations: Arc::default() }
+        Self { mem: mem.clone(), is_writer: false, hook: Arc::default(), operations: Arc::default() }
+    }
+
+    pub(crate) fn of_writer(mem: &MemFs) -> Self {
+        Self { is_writer: true, ..Self::new(mem) }
     }
 
     pub(crate) fn set_hook(&self, hook: impl FnMut(u64) + Send + 'static) {
@@ -45,19 +52,23 @@ impl HookedFs {
 
     fn tick(&self) {
         let number = self.operations.fetch_add(1, Ordering::SeqCst) + 1;
-        if let Some(hook) = &mut *self.hook.lock().unwrap() {
+        // The hook may use this file system.
+        let hook = self.hook.lock().unwrap().take();
+        if let Some(mut hook) = hook {
             hook(number);
+            self.hook.lock().unwrap().get_or_insert(hook);
         }
     }
 
-    fn refused<T>(&self, what: &str) -> io::Result<T> {
-        panic!("a reader does {what}")
+    fn changed(&self, what: &str) -> &MemFs {
+        assert!(self.is_writer, "a reader does {what}");
+        &self.mem
     }
 }
 
 impl Fs for HookedFs {
-    fn create_dir(&self, _: &Path) -> io::Result<()> {
-        self.refused("create a directory")
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.changed("create a directory").create_dir(dir)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
@@ -65,12 +76,12 @@ impl Fs for HookedFs {
         self.mem.list(dir)
     }
 
-    fn sync_dir(&self, _: &Path) -> io::Result<()> {
-        self.refused("sync the directory")
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.changed("sync the directory").sync_dir(dir)
     }
 
-    fn create(&self, _: &Path) -> io::Result<Arc<dyn AppendFile>> {
-        self.refused("create a file")
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        self.changed("create a file").create(path)
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
@@ -78,20 +89,20 @@ impl Fs for HookedFs {
         Ok(Arc::new(HookedFile { fs: self.clone(), file: self.mem.open(path)? }))
     }
 
-    fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
-        self.refused("rename a file")
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.changed("rename a file").rename(from, to)
     }
 
-    fn remove(&self, _: &Path) -> io::Result<()> {
-        self.refused("remove a file")
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.changed("remove a file").remove(path)
     }
 
-    fn hard_link(&self, _: &Path, _: &Path) -> io::Result<()> {
-        self.refused("link a file")
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.changed("link a file").hard_link(from, to)
     }
 
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>> {
-        assert_eq!(kind, LockKind::Shared, "a reader needs no lock of its own");
+        assert!(self.is_writer || kind == LockKind::Shared, "a reader needs no lock of its own");
         self.tick();
         self.mem.lock(path, kind)
     }

@@ -43,12 +43,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         report = report.history(history);
     }
     if args.verify {
-        let verified = verify(&args.store)?;
-        if !verified.damage.is_empty() {
-            found =
-                Err(Failure::Refused(format!("{} is damaged: the page lists how", args.store.db.display())));
-        }
-        report = report.verified(&verified);
+        report = report.verified(&verify(&args.store)?);
+    }
+    if found.is_ok() && report.is_damaged() {
+        found = Err(Failure::Refused(format!("{} is damaged: the page lists how", args.store.db.display())));
     }
     let page = report.page();
     whole_file::write(&args.output, page.as_bytes())?;

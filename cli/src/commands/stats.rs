@@ -29,8 +29,8 @@ pub(crate) struct Args {
     /// This keyspace alone; all if not given.
     #[arg(long, value_name = "NAME", value_parser = store::keyspace_name)]
     keyspace: Option<String>,
-    /// Draw the size of the tables, filters and logs again every so many seconds, until interrupted. The store is not
-    /// opened or locked, so another program can write to it.
+    /// Draw the size of the tables, filters and logs again every so many seconds, until interrupted. Another program can
+    /// write to the store meanwhile.
     #[arg(long, value_name = "SECONDS", value_parser = watch::seconds, conflicts_with = "json")]
     watch: Option<Duration>,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(interval) = args.watch {
-        return watch::run(&args.store.db, args.keyspace.as_deref(), interval);
+        return watch::run(&args.store, args.keyspace.as_deref(), interval);
     }
     let db = args.store.for_reading()?;
     let keyspace = args.keyspace.as_deref();

@@ -1,20 +1,20 @@
 //! `sievedb stats --watch`: the size and shape of a store over time, drawn again and again in the terminal.
 //!
-//! Reads the manifest, the headers of filters and the lengths of logs. Nothing is opened or locked, so it works next to
-//! a program that writes to the store.
+//! One handle that is open for reading is refreshed before each drawing, so it works next to a program that writes to the
+//! store, and each drawing shows one moment.
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal, stdout};
-use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use sievedb::fs::StdFs;
+use sievedb::Error;
 use sievedb::inspect::tree::{RunShape, TableShape, Tree};
 
 use crate::escape::printable;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
+use crate::store::Store;
 use crate::units::{bytes, count};
 
 /// Moments in a sparkline.
@@ -35,11 +35,18 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Draws the store at once and after each interval, until the reader closes the output or a signal ends the program.
-pub(super) fn run(dir: &Path, keyspace: Option<&str>, interval: Duration) -> Result<()> {
+pub(super) fn run(store: &Store, keyspace: Option<&str>, interval: Duration) -> Result<()> {
     let start = Instant::now();
+    let dir = &store.db;
+    let mut db = store.opening.options().read_only().open(dir)?;
     let mut history = VecDeque::new();
     for moment in 1.. {
-        let tree = Tree::read(&StdFs, dir)?;
+        match db.refresh() {
+            // The store changes too fast now: its earlier state is drawn once more.
+            Err(Error::Changed { .. }) => {}
+            refreshed => drop(refreshed?),
+        }
+        let tree = db.tree()?;
         if let Some(name) =
             keyspace.filter(|name| tree.keyspaces.iter().all(|keyspace| keyspace.name != **name))
         {

@@ -204,6 +204,22 @@ fn a_damaged_store_gives_a_page_that_says_so_and_exit_code_3() {
 }
 
 #[test]
+fn a_filter_that_cannot_be_used_is_listed_with_exit_code_3() {
+    let store = filled_store();
+    run(&["refilter", &store.db, "--kind", "blocked-bloom"]).ok();
+    let filter = store.paths_of(".filter").remove(0);
+    let mut bytes = std::fs::read(&filter).unwrap();
+    bytes[4096 + 20] ^= 1;
+    std::fs::write(&filter, bytes).unwrap();
+    for arguments in [&[][..], &["--verify"]] {
+        let (outcome, page) = write(&store, arguments);
+        assert_eq!(outcome.code, Some(3), "{outcome:?}");
+        assert!(outcome.stderr.contains("is damaged: the page lists how"), "{outcome:?}");
+        assert!(page.contains("id=\"damage\"") && page.contains("of damage w"), "{page}");
+    }
+}
+
+#[test]
 fn a_history_has_observed_rates_and_a_wrong_one_is_refused() {
     let store = filled_store();
     let path = store.folder.path().join("history");

@@ -261,18 +261,17 @@ impl Engine {
         let mut manifest = is_whole.unwrap_or_else(|| no_manifest(dir));
         manifest.state = in_memory.clone();
         let _pinned: Vec<_> = self.keyspaces.all().iter().map(|tree| tree.view()).collect();
-        let numbers = manifest.state.logs.keys().map(|&number| FileName::Log(number).path(dir));
-        let opened = numbers.map(|path| fs.open(&path).map_err(|error| Error::io("open", &path, error)));
-        let opened: Vec<_> = opened.collect();
+        let numbers = manifest.state.logs.keys();
+        let paths: Vec<_> = numbers.map(|&number| FileName::Log(number).path(dir)).collect();
+        let open = |path| fs.open(path).map_err(|error| Error::io("open", path, error));
+        let opened: Vec<_> = paths.iter().map(|path| open(path)).collect();
         drop(guard);
-        // A log that is closed meanwhile becomes shorter.
-        let in_use = self.log().end();
-        let in_use =
-            manifest.state.logs.keys().map(|&number| (number == in_use.number).then_some(in_use.offset));
-        let opened = opened.into_iter().zip(in_use);
-        let opened: Vec<_> = opened.map(|(file, len)| file.map(|file| first_bytes(file, len))).collect();
+        // The newest first, so that they end at one moment: see `live_view`.
+        let frozen = opened.into_iter().zip(&paths).rev().map(|(file, path)| freeze(file?, path));
+        let mut logs: Vec<_> = frozen.collect();
+        logs.reverse();
 
-        verifier.known_logs(purpose, self.files.store_id, &manifest, &mut |index, _| opened[index].clone());
+        verifier.known_logs(purpose, self.files.store_id, &manifest, &mut |index, _| logs[index].clone());
         let context = shared(dir, &self.options, self.files.store_id, self.keyspaces.hash_seed);
         verifier.known_tables(&context, &manifest.state);
         if let Ok(listing) = list(fs, dir) {
@@ -282,12 +281,10 @@ impl Engine {
     }
 }
 
-/// The first bytes of a log that somebody may write to.
-fn first_bytes(file: Arc<dyn ReadFile>, len: Option<u64>) -> Arc<dyn ReadFile> {
-    match len {
-        Some(len) => Arc::new(FrozenFile::first_bytes(file, len)),
-        None => file,
-    }
+/// A log that a writer may append to, as it is now.
+fn freeze(file: Arc<dyn ReadFile>, path: &Path) -> Result<Arc<dyn ReadFile>> {
+    let frozen = FrozenFile::now(file).map_err(|error| Error::io("read", path, error))?;
+    Ok(Arc::new(frozen))
 }
 
 /// Verifies a live view, which is the file system of `options`.

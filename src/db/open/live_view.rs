@@ -33,6 +33,15 @@
 //! An attempt may find a file missing, or a `CURRENT` or manifest that cannot be read. If that is because the writer has
 //! replaced it, then that change was complete before, and the next attempt sees it. So a finding of two attempts in a
 //! row is damage. The view then has the files as they are, and its reader reports the damage, as for a store at rest.
+//!
+//! If two attempts in a row find no `CURRENT`, the view has none either, and the logs are as they were before the second look:
+//! a store that is created later has no part in the view.
+//!
+//! # A directory that was replaced
+//!
+//! Between two views, another store or a backup of the same store may have been put into the directory. Such a store may
+//! give a number again that the views before know. A newer view continues the one before only if no number can mean
+//! another file ([`History`]). Otherwise it begins with files and caches of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -42,14 +51,15 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
-use super::view_files::{InMemory, Moment, NamedFile, ViewFiles, ViewFs};
+use super::view_files::{InMemory, Moment, ViewFile, ViewFiles, ViewFs};
+use crate::checksum::FileId;
 use crate::db::state::open_report::AsOf;
 use crate::error::{Error, InFile, Result};
 use crate::filename::{FileName, names_in};
 use crate::fs::{FrozenFile, Fs, LockKind, ReadFile, is_out_of_files, open_files_limit};
 use crate::manifest::current::Current;
 use crate::manifest::log::ReadManifest;
-use crate::manifest::state::TablePlace;
+use crate::manifest::state::{ManifestState, TablePlace};
 
 /// How often a view is tried.
 const TRIES_MAX: u64 = 64;
@@ -63,7 +73,7 @@ pub(in crate::db) struct LiveView {
     files: Arc<ViewFiles>,
     moment: Arc<Moment>,
     /// Keeps the tables and filters open.
-    named: BTreeMap<FileName, Arc<NamedFile>>,
+    named: BTreeMap<FileName, ViewFile>,
     /// `None` if the store is damaged so that its files are unknown.
     seen: Option<Seen>,
 }
@@ -75,6 +85,8 @@ struct Seen {
     manifest: OpenManifest,
     logs: BTreeMap<u64, FrozenFile>,
     as_of: AsOf,
+    /// Above all numbers of files that the views under earlier manifests have seen.
+    first_new: u64,
 }
 
 /// A manifest, read to `len`.
@@ -108,22 +120,24 @@ impl LiveView {
         }
         let mut taking = Taking::new(Arc::clone(&self.files))?;
         taking.named = self.named.clone();
-        taking.manifest = self.seen.as_ref().map(|seen| seen.manifest.clone());
+        taking.manifest = self.seen.as_ref().and_then(|seen| seen.manifest.reopened(&self.files));
+        taking.before = self.seen.as_ref().map(|seen| (seen, &self.named));
         taking.take().map(Some)
     }
 
     fn is_unchanged(&self) -> Result<bool> {
         let Some(seen) = &self.seen else { return Ok(false) };
-        if read_current(&self.files)?.as_ref() != Some(&seen.current) || !seen.manifest.is_whole()? {
+        if read_current(&self.files)?.as_ref() != Some(&seen.current) {
             return Ok(false);
         }
-        for (&number, log) in &seen.logs {
-            let path = self.files.path(FileName::Log(number));
-            if !log.is_unchanged().map_err(|error| Error::io("read", &path, error))? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        // By their names: the directory may have other files now. If one cannot be read, the attempts find out why.
+        let open = |path: &Path| self.files.fs.open(path);
+        let manifest = open(&seen.manifest.read.path).and_then(|manifest| manifest.len());
+        let is_unchanged = |(&number, log): (&u64, &FrozenFile)| {
+            let now = open(&self.files.path(FileName::Log(number))).and_then(FrozenFile::now);
+            now.is_ok_and(|now| now.ends_like(log))
+        };
+        Ok(manifest.is_ok_and(|len| len == seen.manifest.len) && seen.logs.iter().all(is_unchanged))
     }
 
     /// The store as it was, as a file system that refuses every change.
@@ -153,6 +167,12 @@ fn read_current(files: &ViewFiles) -> Result<Option<Vec<u8>>> {
 }
 
 impl OpenManifest {
+    /// The same, in the file that has its name now. `None` if that is shorter.
+    fn reopened(&self, files: &ViewFiles) -> Option<Self> {
+        let file = files.fs.open(&self.read.path).ok()?;
+        (file.len().ok()? >= self.len).then(|| Self { file, ..self.clone() })
+    }
+
     fn len(&self) -> Result<u64> {
         self.file.len().map_err(|error| Error::io("read", &self.read.path, error))
     }
@@ -163,14 +183,62 @@ impl OpenManifest {
     }
 }
 
+/// What identifies a table or filter.
+type Identity = (FileId, u32);
+
+/// The files of a manifest by their numbers. A view continues another one if no number can mean two files.
+struct History<'v> {
+    state: &'v ManifestState,
+    store_id: FileId,
+}
+
+impl<'v> History<'v> {
+    fn of(manifest: &'v OpenManifest) -> Self {
+        Self { state: &manifest.read.state, store_id: manifest.current.store_id }
+    }
+
+    /// All tables, and the filters in files of their own.
+    fn files(&self) -> BTreeMap<u64, Identity> {
+        let mut files = BTreeMap::new();
+        for place in self.state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values()) {
+            let meta = &place.meta;
+            files.insert(meta.number, (meta.file_id, meta.footer_checksum));
+            let beside = meta.filters.iter().filter_map(|filter| Some((filter.file?, filter)));
+            files.extend(beside.map(|(number, filter)| (number, (meta.file_id, filter.header_checksum))));
+        }
+        files
+    }
+
+    /// Whether this continues `before`: it has no files below the number `first_new` except those of `before`.
+    ///
+    /// A writer that opens a store gives numbers from the next one of the old manifest on, and begins a new manifest. So a
+    /// file below `first_new` that the view before lacks may have the number of another file that a view has seen. If it was
+    /// added to the old manifest after that view, new caches are unnecessary, and cost only time.
+    fn continues(&self, before: &Self, first_new: u64) -> bool {
+        let known = before.files();
+        let is_known = |(number, file): (u64, Identity)| match known.get(&number) {
+            Some(known) => *known == file,
+            None => number >= first_new,
+        };
+        self.store_id == before.store_id
+            && self.state.hash_seed == before.state.hash_seed
+            && self.state.next_file >= before.state.next_file
+            && self.files().into_iter().all(is_known)
+    }
+}
+
 /// The attempts to take a view.
-struct Taking {
+struct Taking<'v> {
+    /// The view that this one is to continue, and its tables and filters.
+    before: Option<(&'v Seen, &'v BTreeMap<FileName, ViewFile>)>,
     files: Arc<ViewFiles>,
     /// The names in the directory before the first attempt.
     listed: Vec<OsString>,
     manifest: Option<OpenManifest>,
-    named: BTreeMap<FileName, Arc<NamedFile>>,
+    named: BTreeMap<FileName, ViewFile>,
     logs: BTreeMap<u64, Arc<dyn ReadFile>>,
+    /// If the last attempt found no `CURRENT`: that there is none, and the logs before this attempt.
+    no_current: Option<BTreeMap<FileName, Option<Arc<dyn ReadFile>>>>,
     open_max: usize,
     /// The error of the last attempt, if `CURRENT` or the manifest could not be read.
     suspect: Option<String>,
@@ -191,14 +259,16 @@ impl From<Error> for Again {
     }
 }
 
-impl Taking {
+impl Taking<'_> {
     fn new(files: Arc<ViewFiles>) -> Result<Self> {
         let listed = out_of_files(names_in(&*files.fs, &files.dir))?;
         Ok(Self {
+            before: None,
             listed,
             manifest: None,
             named: BTreeMap::new(),
             logs: BTreeMap::new(),
+            no_current: None,
             open_max: files.open_max,
             suspect: None,
             missing: BTreeSet::new(),
@@ -226,14 +296,17 @@ impl Taking {
     /// `None`: the store is damaged so that its files are unknown.
     fn attempt(&mut self) -> Result<Option<Seen>, Again> {
         let bytes = match self.current() {
-            Ok(bytes) => bytes,
+            Ok(None) => return self.find_no_current(),
+            Ok(Some(bytes)) => bytes,
             Err(error) => return self.suspect(error, "CURRENT could not be read"),
         };
+        self.no_current = None;
         if let Err(error) = self.read_manifest(&bytes) {
             self.manifest = None;
             return self.suspect(error, "the manifest could not be read");
         }
         self.suspect = None;
+        let first_new = self.first_new();
         self.open_named()?;
         let logs = self.freeze_logs()?;
         let time = SystemTime::now();
@@ -245,16 +318,48 @@ impl Taking {
             return Err(Again::Changed("an edit was appended to the manifest"));
         }
         let as_of = AsOf { time, seqno: 0, in_use: self.is_in_use(), tries: self.tries };
-        Ok(Some(Seen { current: bytes, manifest: manifest.clone(), logs, as_of }))
+        Ok(Some(Seen { current: bytes, manifest: manifest.clone(), logs, as_of, first_new }))
     }
 
-    /// Step 1: `CURRENT`, if it is one.
-    fn current(&self) -> Result<Vec<u8>> {
-        let path = self.files.path(FileName::Current);
-        let missing = || Error::corruption(&path, 0, "CURRENT", "it is missing");
-        let bytes = out_of_files(read_current(&self.files))?.ok_or_else(missing)?;
-        decode(&bytes, &path)?;
+    /// Step 1: `CURRENT`, if there is one and it is intact.
+    fn current(&self) -> Result<Option<Vec<u8>>> {
+        let bytes = out_of_files(read_current(&self.files))?;
+        bytes.as_ref().map(|bytes| decode(bytes, &self.files.path(FileName::Current))).transpose()?;
         Ok(bytes)
+    }
+
+    /// There is no store if the attempt before has found no `CURRENT` either.
+    fn find_no_current(&mut self) -> Result<Option<Seen>, Again> {
+        if self.no_current.is_some() {
+            return Ok(None);
+        }
+        let mut frozen = BTreeMap::from([(FileName::Current, None)]);
+        for name in self.listed.iter().filter_map(|name| FileName::parse(name.to_str()?)) {
+            // The reader of the view reports a log that cannot be opened.
+            if let FileName::Log(_) = name
+                && let Ok(log) = self.files.fs.open(&self.files.path(name)).and_then(FrozenFile::now)
+            {
+                frozen.insert(name, Some(Arc::new(log) as Arc<dyn ReadFile>));
+            }
+        }
+        self.no_current = Some(frozen);
+        Err(Again::Changed("CURRENT was missing"))
+    }
+
+    /// The number above all that the views under earlier manifests have seen. Begins with new files if the manifest does
+    /// not continue that of the view before.
+    fn first_new(&mut self) -> u64 {
+        let (Some((before, _)), Some(manifest)) = (self.before, &self.manifest) else { return 0 };
+        let (old, is_other) = (&before.manifest, manifest.current != before.manifest.current);
+        let is_other = is_other || manifest.len < old.len;
+        let first_new = if is_other { self.files.next_number() } else { before.first_new };
+        if History::of(manifest).continues(&History::of(old), first_new) {
+            return first_new;
+        }
+        self.before = None;
+        self.files = ViewFiles::new(Arc::clone(&self.files.fs), &self.files.dir, self.files.open_max);
+        self.named.clear();
+        0
     }
 
     /// Step 1: the edits of the manifest that were not read yet.
@@ -265,6 +370,9 @@ impl Taking {
             let opened = self.files.fs.open(&path).map_err(|error| Error::io("open", &path, error));
             let (file, read) = (out_of_files(opened)?, ReadManifest::empty(path));
             self.manifest = Some(OpenManifest { current, file, len: 0, read });
+            // An earlier attempt may have opened files of a store that has been replaced.
+            self.named = self.before.map(|(_, named)| named.clone()).unwrap_or_default();
+            self.logs.clear();
         }
         let manifest = self.manifest.as_mut().expect("it was opened");
         let len = manifest.len()?;
@@ -315,7 +423,7 @@ impl Taking {
                 self.listed.retain(|listed| *listed != *name);
             }
         }
-        let mut held = self.named.values().filter(|named| named.file.is_some()).count();
+        let mut held = self.named.values().filter(|file| file.is_held()).count();
         for name in names {
             if !self.named.contains_key(&name) && !self.open_file(name, &mut held) {
                 missing.insert(name);
@@ -357,9 +465,8 @@ impl Taking {
 
     /// Closes some files, and holds no more from now on.
     fn hold_fewer(&mut self, held: &mut usize) {
-        let is_held = |(_, named): &(&FileName, &mut Arc<NamedFile>)| named.file.is_some();
-        for (&name, named) in self.named.iter_mut().rev().filter(is_held).take(SPARE_FILES) {
-            *named = self.files.name(name, None);
+        for file in self.named.values_mut().rev().filter(|file| file.is_held()).take(SPARE_FILES) {
+            file.release();
             *held -= 1;
         }
         self.open_max = *held;
@@ -384,16 +491,17 @@ impl Taking {
     fn finish(self, seen: Option<Seen>) -> LiveView {
         let Self { files, listed, named, missing, .. } = self;
         let Some(seen) = seen else {
-            let moment = Arc::new(Moment { frozen: BTreeMap::new(), names: listed });
-            return LiveView { files, moment, named: BTreeMap::new(), seen: None };
+            let moment = Moment { frozen: self.no_current.unwrap_or_default(), names: listed };
+            return LiveView { files, moment: Arc::new(moment), named: BTreeMap::new(), seen: None };
         };
-        let mut frozen: BTreeMap<FileName, Arc<dyn ReadFile>> = BTreeMap::new();
-        frozen.insert(FileName::Current, Arc::new(InMemory(seen.current.clone())));
+        files.add_view(seen.manifest.read.state.next_file);
+        let mut frozen: BTreeMap<FileName, Option<Arc<dyn ReadFile>>> = BTreeMap::new();
+        frozen.insert(FileName::Current, Some(Arc::new(InMemory(seen.current.clone()))));
         let OpenManifest { current, file, len, .. } = &seen.manifest;
         let manifest = FrozenFile::first_bytes(Arc::clone(file), *len);
-        frozen.insert(FileName::Manifest(current.manifest), Arc::new(manifest));
+        frozen.insert(FileName::Manifest(current.manifest), Some(Arc::new(manifest)));
         for (&number, log) in &seen.logs {
-            frozen.insert(FileName::Log(number), Arc::new(log.clone()));
+            frozen.insert(FileName::Log(number), Some(Arc::new(log.clone())));
         }
         // A writer makes files that it names later, and removes others: those are not left over.
         let is_other = |name: &OsString| match name.to_str().and_then(FileName::parse) {

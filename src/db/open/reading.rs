@@ -31,7 +31,9 @@ pub(in crate::db) fn open_for_reading(dir: &Path, options: Options) -> Result<(E
 /// Opens a newer moment of a store than `view`, which `engine` has. `None` if the store is unchanged.
 pub(in crate::db) fn open_newer(engine: &Engine, view: &LiveView) -> Result<Option<(Engine, LiveView)>> {
     let Some(newer) = view.newer()? else { return Ok(None) };
-    let opened = open_view(&newer, &engine.files.dir, engine.options.clone(), Some(engine))?;
+    // Caches and tables are known by numbers, which mean the same files as long as the views share them.
+    let before = Arc::ptr_eq(newer.files(), view.files()).then_some(engine);
+    let opened = open_view(&newer, &engine.files.dir, engine.options.clone(), before)?;
     Ok(Some((opened, newer)))
 }
 
@@ -41,10 +43,6 @@ fn open_view(view: &LiveView, dir: &Path, options: Options, before: Option<&Engi
     let recovered = recovered.as_mut().ok_or_else(|| no_current(dir))?;
     describe(recovered, view);
     let options = options.fs(Arc::clone(&locked) as Arc<dyn Fs>);
-    let seed = recovered.manifest.state.hash_seed;
-    let is_same =
-        |before: &&Engine| before.files.store_id == recovered.store_id && before.keyspaces.hash_seed == seed;
-    let before = before.filter(is_same);
     let shared = match before {
         Some(before) => SharedByTables {
             context: Arc::clone(&before.context),

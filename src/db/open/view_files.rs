@@ -1,9 +1,10 @@
 //! The files of live views, as a file system that changes nothing.
 //!
 //! A live view ([`live_view`](super::live_view)) holds its tables and filters open, so that they can be read after the
-//! writer has removed them. [`ViewFiles`] are those of a view and of the later ones that it was refreshed to; they share
-//! open tables. [`ViewFs`] reads from them. The files that change (`CURRENT`, manifest, logs) belong to one view: its
-//! [`Moment`] has them as they were then.
+//! writer has removed them. [`ViewFiles`] are those of a view and of all views that it and its clones were refreshed to; they
+//! share open tables. In these views a name always means the same file, so one open file per name serves all of them. It is
+//! closed with the last view that holds it. [`ViewFs`] reads from them. The files that change (`CURRENT`, manifest, logs)
+//! belong to one view: its [`Moment`] has them as they were then.
 //!
 //! A view holds as many files as its limit allows. It opens the others by name whenever they are read. If the writer has removed
 //! one by then, that is [`Error::Changed`].
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use crate::cache::FileCache;
@@ -27,33 +29,86 @@ pub(super) struct ViewFiles {
     pub(super) dir: PathBuf,
     /// Most files that a view holds open.
     pub(super) open_max: usize,
+    /// Above all numbers of files that these views have seen.
+    next_number: AtomicU64,
+    /// The tables and filters of the views that still exist: one entry per name.
     named: Mutex<BTreeMap<FileName, Weak<NamedFile>>>,
     /// The open files of the tables of these views.
     cache: Arc<OnceLock<Arc<FileCache>>>,
 }
 
-/// A table or filter that a view names.
+/// A table or filter that views name.
 #[derive(Debug)]
-pub(super) struct NamedFile {
+struct NamedFile {
     name: FileName,
-    /// `None` if it is not held open.
-    pub(super) file: Option<Arc<dyn ReadFile>>,
+    /// The open file, if a view holds it.
+    file: Mutex<Option<Weak<dyn ReadFile>>>,
     cache: Arc<OnceLock<Arc<FileCache>>>,
 }
 
-impl Drop for NamedFile {
-    /// Closes the file after the last view that names it.
-    fn drop(&mut self) {
+impl NamedFile {
+    fn file(&self) -> Option<Arc<dyn ReadFile>> {
+        lock(&self.file).as_ref()?.upgrade()
+    }
+
+    /// The open file of the views that hold it; `opened` if none does.
+    fn share(&self, opened: Arc<dyn ReadFile>) -> Arc<dyn ReadFile> {
+        let mut file = lock(&self.file);
+        file.as_ref().and_then(Weak::upgrade).unwrap_or_else(|| {
+            *file = Some(Arc::downgrade(&opened));
+            opened
+        })
+    }
+
+    fn remove_from_cache(&self) {
         if let (Some(cache), Some(number)) = (self.cache.get(), self.name.number()) {
             cache.remove(number);
         }
     }
 }
 
+impl Drop for NamedFile {
+    /// Closes the file after the last view that names it.
+    fn drop(&mut self) {
+        self.remove_from_cache();
+    }
+}
+
+/// A table or filter of one view.
+#[derive(Debug, Clone)]
+pub(super) struct ViewFile {
+    named: Arc<NamedFile>,
+    /// `None` if the view does not hold it open.
+    held: Option<Arc<dyn ReadFile>>,
+}
+
+impl ViewFile {
+    pub(super) fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Closes the file, unless another view holds it.
+    pub(super) fn release(&mut self) {
+        self.held = None;
+        self.named.remove_from_cache();
+    }
+}
+
 impl ViewFiles {
     pub(super) fn new(fs: Arc<dyn Fs>, dir: &Path, open_max: usize) -> Arc<Self> {
-        let (named, cache) = (Mutex::default(), Arc::default());
-        Arc::new(Self { fs, dir: dir.to_path_buf(), open_max, named, cache })
+        let (next_number, named, cache) = (AtomicU64::new(0), Mutex::default(), Arc::default());
+        Arc::new(Self { fs, dir: dir.to_path_buf(), open_max, next_number, named, cache })
+    }
+
+    pub(super) fn next_number(&self) -> u64 {
+        self.next_number.load(Ordering::Relaxed)
+    }
+
+    /// Adds a view: all numbers that it has seen are below `next_number`. Removes the entries of files that no view names
+    /// any more.
+    pub(super) fn add_view(&self, next_number: u64) {
+        self.next_number.fetch_max(next_number, Ordering::Relaxed);
+        lock(&self.named).retain(|_, named| named.strong_count() > 0);
     }
 
     /// Sets the cache from which a file is removed with the last view that names it.
@@ -65,21 +120,28 @@ impl ViewFiles {
         name.path(&self.dir)
     }
 
-    pub(super) fn name(&self, name: FileName, file: Option<Arc<dyn ReadFile>>) -> Arc<NamedFile> {
-        let named = Arc::new(NamedFile { name, file, cache: Arc::clone(&self.cache) });
+    /// The table or filter of this name in a view, which holds it open if there is an open `file`.
+    pub(super) fn name(&self, name: FileName, file: Option<Arc<dyn ReadFile>>) -> ViewFile {
+        let named = self.named(name);
+        let held = file.map(|file| named.share(file));
+        ViewFile { named, held }
+    }
+
+    fn named(&self, name: FileName) -> Arc<NamedFile> {
         let mut all = lock(&self.named);
-        all.retain(|_, named| named.strong_count() > 0);
-        all.insert(name, Arc::downgrade(&named));
-        named
+        all.get(&name).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let named = NamedFile { name, file: Mutex::default(), cache: Arc::clone(&self.cache) };
+            let named = Arc::new(named);
+            all.insert(name, Arc::downgrade(&named));
+            named
+        })
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         let named = name_of(path, &self.dir).and_then(|name| lock(&self.named).get(&name)?.upgrade());
         match named {
             None => self.fs.open(path),
-            Some(named) => {
-                named.file.as_ref().map_or_else(|| self.open_again(path), |file| Ok(Arc::clone(file)))
-            }
+            Some(named) => named.file().map_or_else(|| self.open_again(path), Ok),
         }
     }
 
@@ -109,7 +171,8 @@ fn name_of(path: &Path, dir: &Path) -> Option<FileName> {
 /// The files that may change, as a view saw them, and the names in the directory.
 #[derive(Debug, Default)]
 pub(super) struct Moment {
-    pub(super) frozen: BTreeMap<FileName, Arc<dyn ReadFile>>,
+    /// `None` if the file was missing.
+    pub(super) frozen: BTreeMap<FileName, Option<Arc<dyn ReadFile>>>,
     pub(super) names: Vec<OsString>,
 }
 
@@ -144,7 +207,10 @@ impl Fs for ViewFs {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         let name = name_of(path, &self.files.dir);
         let frozen = name.and_then(|name| self.moment.as_ref()?.frozen.get(&name));
-        frozen.map_or_else(|| self.files.open(path), |file| Ok(Arc::clone(file)))
+        match frozen {
+            Some(file) => file.clone().ok_or_else(|| ErrorKind::NotFound.into()),
+            None => self.files.open(path),
+        }
     }
 
     fn free_bytes(&self, dir: &Path) -> io::Result<Option<u64>> {

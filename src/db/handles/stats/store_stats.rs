@@ -344,7 +344,7 @@ impl Engine {
 }
 
 fn keyspace_stats(tree: &Arc<Tree>) -> KeyspaceStats {
-    let view = tree.view();
+    let (view, retired) = tree.view_and_retired();
     KeyspaceStats {
         name: tree.name.clone(),
         memtable_entries: view.memtables().map(|memtable| memtable.memtable.len()).sum(),
@@ -356,9 +356,8 @@ fn keyspace_stats(tree: &Arc<Tree>) -> KeyspaceStats {
             .map(|level| {
                 let mut stats =
                     LevelStats { runs: view.version.runs(level).len() as u64, ..Default::default() };
-                let retired = tree.retired(level);
-                stats.filter.add(retired.counts);
-                stats.expected_false_positives += retired.expected_false_positives;
+                stats.filter.add(retired[level].counts);
+                stats.expected_false_positives += retired[level].expected_false_positives;
                 stats.add_tables(view.version.tables(level));
                 stats
             })

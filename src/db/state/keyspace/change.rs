@@ -133,22 +133,22 @@ impl TreeChange {
         let numbers: HashSet<u64> = self.removed.iter().map(|(_, table)| table.meta.number).collect();
         let kept: HashSet<u64> = self.added.iter().map(|(_, _, table)| table.meta.number).collect();
         let (tree, added, flushed) = (self.tree, self.added, self.flushed);
-        tree.replace(|view| View {
-            active: view.active.clone(),
-            immutables: view
-                .immutables
-                .iter()
-                .filter(|memtable| flushed.as_ref().is_none_or(|gone| !Arc::ptr_eq(memtable, gone)))
-                .cloned()
-                .collect(),
-            version: Arc::new(view.version.apply(&numbers, added)),
-        });
-        for (level, table) in self.removed {
-            if !kept.contains(&table.meta.number) {
-                tree.retire(level, &table);
-                table.set_obsolete();
+        let is_gone = |(_, table): &&(usize, Arc<TableHandle>)| !kept.contains(&table.meta.number);
+        let gone = || self.removed.iter().filter(is_gone);
+        tree.replace(|view| {
+            gone().for_each(|(level, table)| tree.retire(*level, table));
+            View {
+                active: view.active.clone(),
+                immutables: view
+                    .immutables
+                    .iter()
+                    .filter(|memtable| flushed.as_ref().is_none_or(|gone| !Arc::ptr_eq(memtable, gone)))
+                    .cloned()
+                    .collect(),
+                version: Arc::new(view.version.apply(&numbers, added)),
             }
-        }
+        });
+        gone().for_each(|(_, table)| table.set_obsolete());
     }
 }
 

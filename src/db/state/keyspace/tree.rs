@@ -325,12 +325,14 @@ impl Tree {
 
     /// Replaces handles of tables on these levels by others, and keeps the counts of the old ones.
     pub(in crate::db) fn replace_handles(&self, old: &[(usize, Arc<TableHandle>)], new: &[Arc<TableHandle>]) {
-        self.replace(|view| View {
-            active: view.active.clone(),
-            immutables: view.immutables.clone(),
-            version: Arc::new(view.version.replace(new)),
+        self.replace(|view| {
+            old.iter().for_each(|(level, old)| self.retire(*level, old));
+            View {
+                active: view.active.clone(),
+                immutables: view.immutables.clone(),
+                version: Arc::new(view.version.replace(new)),
+            }
         });
-        old.iter().for_each(|(level, old)| self.retire(*level, old));
     }
 
     /// Makes the active memtable immutable. The next entry makes a new one.
@@ -381,16 +383,18 @@ impl Tree {
         view
     }
 
-    /// Keeps the counts of a table that leaves the tree, so that sums over a level never decrease.
+    /// Keeps the counts of a table that leaves the tree, so that sums over a level never decrease. Called while the view is
+    /// replaced, so that [`Tree::view_and_retired`] counts it once.
     pub(super) fn retire(&self, level: usize, table: &TableHandle) {
         let mut retired = lock(&self.retired);
         retired[level].counts.add(table.counters.counts());
         retired[level].expected_false_positives += table.expected_false_positives();
     }
 
-    /// The counts of the tables that have left a level.
-    pub(in crate::db) fn retired(&self, level: usize) -> Retired {
-        lock(&self.retired)[level]
+    /// The view, and for each level the counts of the tables that have left it.
+    pub(in crate::db) fn view_and_retired(&self) -> (Arc<View>, [Retired; LEVELS]) {
+        let _one_replaces = lock(&self.replacing);
+        (self.view(), *lock(&self.retired))
     }
 
     /// Counts hidden entries (tombstones, and what newer entries hide) that a scan has skipped. `true` if they
@@ -515,6 +519,14 @@ impl Tree {
     #[inline]
     pub(in crate::db) fn is_alive(&self) -> bool {
         !self.dropped.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Tree {
+    /// A reader that is refreshed gets new trees, and the budget remains.
+    fn drop(&mut self) {
+        let counted = *lock(&self.counted_bytes);
+        self.memtables.memory.count_memtables(counted, (0, 0));
     }
 }
 
