@@ -60,6 +60,8 @@ impl Drop for SharedFile {
 #[derive(Default)]
 pub(crate) struct ObsoleteFiles {
     names: Mutex<Vec<FileName>>,
+    /// Those that are not removed yet, one set for each [`Kept`].
+    kept: Mutex<Vec<Arc<BTreeSet<FileName>>>>,
     clearing: Mutex<()>,
     /// Where filters have turned out unusable.
     pub(crate) unusable: UnusableFilters,
@@ -68,6 +70,19 @@ pub(crate) struct ObsoleteFiles {
     /// Sum of their lengths; wraps, because a manifest may state any.
     held_bytes: AtomicU64,
     waker: Waker,
+}
+
+/// Files that stay in the directory until this is dropped, also if they become obsolete.
+pub(crate) struct Kept {
+    names: Arc<BTreeSet<FileName>>,
+    obsolete_files: Arc<ObsoleteFiles>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        lock(&self.obsolete_files.kept).retain(|names| !Arc::ptr_eq(names, &self.names));
+        self.obsolete_files.wake();
+    }
 }
 
 /// The keyspaces that may have unusable filters, to be replaced by new ones.
@@ -112,13 +127,21 @@ impl ObsoleteFiles {
         self.wake();
     }
 
-    /// Passes every obsolete file to `remove`, and keeps those for which that is `false`. Waits if another
-    /// thread is removing files. Returns `true` if any was removed.
+    /// Keeps these files, none of which is obsolete yet. Whoever makes files obsolete waits for the caller.
+    pub(crate) fn keep(self: &Arc<Self>, names: BTreeSet<FileName>) -> Kept {
+        let names = Arc::new(names);
+        lock(&self.kept).push(Arc::clone(&names));
+        Kept { names, obsolete_files: Arc::clone(self) }
+    }
+
+    /// Passes every obsolete file to `remove`, unless it is kept, and keeps those for which that is `false`. Waits if
+    /// another thread is removing files. Returns `true` if any was removed.
     pub(crate) fn clear(&self, mut remove: impl FnMut(FileName) -> bool) -> bool {
         let _one_at_a_time = lock(&self.clearing);
         let mut names = std::mem::take(&mut *lock(&self.names));
         let before = names.len();
-        names.retain(|&name| !remove(name));
+        let kept = lock(&self.kept).clone();
+        names.retain(|&name| kept.iter().any(|kept| kept.contains(&name)) || !remove(name));
         let any = names.len() < before;
         lock(&self.names).extend(names);
         any
@@ -151,5 +174,27 @@ mod tests {
         assert!(obsolete_files.clear(|name| clear(name, true)));
         assert!(!obsolete_files.clear(|name| clear(name, true)));
         assert_eq!(cleared, [FileName::Filter(2); 2]);
+    }
+
+    #[test]
+    fn a_file_that_is_kept_twice_is_removed_after_both() {
+        let obsolete_files = Arc::new(ObsoleteFiles::default());
+        let (log, table) = (FileName::Log(1), FileName::Table(2));
+        let one = obsolete_files.keep([log].into());
+        let two = obsolete_files.keep([log, table].into());
+        [log, table].into_iter().for_each(|name| obsolete_files.add(name));
+        let cleared = || {
+            let mut cleared = Vec::new();
+            obsolete_files.clear(|name| {
+                cleared.push(name);
+                true
+            });
+            cleared
+        };
+        assert_eq!(cleared(), []);
+        drop(two);
+        assert_eq!(cleared(), [table]);
+        drop(one);
+        assert_eq!(cleared(), [log]);
     }
 }

@@ -49,6 +49,8 @@ pub(crate) enum EditItem {
     HashSeed(u64),
     /// All file numbers below this one have been given out.
     NextFile(u64),
+    /// Ids besides the store's own that its tables, filters and closed logs may bear, in ascending order.
+    StoreIds(Vec<FileId>),
     /// All keyspace ids below this one have been given out.
     NextKeyspace(KeyspaceId),
     /// Sequence numbers up to this one have been given out.
@@ -114,7 +116,7 @@ const TABLE_REMOVED: u64 = 14 << 1 | CRITICAL;
 /// Not critical: a reader that skips it keeps the previous list, whose filters are still valid or were
 /// removed.
 const FILTERS_REPLACED: u64 = 15 << 1;
-// 16 origin of a checkpoint: reserved.
+const STORE_IDS: u64 = 16 << 1 | CRITICAL;
 const LOG_CUT: u64 = 17 << 1 | CRITICAL;
 
 /// A change that is applied as a whole: all of its items or none.
@@ -239,6 +241,9 @@ impl EditItem {
         match self {
             Self::Base(mark) => put_field(out, BASE, |out| mark.encode(out)),
             Self::HashSeed(seed) => put_field(out, HASH_SEED, |out| put_u64(out, *seed)),
+            Self::StoreIds(ids) => {
+                put_field(out, STORE_IDS, |out| ids.iter().for_each(|id| out.extend_from_slice(id)))
+            }
             Self::NextFile(number) => put_field(out, NEXT_FILE, |out| put_varint(out, *number)),
             Self::NextKeyspace(id) => put_field(out, NEXT_KEYSPACE, |out| put_varint(out, u64::from(*id))),
             Self::LastSeqno(seqno) => put_field(out, LAST_SEQNO, |out| put_varint(out, *seqno)),
@@ -287,6 +292,7 @@ impl EditItem {
         let reader = &mut field.reader;
         let item = match field.tag {
             BASE => Self::Base(EditMark::decode(reader, "base edit count", "base hash")?),
+            STORE_IDS => Self::StoreIds(store_ids(reader)?),
             HASH_SEED => Self::HashSeed(reader.u64("hash seed")?),
             NEXT_FILE => Self::NextFile(reader.varint_up_to(FILE_NUMBER_MAX, "next file number")?),
             NEXT_KEYSPACE => Self::NextKeyspace(keyspace_id(reader)?),
@@ -367,6 +373,20 @@ fn keyspace_id(reader: &mut Reader<'_>) -> Result<KeyspaceId, DecodeError> {
 
 fn rest(reader: &mut Reader<'_>) -> Result<Bytes, DecodeError> {
     Ok(Bytes::copy_from_slice(reader.bytes(reader.remaining(), "keyspace options")?))
+}
+
+/// One or more ids in strictly ascending order.
+fn store_ids(reader: &mut Reader<'_>) -> Result<Vec<FileId>, DecodeError> {
+    let mut ids: Vec<FileId> = Vec::new();
+    while ids.is_empty() || !reader.is_empty() {
+        let start = reader.offset();
+        let id = reader.array("store id")?;
+        if ids.last().is_some_and(|last| *last >= id) {
+            return Err(DecodeError::corrupt(start, "store ids", "do not ascend"));
+        }
+        ids.push(id);
+    }
+    Ok(ids)
 }
 
 #[cfg(test)]

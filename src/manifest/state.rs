@@ -4,7 +4,7 @@
 //! earlier, an id is used once. A manifest with an edit that contradicts the earlier ones is damaged, even if
 //! every checksum is right.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -61,6 +61,8 @@ pub(crate) struct KeyspaceState {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ManifestState {
     pub(crate) mark: EditMark,
+    /// Ids besides the store's own that its tables, filters and closed logs may bear.
+    pub(crate) store_ids: BTreeSet<FileId>,
     pub(crate) hash_seed: u64,
     pub(crate) next_file: u64,
     pub(crate) next_keyspace: KeyspaceId,
@@ -85,6 +87,7 @@ impl ManifestState {
         match item {
             EditItem::Base(mark) => self.mark = *mark,
             EditItem::HashSeed(seed) => self.hash_seed = *seed,
+            EditItem::StoreIds(ids) => self.store_ids.extend(ids),
             EditItem::NextFile(number) => self.next_file = self.next_file.max(*number),
             EditItem::NextKeyspace(id) => self.next_keyspace = self.next_keyspace.max(*id),
             EditItem::LastSeqno(seqno) => self.last_seqno = self.last_seqno.max(*seqno),
@@ -221,6 +224,9 @@ impl ManifestState {
             EditItem::LastSeqno(self.last_seqno),
             EditItem::LogFloor(self.log_floor),
         ];
+        if !self.store_ids.is_empty() {
+            items.push(EditItem::StoreIds(self.store_ids.iter().copied().collect()));
+        }
         for (&number, log) in &self.logs {
             let (file_id, predecessor) = (log.file_id, log.predecessor);
             items.push(EditItem::LogCreated { number, file_id, predecessor });

@@ -128,6 +128,11 @@ impl StoreFiles {
         self.locked.check().map_err(|error| Error::io("look at", &self.dir, error))
     }
 
+    /// The directory and its lock.
+    pub(in crate::db) fn locked(&self) -> &Arc<LockedDir> {
+        &self.locked
+    }
+
     /// Whether an earlier check found that the directory is not the one that was locked.
     pub(in crate::db) fn has_lost_lock(&self) -> bool {
         self.locked.has_lost_lock()

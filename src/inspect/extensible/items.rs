@@ -27,6 +27,7 @@ pub(in crate::inspect) fn describe_item(field: &Field<'_>, secrets: bool) -> Des
         }
         EditItem::HashSeed(seed) if secrets => ("hash seed", format!("{seed:016x}")),
         EditItem::HashSeed(_) => return Described::new("hash seed", Value::Secret),
+        EditItem::StoreIds(ids) => ("store ids", format!("{}", ids.len())),
         EditItem::NextFile(number) => ("next file", number.to_string()),
         EditItem::NextKeyspace(id) => ("next keyspace", id.to_string()),
         EditItem::LastSeqno(seqno) => ("last sequence number", seqno.to_string()),

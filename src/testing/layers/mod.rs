@@ -39,7 +39,7 @@ const ROOMS: [&[&str]; 12] = [
     &["generation"],
     &["commit"],
     &["jobs", "open"],
-    &["write"],
+    &["copy", "write"],
     &["handles"],
     &["check", "transaction"],
 ];

@@ -71,6 +71,12 @@ impl Survey {
         if survey.manifest == ManifestCondition::Lost && survey.store_id.is_none() {
             return Err(Error::NoStore { dir: dir.to_path_buf(), why: "it holds no file of a store" });
         }
+        if survey.state.keyspaces.is_empty() {
+            // Nothing says which ids the tables of a copy bear.
+            let is_table = |name: &FileName| matches!(name, FileName::Table(_));
+            let tables: Vec<_> = listing.ours.iter().copied().filter(is_table).collect();
+            survey.state.store_ids.extend(survey.any_store_id(&tables));
+        }
         let mut unnamed = strays(&listing, &survey.state, number.unwrap_or(0));
         unnamed.retain(|name| survey.is_of_store(*name));
         if survey.manifest == ManifestCondition::Whole && !survey.keeps_promises(&unnamed)? {
@@ -208,9 +214,14 @@ impl Survey {
         counts.into_iter().max_by_key(|count| count.1).map(|count| count.0)
     }
 
+    /// Whether this is the id of the store, or one that its tables, filters and closed logs may bear.
+    fn is_own(&self, id: FileId) -> bool {
+        Some(id) == self.store_id || self.state.store_ids.contains(&id)
+    }
+
     /// Whether a file may be of this store: its header says so, or is damaged.
     fn is_of_store(&mut self, name: FileName) -> bool {
-        let is_other = self.header(name).is_some_and(|header| Some(header.store_id) != self.store_id);
+        let is_other = self.header(name).is_some_and(|header| !self.is_own(header.store_id));
         if is_other {
             self.left_out.push(IgnoredFile { name: name.to_string(), why: "it is of another store" });
         }
@@ -333,7 +344,7 @@ impl Survey {
             }
         };
         match TableFacts::read(&file, &path, self.metas.get(&number).map(|meta| &**meta)) {
-            Ok(facts) if facts.store_id.is_none_or(|id| Some(id) == self.store_id) => Some(facts),
+            Ok(facts) if facts.store_id.is_none_or(|id| self.is_own(id)) => Some(facts),
             Ok(_) => {
                 self.damage.push(Error::corruption(&path, 16, "store id", "the file is of another store"));
                 None
