@@ -134,14 +134,18 @@ impl ObsoleteFiles {
         Kept { names, obsolete_files: Arc::clone(self) }
     }
 
+    /// Whether a [`Kept`] has this file.
+    pub(crate) fn is_kept(&self, name: FileName) -> bool {
+        lock(&self.kept).iter().any(|kept| kept.contains(&name))
+    }
+
     /// Passes every obsolete file to `remove`, unless it is kept, and keeps those for which that is `false`. Waits if
     /// another thread is removing files. Returns `true` if any was removed.
     pub(crate) fn clear(&self, mut remove: impl FnMut(FileName) -> bool) -> bool {
         let _one_at_a_time = lock(&self.clearing);
         let mut names = std::mem::take(&mut *lock(&self.names));
         let before = names.len();
-        let kept = lock(&self.kept).clone();
-        names.retain(|&name| kept.iter().any(|kept| kept.contains(&name)) || !remove(name));
+        names.retain(|&name| self.is_kept(name) || !remove(name));
         let any = names.len() < before;
         lock(&self.names).extend(names);
         any

@@ -433,6 +433,9 @@ impl Fs for MemFs {
             return Err(io::ErrorKind::DirectoryNotEmpty.into());
         }
         tree.dirs.retain(|known| known != dir);
+        // What was removed in it does not come back in another directory of this name.
+        tree.durable.retain(|path, _| path.parent() != Some(dir));
+        tree.durable_dirs.remove(dir);
         Ok(())
     }
 

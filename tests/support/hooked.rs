@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex};
 
 use sievedb::fs::{AppendFile, Fs, LockGuard, LockKind, MemFs, ReadFile};
 
+use super::store::DIR;
+
 /// Called with the number of the operation that follows, from 1 on.
 type Hook = Box<dyn FnMut(u64) + Send>;
 
-/// A view of a [`MemFs`] for one reader. It refuses every change.
+/// A view of a [`MemFs`] for one reader. It refuses every change in the directory of the store, and no other.
 #[derive(Clone)]
 pub(crate) struct HookedFs {
     mem: MemFs,
@@ -50,14 +52,17 @@ impl HookedFs {
         }
     }
 
-    fn refused<T>(&self, what: &str) -> io::Result<T> {
-        panic!("a reader does {what}")
+    /// A change, which is made outside of the store only.
+    fn change(&self, path: &Path, what: &str) -> &MemFs {
+        self.tick();
+        assert!(!path.starts_with(DIR), "a reader does {what}");
+        &self.mem
     }
 }
 
 impl Fs for HookedFs {
-    fn create_dir(&self, _: &Path) -> io::Result<()> {
-        self.refused("create a directory")
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.change(dir, "create a directory").create_dir(dir)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
@@ -65,12 +70,12 @@ impl Fs for HookedFs {
         self.mem.list(dir)
     }
 
-    fn sync_dir(&self, _: &Path) -> io::Result<()> {
-        self.refused("sync the directory")
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.change(dir, "sync the directory").sync_dir(dir)
     }
 
-    fn create(&self, _: &Path) -> io::Result<Arc<dyn AppendFile>> {
-        self.refused("create a file")
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        self.change(path, "create a file").create(path)
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
@@ -78,20 +83,24 @@ impl Fs for HookedFs {
         Ok(Arc::new(HookedFile { fs: self.clone(), file: self.mem.open(path)? }))
     }
 
-    fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
-        self.refused("rename a file")
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.change(from, "rename a file").rename(from, to)
     }
 
-    fn remove(&self, _: &Path) -> io::Result<()> {
-        self.refused("remove a file")
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.change(path, "remove a file").remove(path)
     }
 
-    fn hard_link(&self, _: &Path, _: &Path) -> io::Result<()> {
-        self.refused("link a file")
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.change(to, "link a file").hard_link(from, to)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.change(dir, "remove a directory").remove_dir(dir)
     }
 
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>> {
-        assert_eq!(kind, LockKind::Shared, "a reader needs no lock of its own");
+        assert!(kind == LockKind::Shared || !path.starts_with(DIR), "a reader needs no lock of its own");
         self.tick();
         self.mem.lock(path, kind)
     }

@@ -59,8 +59,9 @@ pub(in crate::db) fn checkpoint(engine: &Engine, view: Option<&LiveView>, dir: &
         None => Source::of_store(engine)?,
     };
     let store_id = random_id()?;
-    Copying { source: &source, to: &destination, store_id, links_are_refused: false }.run()?;
-    source.check_in_place()?;
+    let copied = Copying { source: &source, to: &destination, store_id, links_are_refused: false }.run();
+    // Without the lock another opening may have removed files.
+    source.check_in_place().and(copied)?;
     destination.finish()
 }
 

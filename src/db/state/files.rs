@@ -96,8 +96,11 @@ impl StoreFiles {
         written.inspect_err(|_| drop(self.fs.remove(&FileName::Filter(number).path(&self.dir))))
     }
 
-    /// Removes a file that nothing needs any more. If that fails, it is tried again with the obsolete files.
+    /// Removes a file that nothing needs any more. If that fails, or it is kept, it is tried again with the obsolete files.
     pub(in crate::db) fn remove(&self, name: FileName) {
+        if self.obsolete.is_kept(name) {
+            return self.obsolete.add(name);
+        }
         match self.fs.remove(&name.path(&self.dir)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => self.obsolete.add(name),
             _ => {}
