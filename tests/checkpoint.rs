@@ -263,12 +263,12 @@ fn after_a_power_loss_at_any_operation_the_store_is_whole_and_the_checkpoint_com
 #[test]
 fn a_failure_at_any_operation_leaves_nothing_and_the_store_goes_on() {
     let mut failures = 0;
+    let fs = MemFs::new();
+    let db = prepared(&fs);
+    db.sync().unwrap();
+    let expected = contents(&db).unwrap();
     for kind in [ErrorKind::StorageFull, ErrorKind::Other] {
         for at in 0.. {
-            let fs = MemFs::new();
-            let db = prepared(&fs);
-            db.sync().unwrap();
-            let expected = contents(&db).unwrap();
             let (number, failed) = (AtomicU64::new(0), Arc::new(AtomicBool::new(false)));
             let has_failed = Arc::clone(&failed);
             fs.observe(move |_, op| {
@@ -283,6 +283,7 @@ fn a_failure_at_any_operation_leaves_nothing_and_the_store_goes_on() {
             fs.stop_observing();
             if !failed.load(Ordering::SeqCst) {
                 made.unwrap();
+                remove(&fs, COPY);
                 break;
             }
             failures += 1;
@@ -293,10 +294,11 @@ fn a_failure_at_any_operation_leaves_nothing_and_the_store_goes_on() {
             db.delete("after").unwrap();
             db.checkpoint(COPY).unwrap();
             assert_eq!(differences(sound(&fs, COPY), &expected), "", "{at}");
-            db.close().unwrap();
-            assert_eq!(differences(sound(&fs, DIR), &expected), "", "{at}");
+            remove(&fs, COPY);
         }
     }
+    db.close().unwrap();
+    assert_eq!(differences(sound(&fs, DIR), &expected), "");
     assert!(failures > 60, "{failures}");
 }
 
@@ -367,6 +369,146 @@ fn others_write_and_flush_at_each_operation_of_a_checkpoint() {
 }
 
 #[test]
+fn the_log_is_durable_up_to_the_moment_before_anything_is_linked() {
+    let fs = MemFs::new();
+    let db = prepared(&fs);
+    db.put("not synced", "before").unwrap();
+    let images = Arc::new(Mutex::new(Vec::new()));
+    let taken = Arc::clone(&images);
+    fs.observe(move |fs, op| {
+        if matches!(op, Op::HardLink(..)) {
+            taken.lock().unwrap().push(fs.crash(CrashPolicy::DropUnsynced));
+        }
+        Ok(())
+    });
+    db.checkpoint(COPY).unwrap();
+    fs.stop_observing();
+    let first = images.lock().unwrap().remove(0);
+    let found = contents(&store::open(&first).unwrap());
+    assert_eq!(differences(found, &contents(&db).unwrap()), "");
+}
+
+/// Transfers, counts, keyspaces that come and go, flushes, compactions, new filters: what threads do to a store.
+fn work(db: &Db, thread: u64, begun: &AtomicU64, done: &AtomicU64, stop: &AtomicBool) {
+    let rng = &mut Rng::new(thread);
+    let log = db.keyspace("log", store::small()).unwrap();
+    let mut rounds = 0_u64;
+    while !stop.load(Ordering::Relaxed) {
+        rounds += 1;
+        match thread {
+            // The sum of all accounts stays 0.
+            0 | 1 => {
+                let [from, to] = [rng.below(12), rng.below(12)].map(|n| format!("account {n}"));
+                let transferred = db.transact(|tx| {
+                    for (account, amount) in [(&from, -1), (&to, 1)] {
+                        let before = tx.get(account)?.map_or(0, |value| balance(&value));
+                        tx.put(account, (before + amount).to_be_bytes());
+                    }
+                    Ok(())
+                });
+                transferred.unwrap();
+            }
+            // As many entries in the other keyspace as the counter says.
+            2 => {
+                let next = begun.fetch_add(1, Ordering::SeqCst) + 1;
+                let mut batch = WriteBatch::new();
+                batch.put("counter", next.to_be_bytes()).put_in(&log, next.to_be_bytes(), [5; 60]);
+                let durability =
+                    if next.is_multiple_of(16) { Durability::Synced } else { Durability::Buffered };
+                db.write_with(batch, durability).unwrap();
+                done.store(next, Ordering::SeqCst);
+            }
+            // A number is given once: both writers of it are never there.
+            3 | 4 => {
+                let key = format!("taken {}", rng.below(5000));
+                db.insert_if_absent(key, thread.to_be_bytes()).unwrap();
+                db.update("updates", |value| {
+                    Some((value.map_or(0, |value| balance(&value)) + 1).to_be_bytes().into())
+                })
+                .unwrap();
+            }
+            5 => {
+                let name = format!("temporary {}", rounds % 3);
+                match db.existing_keyspace(&name) {
+                    Some(_) => db.drop_keyspace(&name).unwrap(),
+                    None => {
+                        let made = db.keyspace(&name, store::small()).unwrap();
+                        let mut batch = WriteBatch::new();
+                        (0..9_u8).for_each(|n| _ = batch.put_in(&made, [n], [n; 300]));
+                        db.write(batch).unwrap();
+                    }
+                }
+            }
+            _ => match rounds % 4 {
+                0 => db.compact().unwrap(),
+                1 => db
+                    .refilter(FilterPolicy::new(FilterKind::Bloom).bits_per_key(8.0 + rng.below(4) as f64))
+                    .unwrap(),
+                _ => db.flush().unwrap(),
+            },
+        }
+    }
+}
+
+fn balance(value: &[u8]) -> i64 {
+    i64::from_be_bytes(value.try_into().unwrap())
+}
+
+fn check_moment(db: &Db, (done, begun): (u64, impl Fn() -> u64)) -> Result<(), String> {
+    let found = contents(db)?;
+    let (entries, log) = (&found["default"], &found["log"]);
+    let accounts = entries.iter().filter(|(key, _)| key.starts_with(b"account"));
+    let sum: i64 = accounts.map(|(_, value)| balance(value)).sum();
+    let counter = entries.get(&b"counter"[..]).map_or(0, |value| balance(value) as u64);
+    let is_whole =
+        |(name, all): (&String, &store::Entries)| !name.starts_with("temp") || [0, 9].contains(&all.len());
+    let damage = db.verify().map_err(|error| error.to_string())?.damage;
+    match damage.is_empty() && found.iter().all(is_whole) && sum == 0 && counter == log.len() as u64 {
+        true if (done..=begun()).contains(&counter) => Ok(()),
+        _ => {
+            Err(format!("sum {sum}, counter {counter} from {done} on, {} in the log, {damage:?}", log.len()))
+        }
+    }
+}
+
+#[test]
+fn checkpoints_next_to_threads_that_do_everything_open_verify_and_are_one_moment() {
+    let fs = MemFs::new();
+    let options = store::options(&fs).memory_budget(4 << 20).background_threads(2);
+    let db = options.open(DIR).unwrap();
+    let (begun, done, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    db.keyspace("log", store::small()).unwrap();
+    let count = if thorough() { 400 } else { 12 };
+    std::thread::scope(|scope| {
+        for thread in 0..7 {
+            let (db, begun, done, stop) = (&db, &begun, &done, &stop);
+            scope.spawn(move || work(db, thread, begun, done, stop));
+        }
+        let checked = crate::support::parallel::caught(|| {
+            for number in 0..count {
+                let before = done.load(Ordering::SeqCst);
+                let flushed = number % 5 == 4;
+                let made = if flushed { db.checkpoint_flushed(COPY) } else { db.checkpoint(COPY) };
+                made.map_err(|error| format!("{number}: {error}"))?;
+                let copy = open_at(&fs, COPY).map_err(|error| format!("{number}: {error}"))?;
+                check_moment(&copy, (before, || begun.load(Ordering::SeqCst)))
+                    .map_err(|wrong| format!("{number}: {wrong}"))?;
+                copy.close().map_err(|error| error.to_string())?;
+                remove(&fs, COPY);
+            }
+            Ok(())
+        });
+        stop.store(true, Ordering::Relaxed);
+        checked.unwrap();
+    });
+    println!("{count} checkpoints while {} batches were counted", done.into_inner());
+    let left = db.verify().unwrap();
+    assert!(left.damage.is_empty());
+    db.close().unwrap();
+    assert!(sound(&fs, DIR).is_ok());
+}
+
+#[test]
 fn a_checkpoint_after_a_flush_has_no_log() {
     let fs = MemFs::new();
     let db = prepared(&fs);
@@ -385,7 +527,9 @@ fn a_checkpoint_of_a_closed_store_that_was_opened_changes_nothing_in_it() {
     db.put("in the", "log").unwrap();
     db.close().unwrap();
     let before = fs.files(Path::new(DIR));
-    let db = store::open(&fs).unwrap();
+    // With other options for the keyspace the store would change.
+    let options = Options::new().fs(Arc::new(fs.clone())).background_threads(0);
+    let db = options.open(DIR).unwrap();
     let expected = contents(&db).unwrap();
     fs.observe(|_, op| {
         assert!(!path_of(&op).starts_with(DIR), "{op:?}");

@@ -159,6 +159,7 @@ fn every_command_that_opens_a_store_takes_its_memory() {
         &["digest", db, "--output", "/dev/null"],
         &["drop-keyspace", db, "users"],
         &["repair", db, "--into", &format!("{db}.new")],
+        &["checkpoint", db, &format!("{db}.copy")],
     ];
     for command in commands {
         let done = run(&[command, &["--memory", "8M"]].concat());

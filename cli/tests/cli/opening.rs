@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::tool::{Conversation, run, run_with, temp_store};
 
 /// The commands of [`on_existing`] that only read.
-const READING: [&str; 6] = ["get", "contains", "scan", "count", "keyspaces", "stats"];
+const READING: [&str; 7] = ["get", "contains", "scan", "count", "keyspaces", "stats", "checkpoint"];
 
 /// Every command that works on a store that must exist.
 fn on_existing(db: &str) -> Vec<Vec<&str>> {
@@ -19,6 +19,7 @@ fn on_existing(db: &str) -> Vec<Vec<&str>> {
         vec!["count", db],
         vec!["keyspaces", db],
         vec!["stats", db],
+        vec!["checkpoint", db, "never-made"],
         vec!["compact", db],
         vec!["refilter", db],
     ]
