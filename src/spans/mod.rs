@@ -6,6 +6,7 @@
 //!
 //! - `list`: the list, its searches, and cuts; `builder`: how one is made, piece by piece in ascending order;
 //! - `fragment`: from any set of range deletes to a list, with only the numbers that a reader can distinguish;
+//! - `block`: a list as the payloads of the span blocks of a table;
 //! - `overlay`: several lists, of which each is newer than the next, as one with the newest number of each key.
 //!
 //! # Layout
@@ -14,6 +15,7 @@
 //! a slice of the numbers, which is empty where no range delete is. A span is a stretch with numbers. So neighbours share
 //! their bound, and one binary search over the bounds answers everything about a key.
 
+pub(crate) mod block;
 mod builder;
 mod fragment;
 mod list;
