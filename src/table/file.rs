@@ -115,7 +115,7 @@ impl TableFile {
             BlockKind::Data => TableIo::count(&self.ctx.io.data_block_reads),
             BlockKind::Index => TableIo::count(&self.ctx.io.index_block_reads),
             BlockKind::ValueChunk => TableIo::count(&self.ctx.io.value_chunk_reads),
-            BlockKind::Properties | BlockKind::Padding => {}
+            BlockKind::Properties | BlockKind::Padding | BlockKind::Spans => {}
         }
         let open = |sealed| open(&self.file_id, handle.offset, sealed, kind);
         let opened = match open(read()?) {

@@ -26,6 +26,7 @@
 //! Of what records hold this module knows promises ([`durable_mark`]); batches are in [`crate::batch`], edits in
 //! [`crate::manifest::edit`].
 
+mod boundary;
 mod content;
 mod durable_mark;
 #[cfg(test)]
@@ -37,6 +38,9 @@ pub(crate) mod search;
 mod sequence;
 mod writer;
 
+pub(crate) use boundary::Boundary;
+#[cfg(any(test, fuzzing))]
+pub(crate) use boundary::{decode_boundaries, encode_boundaries};
 pub(crate) use content::{Content, ContentReader};
 pub(crate) use durable_mark::{EditMark, decode_close, decode_promise, encode_close, encode_promise};
 pub(crate) use reader::{Ending, Expected, FramedReader, READER_BYTES};

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use super::replay_buffer::{LogPart, Logged, Piece};
 use crate::batch::BatchReader;
 use crate::checksum::FileId;
+use crate::codec::DecodeError;
 use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES, MAGIC, StoreIds};
 use crate::filename::FileName;
@@ -484,7 +485,7 @@ impl<'a> Replay<'a> {
                 let promised = match record.kind {
                     RecordKind::Promise => decode_promise(record.bytes),
                     RecordKind::Close => decode_close(record.bytes).map(|(_, mark)| mark),
-                    RecordKind::Batch | RecordKind::Edit => continue,
+                    RecordKind::Batch | RecordKind::Edit | RecordKind::Boundaries => continue,
                 };
                 if let Ok(mark) = promised {
                     self.manifest.check_promise(mark, &path)?;
@@ -523,6 +524,10 @@ impl<'a> Replay<'a> {
             let content = self.contents.decode(record.kind, record.bytes);
             match content.map_err(|error| record.error(error, path))? {
                 Content::Batch(batch) => self.batch(batch, &record, path)?,
+                Content::Boundaries(all) => {
+                    let newer = DecodeError::unsupported(0, "bucket boundaries", all.len() as u64, 0);
+                    return Err(record.error(newer, path));
+                }
                 Content::Promise(mark) => self.promise(mark, path)?,
                 Content::Close(seqno, mark) => {
                     self.promise(mark, path)?;

@@ -18,7 +18,7 @@ use sources::{Module, Sources};
 /// layers before it in this list.
 const LAYERS: [&[&str]; 8] = [
     &["counters", "error", "histogram", "limits", "sync"],
-    &["batch", "key"],
+    &["batch", "key", "spans"],
     &["block", "file_header", "iter", "memtable", "table_meta"],
     &["cache", "filename", "fs", "manifest", "memory", "table", "wal"],
     &["compaction", "merge", "obsolete_files", "snapshot_read", "version"],
