@@ -505,12 +505,13 @@ impl<'a> Replay<'a> {
 
     fn read(&mut self, file: &dyn ReadFile, path: &Path, log: Option<&LogState>) -> Result<ReadEnd> {
         let file_id = log.map(|log| log.file_id);
-        // A log with a stated end may be one of the store of which this is a copy.
         let end = log.and_then(|log| log.end);
-        let store_id = Some(self.store_id).filter(|_| end.is_none());
+        // A log whose end is stated may be one of the store of which this is a copy.
+        let store_id = Some(self.store_id).filter(|_| log.is_some() && end.is_none());
         let mut reader = FramedReader::open(file, path, Expected { kind: FileKind::Log, store_id, file_id })?;
         let found = reader.store_id();
-        if found != self.store_id && !self.manifest.state.store_ids.contains(&found) {
+        let is_own = found == self.store_id;
+        if !is_own && !self.manifest.state.store_ids.contains(&found) {
             return Err(Error::corruption(path, 16, "store id", "the file is of another store"));
         }
         if let Some(end) = end {
@@ -528,9 +529,13 @@ impl<'a> Replay<'a> {
                     let newer = DecodeError::unsupported(0, "bucket boundaries", all.len() as u64, 0);
                     return Err(record.error(newer, path));
                 }
-                Content::Promise(mark) => self.promise(mark, path)?,
+                Content::Promise(mark) if is_own => self.promise(mark, path)?,
+                // It names an edit of the other store.
+                Content::Promise(_) => {}
                 Content::Close(seqno, mark) => {
-                    self.promise(mark, path)?;
+                    if is_own {
+                        self.promise(mark, path)?;
+                    }
                     closed = Some(seqno);
                     self.last_seqno = self.last_seqno.max(seqno);
                 }

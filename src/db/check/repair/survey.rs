@@ -273,6 +273,11 @@ impl Survey {
             _ => None,
         });
         for number in self.state.logs.keys().copied().chain(unnamed) {
+            let header = self.header(FileName::Log(number));
+            if header.is_some_and(|header| Some(header.store_id) != self.store_id) {
+                // Its promises name edits of the store that was copied.
+                continue;
+            }
             let Ok((file, path)) = self.open_log(number) else { continue };
             let _ = read_log(&*file, &path, None, &mut |item| {
                 match item {
