@@ -127,7 +127,7 @@ impl ObsoleteFiles {
         self.wake();
     }
 
-    /// Keeps these files, none of which is obsolete yet. Whoever makes files obsolete waits for the caller.
+    /// Keeps these files. The caller holds the lock of the manifest, which names all of them, so none is obsolete yet.
     pub(crate) fn keep(self: &Arc<Self>, names: BTreeSet<FileName>) -> Kept {
         let names = Arc::new(names);
         lock(&self.kept).push(Arc::clone(&names));

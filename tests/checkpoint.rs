@@ -88,6 +88,7 @@ fn prepared(fs: &MemFs) -> Db {
         db.put((n * 3).to_be_bytes(), [9; 100]).unwrap();
         while db.step().unwrap() {}
     }
+    db.put("last", "entry").unwrap();
     db
 }
 
@@ -123,6 +124,7 @@ fn a_checkpoint_links_the_files_that_do_not_change_and_is_a_store_of_its_own() {
     assert!(tables > 3 && filters > 0 && logs > 2, "{tables} tables, {filters} filters, {logs} logs");
     // The log in use is written anew, and the next one may be prepared.
     let links = links.load(Ordering::Relaxed) as usize;
+    assert_eq!(counts(&fs, COPY)[2], links - tables - filters + 1, "one log was written");
     assert!((tables + filters + logs - 2..tables + filters + logs).contains(&links), "{links} links");
     assert!(appended.load(Ordering::Relaxed) < 20_000, "{appended:?} bytes");
     let before = contents(&db).unwrap();
@@ -664,6 +666,28 @@ fn a_store_whose_writing_is_disabled_is_copied_through_a_handle_for_reading() {
     assert!(is_absent(&fs));
     store::open_read_only(&fs).unwrap().checkpoint(COPY).unwrap();
     assert!(sound(&fs, COPY).unwrap()["default"].contains_key(&b"synced"[..]));
+}
+
+#[test]
+fn a_checkpoint_resumes_writing_that_is_suspended_or_returns_its_error() {
+    let fs = MemFs::new();
+    let db = prepared(&fs);
+    db.sync().unwrap();
+    fs.observe(|_, op| match op {
+        Op::Append(path, _) | Op::Create(path) if path.starts_with(DIR) => Err(ErrorKind::Other.into()),
+        _ => Ok(()),
+    });
+    assert!(db.put("not", "written").is_err());
+    assert!(matches!(db.checkpoint(COPY), Err(Error::Io { .. })));
+    assert!(is_absent(&fs));
+    store::open_read_only(&fs).unwrap().checkpoint("/by a reader").unwrap();
+    fs.stop_observing();
+    db.checkpoint(COPY).unwrap();
+    db.put("again", "written").unwrap();
+    for dir in [COPY, "/by a reader"] {
+        let found = sound(&fs, dir).unwrap();
+        assert!(found["default"].contains_key(&b"last"[..]) && !found["default"].contains_key(&b"not"[..]));
+    }
 }
 
 #[test]

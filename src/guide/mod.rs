@@ -4,7 +4,7 @@
 //! - [`conditional`]: writes that depend on what is there.
 //! - [`transactions`]: several keys at one moment.
 //! - [`iteration`]: snapshots, ranges, and what they keep alive.
-//! - [`live_reads`]: reading a store while another process writes to it.
+//! - [`live_reads`]: copies of a store in use, and reading it while another process writes to it.
 //! - [`filters`]: which kind to choose, how many bits, and how to measure.
 //! - [`memory`]: the memory budget, what counts against it and what does not.
 //! - [`errors`]: which errors there are, which of them to handle, and how.

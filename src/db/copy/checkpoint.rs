@@ -9,8 +9,8 @@
 //! | 5 a manifest with the whole state, and `CURRENT` | all files, their names in the directory |
 //! | 6 the directory is renamed to `NAME` | the directory above, and those above it |
 //!
-//! Only step 2 takes a lock of the store, that of the manifest, and neither syncs nor links under it. Writers are never
-//! in the way: a moment is the end of a batch in the log.
+//! Only step 2 takes a lock of the store, on the manifest, and neither syncs nor links under it. The commit queue is not
+//! entered: each end of a batch in the log is a moment, so writers go on.
 //!
 //! # One moment
 //!
@@ -21,7 +21,7 @@
 //!
 //! A promise in the logs names an edit that was durable when it was written, so none is after the state that was cloned.
 //! The manifest of the copy continues that state: its first edit has the next count. So it has reached each
-//! promise, and holds no edit that one of them names. The edits of the store that follow have the same counts and other
+//! promise, and none of them names an edit that it holds. Later edits of the store have the same counts and other
 //! hashes, but the copy gets no log with a promise of them.
 //!
 //! # Complete or absent
@@ -47,7 +47,7 @@ use crate::manifest::state::LogState;
 /// How many bytes of a file are copied at a time.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// Makes a checkpoint of an open store, or of the view that a handle for reading has.
+/// Makes a checkpoint of an open store, or of the view of a handle for reading.
 pub(in crate::db) fn checkpoint(engine: &Engine, view: Option<&LiveView>, dir: &Path) -> Result<()> {
     engine.lifecycle.check_open()?;
     engine.files.check_process()?;

@@ -1,9 +1,9 @@
 //! The directory of a copy. It is built under another name in the same directory, and gets its own name when it is
 //! complete.
 //!
-//! The other name is that of the copy with `.checkpoint-incomplete` behind it. Whoever builds there holds its lock, so
-//! files in a directory that is not locked are those of a copy that was interrupted. They are removed, but only files with
-//! names of a store: if there are others, the directory is left as it is.
+//! The other name is the name of the copy and `.checkpoint-incomplete`. The directory is locked as long as a copy is built in
+//! it, so files in a directory without a lock are left from a copy that was interrupted. They are removed, but only
+//! files with names of a store: if there are others, the directory is left as it is.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -36,7 +36,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// That of writing, if it is disabled, or suspended and cannot be resumed: it is unknown what is durable.
+    /// The error of writing, if it is disabled, or suspended and cannot be resumed: the durable state is unknown.
     pub(super) fn of_store(engine: &Engine) -> Result<Self> {
         engine.check_writable()?;
         engine.resume_first()?;
