@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::block::{BlockIter, BlockKind, BlockValues, Compression, Envelope, Sealer, open};
 use crate::checksum::FileId;
+use crate::file_header::StoreIds;
 use crate::fs::{Fs, MemFs};
 use crate::iter::EntryValue;
 use crate::key::{EntryKind, InternalKey, Tag};
@@ -229,7 +230,7 @@ fn context(fs: MemFs) -> TableContext {
     TableContext {
         fs: Arc::new(fs),
         dir: "/v".into(),
-        store_id: [0x55; 16],
+        store_ids: StoreIds::of([0x55; 16]),
         hash_seed: 0,
         memory: crate::memory::Memory::with_blocks_max(1 << 20, 0),
         files: Arc::new(crate::cache::FileCache::new(1)),

@@ -72,10 +72,16 @@ impl Survey {
             return Err(Error::NoStore { dir: dir.to_path_buf(), why: "it holds no file of a store" });
         }
         if survey.state.keyspaces.is_empty() {
-            // Nothing says which ids the tables of a copy bear.
-            let is_table = |name: &FileName| matches!(name, FileName::Table(_));
-            let tables: Vec<_> = listing.ours.iter().copied().filter(is_table).collect();
-            survey.state.store_ids.extend(survey.any_store_id(&tables));
+            // Nothing states which ids the files of a copy bear. Most tables are those of the store that was copied, and the
+            // newest log is its own.
+            let of_kind = |is_kind: fn(&FileName) -> bool| {
+                listing.ours.iter().copied().filter(is_kind).collect::<Vec<_>>()
+            };
+            let tables = of_kind(|name| matches!(name, FileName::Table(_)));
+            let logs = of_kind(|name| matches!(name, FileName::Log(_)));
+            let newest_log = logs.last().and_then(|name| survey.header(*name)).map(|header| header.store_id);
+            let ids = survey.any_store_id(&tables).into_iter().chain(newest_log);
+            survey.state.store_ids.extend(ids);
         }
         let mut unnamed = strays(&listing, &survey.state, number.unwrap_or(0));
         unnamed.retain(|name| survey.is_of_store(*name));
