@@ -3,7 +3,11 @@
 //! ```text
 //! batch   first sequence number u64 · entry count u32 · entry*
 //! entry   kind u8 · keyspace id varint · key length varint · key · (value length varint · value) if Put
+//!         kind u8 · keyspace id varint · start length varint · start · end length varint · end   if RangeDelete
 //! ```
+//!
+//! A range delete hides all keys from its start up to, but not including, its end. An empty end means no end: before
+//! the empty key there is nothing.
 //!
 //! The first sequence number is 0 until the commit leader sets it; entry `i` has number `first + i`. Keyspace
 //! 0 is the default one. Methods of [`WriteBatch`] cannot fail: the batch keeps its first error, such as a key over a
@@ -260,6 +264,18 @@ impl WriteBatch {
         self
     }
 
+    /// Removes all keys from `start` up to, but not including, `end`; to the last key if `end` is empty.
+    #[cfg_attr(not(any(test, fuzzing)), expect(dead_code, reason = "the calls that delete ranges follow"))]
+    pub(crate) fn push_range_delete(&mut self, keyspace: KeyspaceId, start: &[u8], end: &[u8]) -> &mut Self {
+        debug_assert!(end.is_empty() || start < end, "a range of no key is not written");
+        if let Err(error) = check_key(end) {
+            self.refuse(error);
+        } else if self.push_key(EntryKind::RangeDelete, keyspace, start, end.len() + 10).is_some() {
+            put_length_prefixed(&mut self.bytes, end);
+        }
+        self
+    }
+
     fn push_key(
         &mut self,
         kind: EntryKind,
@@ -422,7 +438,9 @@ pub(crate) struct BatchEntry {
     pub(crate) seqno: SeqNo,
     pub(crate) kind: EntryKind,
     pub(crate) keyspace: KeyspaceId,
+    /// The start of a range delete.
     pub(crate) key: Range<usize>,
+    /// Empty for a delete; the end of a range delete, empty if it has none.
     pub(crate) value: Range<usize>,
 }
 
@@ -434,6 +452,7 @@ pub(crate) struct BatchReader<'a> {
     pub(crate) count: u32,
     read: u32,
     failed: bool,
+    reads_ranges: bool,
 }
 
 impl<'a> BatchReader<'a> {
@@ -449,7 +468,12 @@ impl<'a> BatchReader<'a> {
         if first.checked_add(u64::from(count)).is_none_or(|end| end > SEQNO_MAX) {
             return Err(wrong_header(0, "batch sequence number", format_args!("{first} is out of range")));
         }
-        Ok(Self { reader, first, count, read: 0, failed: false })
+        Ok(Self { reader, first, count, read: 0, failed: false, reads_ranges: false })
+    }
+
+    /// Reads range deletes too. Otherwise one of them is an error: the batch is newer than its reader.
+    pub(crate) fn with_ranges(self) -> Self {
+        Self { reads_ranges: true, ..self }
     }
 
     /// The sequence number of the last entry, or `first - 1` if there are none.
@@ -469,9 +493,25 @@ impl<'a> BatchReader<'a> {
         let value = match kind {
             EntryKind::Put => self.range(VALUE_BYTES_MAX, "value")?,
             EntryKind::Delete => key.end..key.end,
+            EntryKind::RangeDelete => self.end_of_range(at, &key)?,
         };
         let seqno = self.first + u64::from(self.read);
         Ok(BatchEntry { seqno, kind, keyspace, key, value })
+    }
+
+    /// The end of a range delete whose entry begins at `at` and that has this start.
+    #[inline(never)]
+    fn end_of_range(&mut self, at: u64, start: &Range<usize>) -> Result<Range<usize>, DecodeError> {
+        if !self.reads_ranges {
+            let kind = EntryKind::RangeDelete as u64;
+            return Err(DecodeError::unsupported(at, "entry kind", kind, EntryKind::Put as u64));
+        }
+        let end = self.range(KEY_BYTES_MAX, "end of a range")?;
+        let bytes = self.reader.read_so_far();
+        if !end.is_empty() && bytes[start.clone()] >= bytes[end.clone()] {
+            return Err(DecodeError::corrupt(at, "range delete", "the start is not before the end"));
+        }
+        Ok(end)
     }
 
     #[inline(always)]
@@ -526,6 +566,7 @@ pub(crate) fn own_batch(error: DecodeError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::DecodeErrorKind;
 
     fn decode(bytes: &[u8]) -> Result<Vec<BatchEntry>, DecodeError> {
         BatchReader::open(bytes)?.collect()
@@ -583,6 +624,45 @@ mod tests {
         for wanted in 0..32 {
             assert_eq!(select(&batch(31), |at| wanted >> at & 1 == 1).unwrap(), batch(wanted));
         }
+    }
+
+    #[test]
+    fn range_deletes_come_back_and_only_to_a_reader_of_ranges() {
+        let mut batch = WriteBatch::new();
+        batch.put("a", "1").push_range_delete(7, b"b", b"c").push_range_delete(0, b"", b"");
+        let bytes = batch.into_parts().unwrap().0;
+        assert!(decode(&bytes).unwrap_err().kind == DecodeErrorKind::Unsupported { found: 3, supported: 1 });
+        let entries: Vec<_> = BatchReader::open(&bytes).unwrap().with_ranges().map(Result::unwrap).collect();
+        let ranges =
+            entries[1..].iter().map(|entry| (entry.keyspace, entry.key.clone(), entry.value.clone()));
+        let ranges: Vec<_> = ranges.map(|(id, start, end)| (id, &bytes[start], &bytes[end])).collect();
+        assert_eq!(ranges, [(7, &b"b"[..], &b"c"[..]), (0, b"", b"")]);
+        assert_eq!((entries[2].seqno, entries[2].kind), (2, EntryKind::RangeDelete));
+    }
+
+    #[test]
+    fn a_range_of_no_key_and_every_truncation_of_a_range_delete_are_errors() {
+        let read = |bytes: &[u8]| BatchReader::open(bytes)?.with_ranges().collect::<Result<Vec<_>, _>>();
+        let range = |start: &[u8], end: &[u8]| {
+            let mut bytes = vec![0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 3, 0];
+            put_length_prefixed(&mut bytes, start);
+            put_length_prefixed(&mut bytes, end);
+            bytes
+        };
+        for (start, end) in [(&b"b"[..], &b"b"[..]), (b"c", b"b"), (b"b\0", b"b")] {
+            let error = read(&range(start, end)).unwrap_err();
+            assert_eq!((error.what, error.offset), ("range delete", 12));
+        }
+        let long = [7; KEY_BYTES_MAX + 1];
+        assert_eq!(read(&range(b"", &long)).unwrap_err().what, "end of a range");
+        let good = range(b"b", b"b\0");
+        assert!(read(&good).is_ok());
+        for len in 0..good.len() {
+            assert!(read(&good[..len]).is_err(), "{len}");
+        }
+        let mut batch = WriteBatch::new();
+        batch.push_range_delete(0, b"", &long);
+        assert!(matches!(batch.into_parts(), Err(Error::LimitExceeded { what: "key length", .. })));
     }
 
     #[test]

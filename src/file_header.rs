@@ -6,7 +6,7 @@
 //! 10  format version    u16  of this kind of file
 //! 12  checksum kind     u16  1: the length rule of `checksum`
 //! 14  header length     u16  64
-//! 16  store id          16   random, the same in all files of a store
+//! 16  store id          16   random, that of the store that wrote the file
 //! 32  file id           16   random, the owner of everything in the file
 //! 48  required features u32  bits: a reader must refuse a file with an unknown one
 //! 52  optional features u32  bits: a reader may ignore unknown ones
@@ -16,6 +16,9 @@
 //!
 //! The magic, and the position and function of the checksum, are the same in every version, forever. The checksum is
 //! verified before the version is checked, so an intact header of a newer version is distinguished from a damaged one.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::checksum::{FileId, checksum32};
 use crate::codec::{DecodeError, Reader, another_magic, put_u16, put_u32};
@@ -147,6 +150,30 @@ impl FileHeader {
             return Err(DecodeError::corrupt(8, "file kind", detail));
         }
         Ok(header)
+    }
+}
+
+/// The ids that tables, filters and closed logs of a store may bear: its own, and those of the stores that it is a copy of.
+/// All other files of a store bear its own.
+#[derive(Debug, Clone)]
+pub(crate) struct StoreIds {
+    own: FileId,
+    others: Arc<BTreeSet<FileId>>,
+}
+
+impl StoreIds {
+    pub(crate) fn new(own: FileId, others: &BTreeSet<FileId>) -> Self {
+        Self { own, others: Arc::new(others.clone()) }
+    }
+
+    /// Those of a store that is no copy.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn of(own: FileId) -> Self {
+        Self::new(own, &BTreeSet::new())
+    }
+
+    pub(crate) fn contains(&self, id: &FileId) -> bool {
+        *id == self.own || self.others.contains(id)
     }
 }
 

@@ -19,8 +19,10 @@ pub(crate) enum EntryKind {
     /// A tombstone: the key is absent.
     Delete = 0,
     Put = 1,
-    // Reserved: 2 merge operand, 3 range delete, 4 put with time to live, 5 blob pointer, 6 transaction prepare. A
-    // reader must refuse a file that has one of them.
+    /// All keys of a range are absent from here on. Stands in batches; a tag has one of the other two kinds.
+    RangeDelete = 3,
+    // 2 merge operand, 4 put with time to live, 5 blob pointer, 6 transaction prepare: reserved. A reader that meets
+    // one of them must refuse the file.
 }
 
 impl EntryKind {
@@ -28,12 +30,17 @@ impl EntryKind {
         match kind {
             0 => Some(Self::Delete),
             1 => Some(Self::Put),
+            3 => Some(Self::RangeDelete),
             _ => None,
         }
     }
 }
 
-pub(crate) const ENTRY_KIND_MAX: u8 = 1;
+/// The largest kind of an entry of a batch that this version reads.
+pub(crate) const ENTRY_KIND_MAX: u8 = 3;
+
+/// The largest kind in a tag.
+pub(crate) const TAG_KIND_MAX: u8 = 1;
 
 /// Sequence number and entry kind in one word; compares like the sequence number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,13 +53,13 @@ impl Tag {
     }
 
     pub(crate) fn new(seqno: SeqNo, kind: EntryKind) -> Self {
-        debug_assert!(seqno <= SEQNO_MAX);
+        debug_assert!(seqno <= SEQNO_MAX && kind as u8 <= TAG_KIND_MAX);
         Self(seqno << 8 | kind as u64)
     }
 
     /// The tag with this raw value, if its kind is one that this version reads.
     pub(crate) fn from_u64(raw: u64) -> Option<Self> {
-        EntryKind::from_u8(raw as u8).map(|_| Self(raw))
+        (raw as u8 <= TAG_KIND_MAX).then_some(Self(raw))
     }
 
     /// The inverse of [`Tag::to_u64`].
@@ -229,9 +236,11 @@ mod tests {
 
     #[test]
     fn reserved_kinds_are_not_read() {
-        for kind in ENTRY_KIND_MAX + 1..=u8::MAX {
+        for kind in TAG_KIND_MAX + 1..=u8::MAX {
             assert_eq!(Tag::from_u64(1 << 8 | u64::from(kind)), None);
         }
+        let known = (0..=u8::MAX).filter(|&kind| EntryKind::from_u8(kind).is_some());
+        assert_eq!(known.collect::<Vec<_>>(), [0, 1, 3]);
     }
 
     #[test]

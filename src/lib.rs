@@ -30,6 +30,7 @@ mod sync;
 // Layer 1: keys.
 mod batch;
 mod key;
+mod spans;
 // Layer 2: units. Bytes in, bytes out, no files.
 mod block;
 mod file_header;

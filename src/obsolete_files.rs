@@ -57,6 +57,8 @@ impl Drop for SharedFile {
 #[derive(Default)]
 pub(crate) struct ObsoleteFiles {
     names: Mutex<Vec<FileName>>,
+    /// Those that are not removed yet, one set for each [`Kept`].
+    kept: Mutex<Vec<Arc<BTreeSet<FileName>>>>,
     clearing: Mutex<()>,
     pub(crate) unusable: UnusableFilters,
     /// Number of the obsolete files that handles still read from.
@@ -64,6 +66,19 @@ pub(crate) struct ObsoleteFiles {
     /// Sum of their lengths; it wraps, because a damaged manifest may have any length.
     held_bytes: AtomicU64,
     waker: Waker,
+}
+
+/// Files that stay in the directory until this is dropped, also if they become obsolete.
+pub(crate) struct Kept {
+    names: Arc<BTreeSet<FileName>>,
+    obsolete_files: Arc<ObsoleteFiles>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        lock(&self.obsolete_files.kept).retain(|names| !Arc::ptr_eq(names, &self.names));
+        self.obsolete_files.wake();
+    }
 }
 
 /// The keyspaces that may have unusable filters, to be replaced by new ones.
@@ -104,13 +119,25 @@ impl ObsoleteFiles {
         self.wake();
     }
 
-    /// Passes every obsolete file to `remove`, and keeps the files for which it returns `false`. Waits if another
-    /// thread is removing files. Returns `true` if any was removed.
+    /// Keeps these files. The caller holds the lock of the manifest, which names all of them, so none is obsolete yet.
+    pub(crate) fn keep(self: &Arc<Self>, names: BTreeSet<FileName>) -> Kept {
+        let names = Arc::new(names);
+        lock(&self.kept).push(Arc::clone(&names));
+        Kept { names, obsolete_files: Arc::clone(self) }
+    }
+
+    /// Whether a [`Kept`] has this file.
+    pub(crate) fn is_kept(&self, name: FileName) -> bool {
+        lock(&self.kept).iter().any(|kept| kept.contains(&name))
+    }
+
+    /// Passes every obsolete file to `remove`, unless it is kept, and keeps those for which that is `false`. Waits if
+    /// another thread is removing files. Returns `true` if any was removed.
     pub(crate) fn clear(&self, mut remove: impl FnMut(FileName) -> bool) -> bool {
         let _one_at_a_time = lock(&self.clearing);
         let mut names = std::mem::take(&mut *lock(&self.names));
         let before = names.len();
-        names.retain(|&name| !remove(name));
+        names.retain(|&name| self.is_kept(name) || !remove(name));
         let any = names.len() < before;
         lock(&self.names).extend(names);
         any
@@ -143,5 +170,27 @@ mod tests {
         assert!(obsolete_files.clear(|name| clear(name, true)));
         assert!(!obsolete_files.clear(|name| clear(name, true)));
         assert_eq!(cleared, [FileName::Filter(2); 2]);
+    }
+
+    #[test]
+    fn a_file_that_is_kept_twice_is_removed_after_both() {
+        let obsolete_files = Arc::new(ObsoleteFiles::default());
+        let (log, table) = (FileName::Log(1), FileName::Table(2));
+        let one = obsolete_files.keep([log].into());
+        let two = obsolete_files.keep([log, table].into());
+        [log, table].into_iter().for_each(|name| obsolete_files.add(name));
+        let cleared = || {
+            let mut cleared = Vec::new();
+            obsolete_files.clear(|name| {
+                cleared.push(name);
+                true
+            });
+            cleared
+        };
+        assert_eq!(cleared(), []);
+        drop(two);
+        assert_eq!(cleared(), [table]);
+        drop(one);
+        assert_eq!(cleared(), [log]);
     }
 }

@@ -53,15 +53,59 @@ pub(crate) struct TableMeta {
     pub seqno_min: SeqNo,
     /// Largest sequence number in the table.
     pub seqno_max: SeqNo,
-    /// Smallest user key.
+    /// Smallest user key, of entries and of spans.
     pub smallest: Bytes,
-    /// Largest user key.
+    /// Largest user key, of entries and of spans: [`last_key`] of the end of the last span.
     pub largest: Bytes,
     /// Filters, in the order in which they should be probed.
     pub filters: Vec<FilterRef>,
     /// Whether `smallest` or `largest` is only the first [`BOUND_BYTES_MAX`] bytes of the key, as the manifest stores
     /// long keys. The table has the whole key; a version holds whole keys only.
     pub trimmed: bool,
+    /// Its spans, if it has any.
+    pub spans: Option<Box<TableSpans>>,
+}
+
+/// What is stated of the spans of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TableSpans {
+    /// Number of spans.
+    pub count: u64,
+    /// Where the first one starts.
+    pub start: Bytes,
+    /// Where the last one ends, without this key; empty if it has no end.
+    pub end: Bytes,
+    /// Whether `start` or `end` is only the first [`BOUND_BYTES_MAX`] bytes.
+    pub trimmed: bool,
+    /// The bounds of the entries, if the table has any.
+    pub points: Option<PointBounds>,
+}
+
+/// The bounds of the entries of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct PointBounds {
+    /// Smallest user key.
+    pub smallest: Bytes,
+    /// Largest user key.
+    pub largest: Bytes,
+    /// Whether one of them is only the first [`BOUND_BYTES_MAX`] bytes.
+    pub trimmed: bool,
+}
+
+/// The largest key there can be.
+static LARGEST_KEY: [u8; KEY_BYTES_MAX] = [0xff; KEY_BYTES_MAX];
+
+/// The last key before `end`, or `end` itself if that key is a long one. An empty end means no end.
+///
+/// Tables of a run do not overlap in bounds that are computed so. A writer cuts spans right behind a key, so it need
+/// not care.
+pub(crate) fn last_key(end: &Bytes) -> Bytes {
+    match end.split_last() {
+        None => Bytes::from_static(&LARGEST_KEY),
+        Some((0, key)) => end.slice(..key.len()),
+        Some((last, key)) if end.len() == KEY_BYTES_MAX => [key, &[last - 1]].concat().into(),
+        Some(_) => end.clone(),
+    }
 }
 
 // Field numbers of a table record, shifted left by one; append only, see format.md.
@@ -70,7 +114,8 @@ pub(crate) const COUNTS: u64 = 2 << 1 | CRITICAL;
 pub(crate) const SEQNOS: u64 = 3 << 1 | CRITICAL;
 pub(crate) const POINT_BOUNDS: u64 = 4 << 1 | CRITICAL;
 pub(crate) const FILTER: u64 = 5 << 1;
-// 6 overall bounds (with range deletes), 7 global sequence number (of an ingested table): reserved.
+pub(crate) const SPANS: u64 = 6 << 1 | CRITICAL;
+// 7 global sequence number (of an ingested table): reserved.
 
 impl FilterRef {
     fn decode_payload(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -124,28 +169,67 @@ impl TableMeta {
         let counts = [self.entries, self.tombstones, self.keys, self.data_bytes];
         put_field(out, COUNTS, |out| put_varints(out, &counts));
         put_field(out, SEQNOS, |out| put_varints(out, &[self.seqno_min, self.seqno_max]));
-        put_field(out, POINT_BOUNDS, |out| {
-            let bounds = [&self.smallest, &self.largest];
-            // A trimmed record stays trimmed in the next manifest.
-            out.push(u8::from(self.trimmed || bounds.iter().any(|bound| bound.len() > BOUND_BYTES_MAX)));
-            for bound in bounds {
-                put_length_prefixed(out, &bound[..bound.len().min(BOUND_BYTES_MAX)]);
-            }
-        });
+        if let Some(points) = self.points() {
+            put_field(out, POINT_BOUNDS, |out| {
+                put_bounds(out, points.trimmed, [&points.smallest, &points.largest])
+            });
+        }
         FilterRef::encode_all(&self.filters, out);
+        if let Some(spans) = &self.spans {
+            put_field(out, SPANS, |out| {
+                put_varint(out, spans.count);
+                put_bounds(out, spans.trimmed, [&spans.start, &spans.end]);
+            });
+        }
     }
 
     pub(crate) fn decode(mut reader: Reader<'_>) -> Result<Self, DecodeError> {
         let mut meta = Self::default();
         let start = reader.offset();
-        let mut seen = Seen::new("table record", [FILE, COUNTS, SEQNOS, POINT_BOUNDS]);
+        let mut seen = Seen::new("table record", [FILE, COUNTS, SEQNOS, POINT_BOUNDS, SPANS]);
         while let Some(mut field) = reader.field()? {
             seen.note(&field)?;
             meta.decode_field(&mut field)?;
         }
-        seen.expect(&[FILE, COUNTS, SEQNOS, POINT_BOUNDS], start)?;
+        seen.expect(&[FILE, COUNTS, SEQNOS], start)?;
+        let has_bounds = seen.expect(&[POINT_BOUNDS], start);
+        if meta.entries > 0 {
+            has_bounds?;
+        } else if has_bounds.is_ok() {
+            return Err(DecodeError::corrupt(start, "table record", "bounds of no entries"));
+        }
         meta.validate().map_err(|error| error.at(start))?;
+        if let Some(spans) = meta.spans.take() {
+            let TableMeta { smallest, largest, trimmed, .. } = meta.clone();
+            let points = (meta.entries > 0).then_some(PointBounds { smallest, largest, trimmed });
+            meta.set_spans(TableSpans { points, ..*spans });
+        }
         Ok(meta)
+    }
+
+    /// Gives the table spans, which reach its bounds.
+    pub(crate) fn set_spans(&mut self, spans: TableSpans) {
+        let is_prefix = spans.trimmed && spans.end.len() == BOUND_BYTES_MAX;
+        let last = if is_prefix { spans.end.clone() } else { last_key(&spans.end) };
+        (self.smallest, self.largest, self.trimmed) = match &spans.points {
+            Some(points) => {
+                let smallest = points.smallest.clone().min(spans.start.clone());
+                (smallest, points.largest.clone().max(last), points.trimmed || spans.trimmed)
+            }
+            None => (spans.start.clone(), last, spans.trimmed),
+        };
+        self.spans = Some(Box::new(spans));
+    }
+
+    /// The bounds of its entries, if it has any.
+    pub(crate) fn points(&self) -> Option<PointBounds> {
+        match &self.spans {
+            Some(spans) => spans.points.clone(),
+            None => {
+                let (smallest, largest) = (self.smallest.clone(), self.largest.clone());
+                Some(PointBounds { smallest, largest, trimmed: self.trimmed })
+            }
+        }
     }
 
     /// Decodes one field into its part of the record. An unknown field changes nothing.
@@ -169,19 +253,14 @@ impl TableMeta {
                 self.seqno_max = reader.varint("largest sequence number")?;
             }
             POINT_BOUNDS => {
-                let start = reader.offset();
-                let wrong = |detail: String| Err(DecodeError::corrupt(start, "bounds flag", detail));
-                let trimmed = reader.u8("bounds flag")?;
-                if trimmed > 1 {
-                    return wrong(format!("{trimmed} is neither 0 nor 1"));
-                }
-                self.trimmed = trimmed == 1;
-                let mut bound = |what| reader.length_prefixed(BOUND_BYTES_MAX as u64, what);
-                self.smallest = Bytes::copy_from_slice(bound("smallest key")?);
-                self.largest = Bytes::copy_from_slice(bound("largest key")?);
-                if self.trimmed && self.smallest.len().max(self.largest.len()) < BOUND_BYTES_MAX {
-                    return wrong(format!("is 1, but neither key has {BOUND_BYTES_MAX} bytes"));
-                }
+                let bounds = read_bounds(reader, ["smallest key", "largest key"])?;
+                (self.trimmed, [self.smallest, self.largest]) = bounds;
+            }
+            SPANS => {
+                let count = reader.varint("span count")?;
+                let (trimmed, [start, end]) =
+                    read_bounds(reader, ["start of the spans", "end of the spans"])?;
+                self.spans = Some(Box::new(TableSpans { count, start, end, trimmed, points: None }));
             }
             FILTER => {
                 // Usually there is only one, and it is kept for each table of the store.
@@ -207,18 +286,66 @@ impl TableMeta {
         if !(1..=FILE_NUMBER_MAX).contains(&self.number) {
             return wrong("table number", format!("{} is not in 1..={FILE_NUMBER_MAX}", self.number));
         }
-        if self.keys == 0 || self.keys > self.entries || self.tombstones > self.entries {
-            let counts = (self.entries, self.tombstones, self.keys);
-            return wrong("table counts", format!("(entries, tombstones, keys) = {counts:?}"));
-        }
+        check_counts(self.entries, self.tombstones, self.keys, self.data_bytes, self.spans.is_some())?;
         if self.seqno_min > self.seqno_max || self.seqno_max > SEQNO_MAX {
             return wrong("sequence range", format!("{}..={}", self.seqno_min, self.seqno_max));
         }
         if self.smallest > self.largest {
             return wrong("key bounds", "the smallest key is after the largest".into());
         }
+        if let Some(TableSpans { count, start, end, trimmed, .. }) = self.spans.as_deref() {
+            // Cut keys may begin alike.
+            let is_range = end.is_empty() || start < end || *trimmed && start == end;
+            if *count == 0 || !is_range || self.seqno_max == 0 {
+                return wrong("span bounds", format!("{count} spans, from {start:?} to {end:?}"));
+            }
+        }
         Ok(())
     }
+}
+
+/// Checks the counts of a table: a table has entries or spans.
+pub(crate) fn check_counts(
+    entries: u64,
+    tombstones: u64,
+    keys: u64,
+    data_bytes: u64,
+    has_spans: bool,
+) -> Result<(), DecodeError> {
+    let is_right = match entries {
+        0 => has_spans && (tombstones, keys, data_bytes) == (0, 0, 0),
+        _ => (1..=entries).contains(&keys) && tombstones <= entries,
+    };
+    if is_right {
+        return Ok(());
+    }
+    let counts = (entries, tombstones, keys);
+    Err(DecodeError::corrupt(0, "table counts", format!("(entries, tombstones, keys) = {counts:?}")))
+}
+
+/// Appends bounds, of which the manifest has the first [`BOUND_BYTES_MAX`] bytes. Those that were read trimmed stay
+/// trimmed when they are written into the next manifest.
+fn put_bounds(out: &mut Vec<u8>, trimmed: bool, bounds: [&Bytes; 2]) {
+    out.push(u8::from(trimmed || bounds.iter().any(|bound| bound.len() > BOUND_BYTES_MAX)));
+    for bound in bounds {
+        put_length_prefixed(out, &bound[..bound.len().min(BOUND_BYTES_MAX)]);
+    }
+}
+
+/// Reads bounds, and whether one of them is trimmed.
+fn read_bounds(reader: &mut Reader<'_>, names: [&'static str; 2]) -> Result<(bool, [Bytes; 2]), DecodeError> {
+    let start = reader.offset();
+    let wrong = |detail: String| Err(DecodeError::corrupt(start, "bounds flag", detail));
+    let trimmed = reader.u8("bounds flag")?;
+    if trimmed > 1 {
+        return wrong(format!("{trimmed} is neither 0 nor 1"));
+    }
+    let mut bound = |what| reader.length_prefixed(BOUND_BYTES_MAX as u64, what).map(Bytes::copy_from_slice);
+    let bounds = [bound(names[0])?, bound(names[1])?];
+    if trimmed == 1 && bounds.iter().all(|bound| bound.len() < BOUND_BYTES_MAX) {
+        return wrong(format!("is 1, but neither key has {BOUND_BYTES_MAX} bytes"));
+    }
+    Ok((trimmed == 1, bounds))
 }
 
 #[cfg(test)]
@@ -248,7 +375,84 @@ mod tests {
                 header_checksum: 5,
             }],
             trimmed: false,
+            spans: None,
         }
+    }
+
+    /// The table with spans, and with entries if `has_points`.
+    fn with_spans(has_points: bool, start: &[u8], end: &[u8]) -> TableMeta {
+        let mut meta = meta();
+        let points = has_points.then(|| meta.points().unwrap());
+        if !has_points {
+            (meta.entries, meta.tombstones, meta.keys, meta.data_bytes) = (0, 0, 0, 0);
+            meta.filters.clear();
+        }
+        let (start, end) = (Bytes::copy_from_slice(start), Bytes::copy_from_slice(end));
+        meta.set_spans(TableSpans { count: 3, start, end, trimmed: false, points });
+        meta
+    }
+
+    #[test]
+    fn spans_come_back_and_reach_the_bounds() {
+        for has_points in [true, false] {
+            for (start, end, largest) in [
+                (&b"a"[..], &b"c"[..], &b"c"[..]),
+                (b"a", b"zzz\0", b"zzz"),
+                (b"a", b"", &LARGEST_KEY[..]),
+                (b"", b"c", b"c"),
+            ] {
+                let meta = with_spans(has_points, start, end);
+                assert_eq!(TableMeta::decode(Reader::new(&encoded(&meta))), Ok(meta.clone()));
+                let (least, most) = if has_points { (&b""[..], &b"zz"[..]) } else { (start, largest) };
+                assert_eq!((&meta.smallest[..], &meta.largest[..]), (least.min(start), most.max(largest)));
+            }
+        }
+    }
+
+    #[test]
+    fn an_end_as_long_as_a_key_can_be_has_the_key_before_it() {
+        let end = Bytes::from([&[7; KEY_BYTES_MAX - 1][..], &[9]].concat());
+        assert_eq!(last_key(&end), [&[7; KEY_BYTES_MAX - 1][..], &[8]].concat());
+        assert_eq!(last_key(&Bytes::from_static(b"k\0\0")), &b"k\0"[..]);
+    }
+
+    #[test]
+    fn long_ends_of_spans_are_trimmed_and_stand_for_all_keys_that_begin_with_them() {
+        let long = [b'm'; 5000];
+        let back = TableMeta::decode(Reader::new(&encoded(&with_spans(false, b"a", &long)))).unwrap();
+        assert!(back.trimmed && back.spans.as_ref().unwrap().trimmed);
+        assert!(&back.wide_bounds().1[..] > &long[..]);
+        let again = TableMeta::decode(Reader::new(&encoded(&back))).unwrap();
+        assert_eq!(again, back);
+    }
+
+    #[test]
+    fn impossible_spans_and_a_table_of_nothing_are_refused() {
+        let refused = |meta: &TableMeta| TableMeta::decode(Reader::new(&encoded(meta))).unwrap_err().what;
+        let changed = |change: fn(&mut TableMeta)| {
+            let mut meta = with_spans(true, b"c", b"d");
+            change(&mut meta);
+            refused(&meta)
+        };
+        assert_eq!(changed(|meta| meta.spans.as_mut().unwrap().count = 0), "span bounds");
+        assert_eq!(
+            changed(|meta| meta.spans.as_mut().unwrap().end = Bytes::from_static(b"c")),
+            "span bounds"
+        );
+        assert_eq!(changed(|meta| (meta.seqno_min, meta.seqno_max) = (0, 0)), "span bounds");
+        assert_eq!(changed(|meta| meta.spans.as_mut().unwrap().points = None), "table record");
+        let mut empty = with_spans(false, b"c", b"d");
+        empty.keys = 1;
+        assert_eq!(refused(&empty), "table counts");
+        empty.keys = 0;
+        empty.spans.as_mut().unwrap().points = Some(PointBounds::default());
+        assert_eq!(refused(&empty), "table record");
+        let nothing = TableMeta { spans: None, filters: Vec::new(), ..empty };
+        assert_eq!(refused(&nothing), "table record");
+        let mut bytes = encoded(&with_spans(false, b"c", b"d"));
+        let spans = payloads(&bytes).last().unwrap().1 - 2;
+        bytes.truncate(spans);
+        assert_eq!(TableMeta::decode(Reader::new(&bytes)).unwrap_err().what, "table counts");
     }
 
     fn encoded(meta: &TableMeta) -> Vec<u8> {

@@ -6,6 +6,7 @@ mod allocation;
 mod bank;
 mod basics;
 mod budget;
+mod checkpoint;
 mod compaction;
 mod completion;
 mod concurrency;

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    cas, compact, completion, contains, count, delete, demo, diff, digest, drop_keyspace, get, keyspaces,
-    load, man, put, refilter, repair, report, scan, stats, uniq, verify,
+    cas, checkpoint, compact, completion, contains, count, delete, demo, diff, digest, drop_keyspace, get,
+    keyspaces, load, man, put, refilter, repair, report, scan, stats, uniq, verify,
 };
 use crate::failure::Result;
 use crate::signals;
@@ -82,6 +82,7 @@ enum Command {
     DropKeyspace(drop_keyspace::Args),
     Stats(stats::Args),
     Report(report::Args),
+    Checkpoint(checkpoint::Args),
     Compact(compact::Args),
     Refilter(refilter::Args),
     Verify(verify::Args),
@@ -120,6 +121,7 @@ fn run(command: &Command) -> Result<()> {
         Command::DropKeyspace(args) => drop_keyspace::run(args),
         Command::Stats(args) => stats::run(args),
         Command::Report(args) => report::run(args),
+        Command::Checkpoint(args) => checkpoint::run(args),
         Command::Compact(args) => compact::run(args),
         Command::Refilter(args) => refilter::run(args),
         Command::Verify(args) => verify::run(args),

@@ -103,6 +103,11 @@ impl<'a> Reader<'a> {
         self.base.saturating_add(self.position as u64)
     }
 
+    /// All that was read.
+    pub fn read_so_far(&self) -> &'a [u8] {
+        &self.bytes[..self.position]
+    }
+
     #[inline]
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.position

@@ -15,7 +15,7 @@ use std::ops::Range;
 use byteorder::{ByteOrder, LittleEndian};
 
 use crate::codec::{DecodeError, Reader, decode_varint};
-use crate::key::{ENTRY_KIND_MAX, Tag, copy_key};
+use crate::key::{TAG_KIND_MAX, Tag, copy_key};
 use crate::limits::KEY_BYTES_MAX;
 
 /// The parts of an entry in the payload.
@@ -175,7 +175,7 @@ pub(super) fn why_not(entries: &[u8], at: usize) -> DecodeError {
         return wrong("key length", format!("{shared} shared and {unshared} more bytes"));
     }
     if Tag::from_u64(tag).is_none() && unshared + (code >> 1) <= left {
-        return DecodeError::unsupported(at as u64, "entry kind", tag & 0xff, ENTRY_KIND_MAX.into());
+        return DecodeError::unsupported(at as u64, "entry kind", tag & 0xff, TAG_KIND_MAX.into());
     }
     let left = left.saturating_sub(unshared);
     wrong("entry", format!("{unshared} key and {} value bytes, {left} left", code >> 1))

@@ -1,7 +1,7 @@
 //! The 20 bytes before the payload of every block: sealing and opening blocks.
 //!
 //! ```text
-//!  0  kind          u8   data, index, value chunk, properties, padding: append only
+//!  0  kind          u8   data, index, value chunk, properties, padding, spans: append only
 //!  1  compression   u8   0 none, 1 LZ4 block format (no frame, no size prefix)
 //!  2  flags         u16  bit 0: the entries have a hash index; an unknown flag refuses the block
 //!  4  stored length u32  bytes that follow the envelope
@@ -44,18 +44,21 @@ pub(crate) enum BlockKind {
     Properties = 4,
     /// Zeros, so that the next block starts on a boundary.
     Padding = 5,
-    // 6 meta index, 7 range-delete spans, 8 blobs, 9 compression dictionary: reserved.
+    /// Ranges of keys that were deleted.
+    Spans = 7,
+    // 6 meta index, 8 blobs, 9 compression dictionary: reserved.
 }
 
 /// The flag of a data or index block whose payload has a hash index ([`trailer`](super::trailer)). The payload has this
 /// information too; the flag makes readers without support refuse the block.
 const FLAG_HASH_INDEX: u16 = 1;
 
-const BLOCK_KIND_MAX: u8 = 5;
+/// The largest block kind this version reads.
+const BLOCK_KIND_MAX: u8 = 7;
 
 impl BlockKind {
     pub(crate) fn from_u8(kind: u8) -> Option<Self> {
-        [Self::Data, Self::Index, Self::ValueChunk, Self::Properties, Self::Padding]
+        [Self::Data, Self::Index, Self::ValueChunk, Self::Properties, Self::Padding, Self::Spans]
             .into_iter()
             .find(|known| *known as u8 == kind)
     }
@@ -71,6 +74,7 @@ impl BlockKind {
             Self::ValueChunk => "value chunk",
             Self::Properties => "properties block",
             Self::Padding => "padding block",
+            Self::Spans => "span block",
         }
     }
 }

@@ -54,7 +54,7 @@ impl Retain {
             return Fate::Keep(key.tag);
         }
         match key.tag.kind() {
-            EntryKind::Delete => Fate::Drop,
+            EntryKind::Delete | EntryKind::RangeDelete => Fate::Drop,
             EntryKind::Put => Fate::Keep(Tag::new(0, EntryKind::Put)),
         }
     }

@@ -15,6 +15,7 @@
 //! | `generation/` | which log and which manifest are in force; edits of the manifest | runs background jobs, enters the commit queue |
 //! | `commit/` | one commit group, as its leader carries it out | runs background jobs |
 //! | `jobs/`, `open/` | background work, and calls that wait for it; from files to an open store | |
+//! | `copy/` | checkpoints | changes the store that it copies |
 //! | `write/` | a write in the thread of its caller: wait, queue, look again | writes to the log or to a memtable |
 //! | `handles/` | what users call | |
 //! | `transaction/`, `check/` | transactions; verify, repair, the shape of the tree | |
@@ -22,6 +23,7 @@
 mod build;
 mod check;
 mod commit;
+mod copy;
 pub(in crate::db) mod engine;
 mod generation;
 mod handles;

@@ -207,6 +207,10 @@ impl Fs for DirFs {
         Ok(linkat(from_dir, from, to_dir, to, AtFlags::empty())?)
     }
 
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.others.remove_dir(dir)
+    }
+
     fn free_bytes(&self, dir: &Path) -> io::Result<Option<u64>> {
         if dir != self.path {
             return self.others.free_bytes(dir);

@@ -154,7 +154,12 @@ impl LockedDir {
         if self.held.process.is_this_by_forks() { Ok(()) } else { Err(self.held.forked()) }
     }
 
-    /// Checks that changes are allowed, and that the directory is still the locked one.
+    /// The file system without the lock, for other directories.
+    pub(crate) fn unlocked(&self) -> &Arc<dyn Fs> {
+        &self.fs
+    }
+
+    /// Whether changes are allowed, and the directory is still the one that was locked.
     pub(crate) fn check(&self) -> io::Result<()> {
         self.held.change(Compare::Before, || Ok(()))
     }
@@ -237,6 +242,10 @@ impl Fs for LockedDir {
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.held.change(Compare::Before, || self.fs.hard_link(from, to))
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.held.change(Compare::Before, || self.fs.remove_dir(dir))
     }
 
     fn free_bytes(&self, dir: &Path) -> io::Result<Option<u64>> {

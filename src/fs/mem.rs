@@ -29,6 +29,7 @@ pub enum Op<'a> {
     Rename(&'a Path, &'a Path),
     Remove(&'a Path),
     HardLink(&'a Path, &'a Path),
+    RemoveDir(&'a Path),
 }
 
 /// The unsynced state that is left after a crash.
@@ -71,6 +72,9 @@ struct Tree {
     files: BTreeMap<PathBuf, Arc<MemFile>>,
     /// The entries that remain after a power loss.
     durable: BTreeMap<PathBuf, Arc<MemFile>>,
+    /// Directories that were renamed, from and to, whose new names are not durable.
+    moved: Vec<(PathBuf, PathBuf)>,
+    /// The locks that are held.
     locks: Vec<(PathBuf, LockKind)>,
 }
 
@@ -132,7 +136,7 @@ impl MemFs {
     /// The state after a crash now, with the same limit. Locks are released, the observer is not copied.
     #[must_use]
     pub fn crash(&self, policy: CrashPolicy) -> Self {
-        let tree = self.tree();
+        let mut tree = self.tree().clone();
         let room = AtomicU64::new(self.inner.room.load(Ordering::SeqCst));
         let with =
             |tree| Self { inner: Arc::new(Inner { room, tree: Mutex::new(tree), ..Inner::default() }) };
@@ -144,6 +148,11 @@ impl MemFs {
             _ => 0,
         });
         let is_random = matches!(policy, CrashPolicy::Random(_));
+        while let Some((from, to)) = tree.moved.pop() {
+            if !(is_random && dice.coin()) {
+                tree.move_dir(&to, &from);
+            }
+        }
         let mut image = Tree::default();
         // Sorted, so the parent directory comes first.
         for dir in &tree.dirs {
@@ -225,6 +234,27 @@ impl Tree {
         dir.parent().is_none() || self.durable_dirs.contains(dir)
     }
 
+    /// Gives a directory another name, with everything in it, durable or not.
+    fn move_dir(&mut self, from: &Path, to: &Path) {
+        let moved = |path: PathBuf| match path.strip_prefix(from) {
+            Ok(rest) if rest.as_os_str().is_empty() => to.to_path_buf(),
+            Ok(rest) => to.join(rest),
+            Err(_) => path,
+        };
+        let all = |files: &mut BTreeMap<PathBuf, Arc<MemFile>>| {
+            std::mem::take(files).into_iter().map(|(path, file)| (moved(path), file)).collect()
+        };
+        (self.files, self.durable) = (all(&mut self.files), all(&mut self.durable));
+        self.dirs = std::mem::take(&mut self.dirs).into_iter().map(moved).collect();
+        self.dirs.sort_unstable();
+        self.durable_dirs = std::mem::take(&mut self.durable_dirs).into_iter().map(moved).collect();
+    }
+
+    fn is_empty_dir(&self, dir: &Path) -> bool {
+        let mut paths = self.files.keys().chain(&self.dirs);
+        !paths.any(|path| path.parent() == Some(dir))
+    }
+
     /// A copy without locks.
     fn as_it_is(&self) -> Self {
         let mut originals: Vec<_> = self.files.values().chain(self.durable.values()).collect();
@@ -239,7 +269,7 @@ impl Tree {
         let files = self.files.iter().map(copied).collect();
         let durable = self.durable.iter().map(copied).collect();
         let (dirs, durable_dirs) = (self.dirs.clone(), self.durable_dirs.clone());
-        Self { dirs, durable_dirs, files, durable, locks: Vec::new() }
+        Self { dirs, durable_dirs, files, durable, moved: self.moved.clone(), locks: Vec::new() }
     }
 }
 
@@ -332,6 +362,7 @@ impl Fs for MemFs {
         let dir = if dir == Path::new(".") { Path::new("") } else { dir };
         let inside: Vec<_> = tree.dirs.iter().filter(|path| path.parent() == Some(dir)).cloned().collect();
         tree.durable_dirs.extend(inside);
+        tree.moved.retain(|(_, to)| to.parent() != Some(dir));
         Ok(())
     }
 
@@ -358,6 +389,14 @@ impl Fs for MemFs {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.announce(Op::Rename(from, to))?;
         let mut tree = self.tree();
+        if tree.has_dir(from) {
+            if tree.has_dir(to) || tree.files.contains_key(to) {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            tree.move_dir(from, to);
+            tree.moved.push((from.to_path_buf(), to.to_path_buf()));
+            return Ok(());
+        }
         let file = tree.files.remove(from).ok_or_else(|| not_found(from))?;
         tree.files.insert(to.to_path_buf(), file);
         Ok(())
@@ -376,6 +415,22 @@ impl Fs for MemFs {
         }
         let file = Arc::clone(tree.files.get(from).ok_or_else(|| not_found(from))?);
         tree.files.insert(to.to_path_buf(), file);
+        Ok(())
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.announce(Op::RemoveDir(dir))?;
+        let mut tree = self.tree();
+        if !tree.has_dir(dir) {
+            return Err(not_found(dir));
+        }
+        if !tree.is_empty_dir(dir) {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        tree.dirs.retain(|known| known != dir);
+        // What was removed in it does not come back in another directory of this name.
+        tree.durable.retain(|path, _| path.parent() != Some(dir));
+        tree.durable_dirs.remove(dir);
         Ok(())
     }
 
@@ -568,6 +623,31 @@ mod tests {
         fs.sync_dir(&dir).unwrap();
         fs.remove(&b).unwrap();
         assert_eq!(names(&fs.crash(CrashPolicy::DropUnsynced)), [b]);
+    }
+
+    #[test]
+    fn a_renamed_directory_keeps_its_files_and_its_new_name_needs_a_sync_of_the_directory_above() {
+        let (fs, dir) = fs();
+        let to = PathBuf::from("/copy");
+        fs.create(&dir.join("synced")).unwrap();
+        fs.sync_dir(&dir).unwrap();
+        fs.create(&dir.join("other")).unwrap();
+        fs.rename(&dir, &to).unwrap();
+        let names =
+            |fs: &MemFs| fs.files(Path::new("/")).into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+        assert_eq!(names(&fs), [to.join("other"), to.join("synced")]);
+        assert!(fs.list(&dir).is_err() && fs.list(&to).unwrap().len() == 2);
+        assert_eq!(names(&fs.crash(CrashPolicy::DropUnsynced)), [dir.join("synced")]);
+        assert_eq!(names(&fs.crash(CrashPolicy::KeepAll)), names(&fs));
+        let is_moved = |seed| names(&fs.crash(CrashPolicy::Random(seed))).contains(&to.join("synced"));
+        assert!((4..60).contains(&(0..64).filter(|&seed| is_moved(seed)).count()));
+        fs.sync_dir(Path::new("/")).unwrap();
+        assert_eq!(names(&fs.crash(CrashPolicy::DropUnsynced)), [to.join("synced")]);
+        fs.create_dir(&dir).unwrap();
+        assert_eq!(fs.rename(&dir, &to).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs.remove_dir(&to).unwrap_err().kind(), io::ErrorKind::DirectoryNotEmpty);
+        fs.remove_dir(&dir).unwrap();
+        assert!(fs.list(&dir).is_err());
     }
 
     #[test]

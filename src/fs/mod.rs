@@ -63,17 +63,24 @@ pub trait Fs: Debug + Send + Sync + 'static {
     /// Opens a regular file for reading. Anything else (a directory, a link, a pipe) is an error.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
 
-    /// Renames a file over another one, atomically.
+    /// Renames a file over another one, atomically; or a directory to a name that nothing has, for a checkpoint.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file. A file that is open stays readable: read-only handles next to a writer rely on that.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Gives a file a second name.
+    /// Gives a file a second name, also in another directory. A file system that cannot do that returns `Unsupported`,
+    /// `PermissionDenied` or `TooManyLinks`, and `CrossesDevices` between two of them: then the store copies the file.
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// The free bytes of the disk with the directory `dir`; `None`, the default, if that is unknown.
-    /// A quota of the user may be lower.
+    /// Removes an empty directory. By default that is not supported: then a checkpoint that fails leaves one.
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        let _ = dir;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// How many bytes can be written to the disk that the directory `dir` is on; `None` if that is not known,
+    /// as by default. A limit for the user may be lower.
     fn free_bytes(&self, dir: &Path) -> io::Result<Option<u64>> {
         let _ = dir;
         Ok(None)

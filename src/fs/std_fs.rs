@@ -92,6 +92,10 @@ impl Fs for StdFs {
         fs::hard_link(from, to)
     }
 
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::remove_dir(dir)
+    }
+
     #[cfg(unix)]
     fn free_bytes(&self, dir: &Path) -> io::Result<Option<u64>> {
         Ok(free_bytes(&rustix::fs::statvfs(dir)?))

@@ -234,6 +234,7 @@ fn each_key(table: &dyn ReadFile, visit: &mut dyn FnMut(&[u8])) -> Result<u64, T
     let (mut last, mut count): (Option<Vec<u8>>, u64) = (None, 0);
     let mut sink = |event: &Event<'_>| {
         if let Event::Entry(entry) = event
+            && entry.end.is_none()
             && last.as_deref() != Some(entry.key)
         {
             visit(entry.key);

@@ -28,15 +28,25 @@ pub(crate) fn log() -> Vec<u8> {
     log_of(&[file("batch")])
 }
 
+/// A log of boundaries and of a batch of range deletes.
+pub(crate) fn log_of_ranges() -> Vec<u8> {
+    let records = [(RecordKind::Boundaries, "boundaries"), (RecordKind::Batch, "batch-range-delete")];
+    log_of_records(records.map(|(kind, name)| (kind, file(name))).to_vec())
+}
+
 fn log_of(batches: &[Vec<u8>]) -> Vec<u8> {
+    log_of_records(batches.iter().map(|batch| (RecordKind::Batch, batch.clone())).collect())
+}
+
+fn log_of_records(records: Vec<(RecordKind, Vec<u8>)>) -> Vec<u8> {
     let mut out = file("log-small")[..64].to_vec();
     let owner = *out[32..48].first_chunk::<16>().unwrap();
-    let batches = batches.iter().map(|batch| (RecordKind::Batch, batch.clone()));
     let rest = [(RecordKind::Promise, file("promise")), (RecordKind::Close, file("close"))];
-    for (kind, body) in batches.chain(rest) {
+    for (kind, body) in records.into_iter().chain(rest) {
         let (mut payload, mut first) = (&body[..], true);
         // What was written before a promise is durable.
-        let synced = if kind == RecordKind::Batch { 0 } else { out.len() as u64 };
+        let is_first = matches!(kind, RecordKind::Batch | RecordKind::Boundaries);
+        let synced = if is_first { 0 } else { out.len() as u64 };
         while first || !payload.is_empty() {
             let at = out.len() as u64;
             put_fragment(&mut out, &owner, at, (kind, first), synced, &mut payload);

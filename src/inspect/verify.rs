@@ -197,7 +197,7 @@ impl Verification<'_> {
             self.add(len.min(meta.len), "file length", detail);
         }
         if let Ok(header) = &head.decoded {
-            if header.store_id != self.ctx.store_id {
+            if !self.ctx.store_ids.contains(&header.store_id) {
                 self.add(16, "store id", "the file is of another store");
             }
             if header.file_id != meta.file_id {

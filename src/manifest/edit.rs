@@ -23,7 +23,7 @@ use crate::codec::{
 use crate::key::SeqNo;
 use crate::limits::{FILE_NUMBER_MAX, KEYSPACE_NAME_BYTES_MAX, SEQNO_MAX};
 use crate::table_meta::{FilterRef, TableMeta};
-use crate::wal::EditMark;
+use crate::wal::{Boundary, EditMark};
 
 pub(crate) const LEVELS: usize = 7;
 
@@ -92,6 +92,18 @@ pub(crate) enum EditItem {
         number: u64,
         filters: Vec<FilterRef>,
     },
+    /// Ids besides the store's own that its tables, filters and closed logs may bear, in ascending order.
+    StoreIds(Vec<FileId>),
+    /// Entries of the keyspace with a smaller sequence number were written before that time.
+    BucketBoundary {
+        keyspace: KeyspaceId,
+        boundary: Boundary,
+    },
+    /// Entries of the keyspace with a smaller sequence number are hidden.
+    Horizon {
+        keyspace: KeyspaceId,
+        seqno: SeqNo,
+    },
 }
 
 const BASE: u64 = 1 << 1 | CRITICAL;
@@ -111,8 +123,10 @@ const TABLE_REMOVED: u64 = 14 << 1 | CRITICAL;
 /// Not critical: a reader that skips it keeps the previous list, whose filters are still valid or were
 /// removed.
 const FILTERS_REPLACED: u64 = 15 << 1;
-// 16 origin of a checkpoint: reserved.
+const STORE_IDS: u64 = 16 << 1 | CRITICAL;
 const LOG_CUT: u64 = 17 << 1 | CRITICAL;
+const BUCKET_BOUNDARY: u64 = 18 << 1 | CRITICAL;
+const HORIZON: u64 = 19 << 1 | CRITICAL;
 
 /// A change that is applied atomically.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -275,6 +289,15 @@ impl EditItem {
                 put_varints(out, &[(*keyspace).into(), *number]);
                 FilterRef::encode_all(filters, out);
             }),
+            Self::StoreIds(ids) => {
+                put_field(out, STORE_IDS, |out| ids.iter().for_each(|id| out.extend_from_slice(id)))
+            }
+            Self::BucketBoundary { keyspace, boundary } => {
+                put_field(out, BUCKET_BOUNDARY, |out| boundary.encode(*keyspace, out))
+            }
+            Self::Horizon { keyspace, seqno } => {
+                put_field(out, HORIZON, |out| put_varints(out, &[(*keyspace).into(), *seqno]))
+            }
         }
     }
 
@@ -341,6 +364,15 @@ impl EditItem {
                 let filters = FilterRef::decode_all(reader.rest())?;
                 Self::FiltersReplaced { keyspace, number, filters }
             }
+            STORE_IDS => Self::StoreIds(store_ids(reader)?),
+            BUCKET_BOUNDARY => {
+                let (keyspace, boundary) = Boundary::decode(reader)?;
+                Self::BucketBoundary { keyspace, boundary }
+            }
+            HORIZON => Self::Horizon {
+                keyspace: keyspace_id(reader)?,
+                seqno: reader.varint_up_to(SEQNO_MAX, "horizon")?,
+            },
             _ => return field.skip_unknown().map(|()| None),
         };
         field.finish("edit field")?;
@@ -354,6 +386,20 @@ fn log_number(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
         0 => Err(DecodeError::corrupt(start, "log number", "is zero")),
         number => Ok(number),
     }
+}
+
+/// One or more ids in strictly ascending order.
+fn store_ids(reader: &mut Reader<'_>) -> Result<Vec<FileId>, DecodeError> {
+    let mut ids: Vec<FileId> = Vec::new();
+    while ids.is_empty() || !reader.is_empty() {
+        let start = reader.offset();
+        let id = reader.array("store id")?;
+        if ids.last().is_some_and(|last| *last >= id) {
+            return Err(DecodeError::corrupt(start, "store ids", "do not ascend"));
+        }
+        ids.push(id);
+    }
+    Ok(ids)
 }
 
 fn keyspace_id(reader: &mut Reader<'_>) -> Result<KeyspaceId, DecodeError> {
@@ -386,6 +432,7 @@ pub(crate) mod tests {
             largest: Bytes::copy_from_slice(largest.as_bytes()),
             filters: Vec::new(),
             trimmed: false,
+            spans: None,
         }
     }
 
@@ -414,6 +461,9 @@ pub(crate) mod tests {
             EditItem::TableAdded { keyspace: 1, level: 2, run: 0, meta: Arc::new(meta(8, "a", "b", 5000)) },
             EditItem::TableRemoved { keyspace: 1, number: 7 },
             EditItem::FiltersReplaced { keyspace: 1, number: 8, filters: vec![filter(15), filter(16)] },
+            EditItem::StoreIds(vec![[3; 16], [9; 16]]),
+            EditItem::BucketBoundary { keyspace: 1, boundary: Boundary { time: 1 << 41, seqno: 250 } },
+            EditItem::Horizon { keyspace: 1, seqno: 250 },
             EditItem::KeyspaceDropped(1),
         ]
     }
@@ -424,6 +474,18 @@ pub(crate) mod tests {
         let (record, mark) = VersionEdit::new(all_items()).encode(before);
         assert_eq!(mark.count, 42);
         assert_eq!(VersionEdit::decode(&record, Some(before)), Ok((VersionEdit::new(all_items()), mark)));
+    }
+
+    #[test]
+    fn store_ids_are_at_least_one_and_ascend() {
+        let decode = |ids: Vec<FileId>| {
+            let (record, _) = VersionEdit::new(vec![EditItem::StoreIds(ids)]).encode(EditMark::default());
+            VersionEdit::decode(&record, Some(EditMark::default())).map_err(|error| error.what)
+        };
+        assert!(decode(vec![[3; 16], [4; 16]]).is_ok());
+        assert_eq!(decode(vec![]), Err("store id"));
+        assert_eq!(decode(vec![[3; 16], [3; 16]]), Err("store ids"));
+        assert_eq!(decode(vec![[4; 16], [3; 16]]), Err("store ids"));
     }
 
     #[test]

@@ -35,7 +35,45 @@ pub struct KeyspaceOptions {
     /// 0 means four memtables.
     pub(crate) level_base_bytes: u64,
     pub(crate) level_ratio: u64,
+    /// `None`: entries do not expire.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub(crate) expiry: Option<Expiry>,
 }
+
+/// How long entries live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Expiry {
+    /// Milliseconds, in [`TTL_MILLIS`].
+    pub(crate) ttl: u64,
+    /// Parts of the time to live in which entries expire together: 1 to [`BUCKETS_MAX`].
+    pub(crate) buckets: u64,
+    pub(crate) refresh: Refresh,
+    pub(crate) time_source: TimeSource,
+}
+
+/// What restarts the time of an entry. The numbers are on disk: append only, see format.md.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Refresh {
+    /// A write of its key.
+    OnWrite = 0,
+    /// A refused insert of its key too.
+    OnSight = 1,
+}
+
+/// Whose clock counts. The numbers are on disk: append only, see format.md.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum TimeSource {
+    System = 0,
+    Caller = 1,
+}
+
+/// Times to live: one second to ten years, in milliseconds.
+pub(crate) const TTL_MILLIS: std::ops::RangeInclusive<u64> = 1000..=315_576_000_000;
+
+/// Most buckets of a keyspace.
+pub(crate) const BUCKETS_MAX: u64 = 128;
 
 impl Default for KeyspaceOptions {
     fn default() -> Self {
@@ -50,6 +88,7 @@ impl Default for KeyspaceOptions {
             l0_runs: 4,
             level_base_bytes: 0,
             level_ratio: 10,
+            expiry: None,
         }
     }
 }
@@ -188,6 +227,7 @@ pub(crate) const BLOCK_BYTES: u64 = 4 << 1;
 pub(crate) const COMPRESSION: u64 = 5 << 1;
 pub(crate) const SHAPE: u64 = 6 << 1;
 pub(crate) const HINTS: u64 = 7 << 1;
+pub(crate) const EXPIRY: u64 = 8 << 1 | CRITICAL;
 
 /// Hint: most lookups are for present keys.
 pub(crate) const EXPECT_HITS: u64 = 1;
@@ -217,6 +257,9 @@ impl KeyspaceOptions {
             let base = self.level_base_bytes;
             put_varints(out, &[self.table_bytes, memtable_bytes, l0_runs, base, self.level_ratio]);
         });
+        if let Some(expiry) = &self.expiry {
+            put_field(&mut out, EXPIRY, |out| expiry.encode(out));
+        }
         out.into()
     }
 
@@ -224,7 +267,7 @@ impl KeyspaceOptions {
     /// default: such fields affect how new tables are written, not how existing ones are read.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut options = Self::default();
-        let mut hints = 0;
+        let (mut hints, mut expiry) = (0, None);
         let mut reader = Reader::new(bytes);
         while let Some(mut field) = reader.field()? {
             let payload = &mut field.reader;
@@ -246,11 +289,50 @@ impl KeyspaceOptions {
                     options.level_ratio = payload.varint("level ratio")?;
                 }
                 HINTS => hints = payload.varint("hints")?,
+                EXPIRY => {
+                    if expiry.replace(Expiry::decode(payload)?).is_some() {
+                        return Err(DecodeError::corrupt(field.offset, "expiry", "a field stands twice"));
+                    }
+                    field.finish("expiry")?;
+                }
                 _ => field.skip_unknown()?,
             }
         }
         options.filter.expect_hits = hints & EXPECT_HITS != 0;
-        Ok(if options.validate().is_ok() { options } else { Self::default() })
+        let options = if options.validate().is_ok() { options } else { Self::default() };
+        Ok(Self { expiry, ..options })
+    }
+}
+
+impl Expiry {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_varints(out, &[self.ttl, self.buckets]);
+        out.extend_from_slice(&[self.refresh as u8, self.time_source as u8]);
+    }
+
+    /// Decodes it. A value that this version does not know is unsupported: it decides what readers see.
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let start = reader.offset();
+        let unknown = |what, found, known| Err(DecodeError::unsupported(start, what, found, known));
+        let (ttl, buckets) = (reader.varint("time to live")?, reader.varint("buckets")?);
+        let (refresh, source) = (reader.u8("refresh")?, reader.u8("time source")?);
+        if !TTL_MILLIS.contains(&ttl) {
+            return unknown("time to live", ttl, *TTL_MILLIS.end());
+        }
+        if !(1..=BUCKETS_MAX).contains(&buckets) {
+            return unknown("buckets", buckets, BUCKETS_MAX);
+        }
+        let refresh = match refresh {
+            0 => Refresh::OnWrite,
+            1 => Refresh::OnSight,
+            other => return unknown("refresh", other.into(), 1),
+        };
+        let time_source = match source {
+            0 => TimeSource::System,
+            1 => TimeSource::Caller,
+            other => return unknown("time source", other.into(), 1),
+        };
+        Ok(Self { ttl, buckets, refresh, time_source })
     }
 }
 
@@ -278,6 +360,7 @@ pub(crate) fn decode_filter(reader: &mut Reader<'_>) -> Result<Option<FilterPoli
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::DecodeErrorKind;
 
     #[test]
     fn keyspace_options_come_back() {
@@ -294,6 +377,53 @@ mod tests {
         assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options));
         let default = KeyspaceOptions::default();
         assert_eq!(KeyspaceOptions::decode(&default.encode()), Ok(default));
+    }
+
+    #[test]
+    fn expiry_comes_back_and_what_is_unknown_in_it_is_unsupported() {
+        let expiry = Expiry {
+            ttl: 86_400_000,
+            buckets: 24,
+            refresh: Refresh::OnSight,
+            time_source: TimeSource::Caller,
+        };
+        let options = options_with(expiry);
+        assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options.clone()));
+        // The options of the writer do not matter to readers, this one does.
+        let other = KeyspaceOptions { block_bytes: 1, ..options };
+        assert_eq!(KeyspaceOptions::decode(&other.encode()).unwrap().expiry, Some(expiry));
+
+        let decode = |numbers: [u64; 2], codes: &[u8]| {
+            let mut bytes = Vec::new();
+            put_field(&mut bytes, EXPIRY, |out| {
+                put_varints(out, &numbers);
+                out.extend_from_slice(codes);
+            });
+            KeyspaceOptions::decode(&bytes).map_err(|error| (error.what, error.kind))
+        };
+        assert!(decode([1000, 1], &[0, 0]).is_ok() && decode([315_576_000_000, 128], &[1, 1]).is_ok());
+        for (numbers, codes, what) in [
+            ([999, 1], [0, 0], "time to live"),
+            ([315_576_000_001, 1], [0, 0], "time to live"),
+            ([1000, 0], [0, 0], "buckets"),
+            ([1000, 129], [0, 0], "buckets"),
+            ([1000, 1], [2, 0], "refresh"),
+            ([1000, 1], [0, 2], "time source"),
+        ] {
+            let (found, kind) = decode(numbers, &codes).unwrap_err();
+            assert_eq!(found, what);
+            assert!(matches!(kind, DecodeErrorKind::Unsupported { .. }));
+        }
+        for codes in [&[0][..], &[0, 0, 0]] {
+            let (_, kind) = decode([1000, 1], codes).unwrap_err();
+            assert!(matches!(kind, DecodeErrorKind::Corrupt(_)));
+        }
+        let twice = options_with(expiry).encode().repeat(2);
+        assert!(KeyspaceOptions::decode(&twice).is_err());
+    }
+
+    fn options_with(expiry: Expiry) -> KeyspaceOptions {
+        KeyspaceOptions { expiry: Some(expiry), ..KeyspaceOptions::default() }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! [`ManifestState::apply`] checks each item against the previous state: a removed table was added
 //! earlier, an id is used once. A manifest with contradictory edits is damaged, even if every checksum is right.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use crate::codec::DecodeError;
 use crate::filename::FileName;
 use crate::key::SeqNo;
 use crate::table_meta::TableMeta;
-use crate::wal::EditMark;
+use crate::wal::{Boundary, EditMark};
 
 pub(crate) const DEFAULT_NAME: &str = "default";
 
@@ -50,6 +50,31 @@ pub(crate) struct KeyspaceState {
     pub(crate) flushed: SeqNo,
     /// By table number.
     pub(crate) tables: BTreeMap<u64, TablePlace>,
+    /// Where buckets of time begin, in ascending order; those before the last one that is not over the horizon are
+    /// forgotten.
+    pub(crate) boundaries: Vec<Boundary>,
+    /// Entries with a smaller sequence number are hidden.
+    pub(crate) horizon: SeqNo,
+}
+
+impl KeyspaceState {
+    fn begin(&mut self, boundary: Boundary) -> Result<(), String> {
+        match self.boundaries.last() {
+            Some(last) if boundary.seqno <= last.seqno || boundary.time < last.time => {
+                Err(format!("{boundary:?} does not follow {last:?}"))
+            }
+            _ => {
+                self.boundaries.push(boundary);
+                Ok(())
+            }
+        }
+    }
+
+    fn raise_horizon(&mut self, seqno: SeqNo) {
+        self.horizon = self.horizon.max(seqno);
+        let below = self.boundaries.partition_point(|boundary| boundary.seqno < self.horizon);
+        self.boundaries.drain(..below.saturating_sub(1));
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -64,7 +89,9 @@ pub(crate) struct ManifestState {
     pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
     /// By name; names are unique.
     pub(crate) names: BTreeMap<String, KeyspaceId>,
-    /// Length of all tables; wraps, because a damaged manifest may have any length.
+    /// Ids besides the store's own that its tables, filters and closed logs may bear.
+    pub(crate) store_ids: BTreeSet<FileId>,
+    /// Length of all tables; wraps, because a manifest may state any.
     pub(crate) table_bytes: u64,
 }
 
@@ -129,6 +156,9 @@ impl ManifestState {
                     place.ok_or_else(|| format!("table {number} gets filters but was never added"))?;
                 place.meta = Arc::new(TableMeta { filters: filters.clone(), ..(*place.meta).clone() });
             }
+            EditItem::StoreIds(ids) => self.store_ids.extend(ids),
+            EditItem::BucketBoundary { keyspace, boundary } => self.keyspace(*keyspace)?.begin(*boundary)?,
+            EditItem::Horizon { keyspace, seqno } => self.keyspace(*keyspace)?.raise_horizon(*seqno),
         }
         Ok(())
     }
@@ -173,6 +203,8 @@ impl ManifestState {
             options: options.clone(),
             flushed: 0,
             tables: BTreeMap::new(),
+            boundaries: Vec::new(),
+            horizon: 0,
         };
         self.keyspaces.insert(id, keyspace);
         Ok(())
@@ -192,12 +224,30 @@ impl ManifestState {
             let error = KeyspaceOptions::decode(&keyspace.options).err()?;
             Some(DecodeError { offset: 0, ..error })
         });
+        let newer = self.newer_than_this_version();
         let logs = self.logs.keys().zip(self.logs.iter().skip(1)).filter_map(|(before, (number, log))| {
             let predecessor = log.predecessor;
             let detail = format!("log {number} follows log {predecessor}, which the manifest does not know");
             (predecessor != *before).then(|| DecodeError::corrupt(0, "logs", detail))
         });
-        no_default.into_iter().chain(options).chain(logs)
+        no_default.into_iter().chain(options).chain(logs).chain(newer)
+    }
+
+    /// What the format has, and this version of the store does not handle yet.
+    fn newer_than_this_version(&self) -> Option<DecodeError> {
+        let newer = |what, found: usize| Some(DecodeError::unsupported(0, what, found as u64, 0));
+        for keyspace in self.keyspaces.values() {
+            let options = KeyspaceOptions::decode(&keyspace.options).unwrap_or_default();
+            if options.expiry.is_some() || keyspace.horizon > 0 || !keyspace.boundaries.is_empty() {
+                return newer("keyspaces whose entries expire", 1);
+            }
+            let tables = keyspace.tables.values();
+            let with_spans = tables.filter(|place| place.meta.spans.is_some()).count();
+            if with_spans > 0 {
+                return newer("tables with range deletes", with_spans);
+            }
+        }
+        None
     }
 
     /// Whether this log entry has to be replayed: its keyspace exists and has not flushed it.
@@ -215,6 +265,9 @@ impl ManifestState {
             EditItem::LastSeqno(self.last_seqno),
             EditItem::LogFloor(self.log_floor),
         ];
+        if !self.store_ids.is_empty() {
+            items.push(EditItem::StoreIds(self.store_ids.iter().copied().collect()));
+        }
         for (&number, log) in &self.logs {
             let (file_id, predecessor) = (log.file_id, log.predecessor);
             items.push(EditItem::LogCreated { number, file_id, predecessor });
@@ -230,6 +283,11 @@ impl ManifestState {
                 run: place.run,
                 meta: Arc::clone(&place.meta),
             }));
+            let boundaries = keyspace.boundaries.iter();
+            items.extend(boundaries.map(|&boundary| EditItem::BucketBoundary { keyspace: id, boundary }));
+            if keyspace.horizon > 0 {
+                items.push(EditItem::Horizon { keyspace: id, seqno: keyspace.horizon });
+            }
         }
         VersionEdit::new(items)
     }
@@ -238,7 +296,10 @@ impl ManifestState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::DecodeErrorKind;
     use crate::manifest::edit::tests::{all_items, filter, meta};
+    use crate::manifest::keyspace_options::{Expiry, Refresh, TimeSource};
+    use crate::table_meta::TableSpans;
 
     fn table_added(number: u64) -> EditItem {
         EditItem::TableAdded {
@@ -308,6 +369,55 @@ mod tests {
         }
         (0..300_000).for_each(|_| state.apply_item(&EditItem::LogFloor(10)).unwrap());
         assert_eq!((state.logs.len(), state.keyspaces.len()), (50_000 - 10, 100_000));
+    }
+
+    #[test]
+    fn a_store_with_spans_or_expiry_is_newer_than_this_version() {
+        let newer = |items: Vec<EditItem>| {
+            let options = KeyspaceOptions::default().encode();
+            let default = EditItem::KeyspaceCreated { id: 0, name: DEFAULT_NAME.into(), options };
+            let mut state = ManifestState::default();
+            state.apply(&VersionEdit::new([vec![default], items].concat())).unwrap();
+            let faults: Vec<_> = state.faults().collect();
+            assert!(faults.iter().all(|fault| matches!(fault.kind, DecodeErrorKind::Unsupported { .. })));
+            faults.len()
+        };
+        assert_eq!(newer(vec![]), 0);
+        assert_eq!(newer(vec![EditItem::StoreIds(vec![[1; 16]])]), 0);
+        let mut spans = meta(8, "a", "b", 100);
+        let (start, end, points) = (Bytes::new(), Bytes::new(), spans.points());
+        spans.set_spans(TableSpans { count: 1, start, end, trimmed: false, points });
+        let boundary = Boundary { time: 1, seqno: 1 };
+        let expiry =
+            Expiry { ttl: 1000, buckets: 1, refresh: Refresh::OnWrite, time_source: TimeSource::System };
+        let options = KeyspaceOptions { expiry: Some(expiry), ..KeyspaceOptions::default() }.encode();
+        for item in [
+            EditItem::TableAdded { keyspace: 0, level: 1, run: 0, meta: Arc::new(spans) },
+            EditItem::BucketBoundary { keyspace: 0, boundary },
+            EditItem::Horizon { keyspace: 0, seqno: 1 },
+            EditItem::KeyspaceOptions { id: 0, options },
+        ] {
+            assert_eq!(newer(vec![item.clone()]), 1, "{item:?}");
+        }
+    }
+
+    #[test]
+    fn boundaries_ascend_and_those_below_the_horizon_are_forgotten_but_for_the_newest() {
+        let boundary =
+            |time, seqno| EditItem::BucketBoundary { keyspace: 1, boundary: Boundary { time, seqno } };
+        for (time, seqno) in [(1 << 41, 250), ((1 << 41) - 1, 251), (1 << 42, 249)] {
+            assert!(state().apply(&VersionEdit::new(vec![boundary(time, seqno)])).is_err());
+        }
+        let mut state = state();
+        let horizon = |seqno| EditItem::Horizon { keyspace: 1, seqno };
+        let items = vec![boundary(1 << 41, 260), boundary(1 << 42, 270), horizon(270), horizon(1)];
+        state.apply(&VersionEdit::new(items)).unwrap();
+        let left = |state: &ManifestState| {
+            state.keyspaces[&1].boundaries.iter().map(|boundary| boundary.seqno).collect::<Vec<_>>()
+        };
+        assert_eq!((left(&state), state.keyspaces[&1].horizon), (vec![260, 270], 270));
+        state.apply(&VersionEdit::new(vec![horizon(271)])).unwrap();
+        assert_eq!(left(&state), [270]);
     }
 
     #[test]

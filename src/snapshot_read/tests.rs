@@ -74,7 +74,7 @@ impl History {
         for (key, tag, value) in self.entries.iter().filter(|entry| entry.1.seqno() <= seqno) {
             match tag.kind() {
                 EntryKind::Put => state.insert(key.clone(), value.clone()),
-                EntryKind::Delete => state.remove(key),
+                EntryKind::Delete | EntryKind::RangeDelete => state.remove(key),
             };
         }
         let within = |key: &Vec<u8>| std::ops::RangeBounds::<&[u8]>::contains(&(start, end), &key.as_slice());

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cache::FileCache;
-use crate::checksum::FileId;
 use crate::error::Error;
+use crate::file_header::StoreIds;
 use crate::filename::FileName;
 use crate::fs::Fs;
 use crate::memory::Memory;
@@ -17,8 +17,8 @@ pub(crate) struct TableContext {
     pub(crate) fs: Arc<dyn Fs>,
     /// The directory of tables and of filters beside them.
     pub(crate) dir: PathBuf,
-    /// The store to which the tables must belong.
-    pub(crate) store_id: FileId,
+    /// The ids that the tables and filters may bear.
+    pub(crate) store_ids: StoreIds,
     /// The store's secret seed of the key hash.
     pub(crate) hash_seed: u64,
     /// The memory budget; cached blocks are a part of it.
@@ -51,7 +51,7 @@ impl TableContext {
         Self {
             fs: Arc::new(crate::fs::MemFs::new()),
             dir: PathBuf::from("/db"),
-            store_id: [0; 16],
+            store_ids: StoreIds::of([0; 16]),
             hash_seed: 0,
             memory: Memory::new(2 << 20, 2 << 18),
             files: Arc::new(FileCache::new(8)),

@@ -16,7 +16,7 @@ use crate::cache::BlockKey;
 use crate::checksum::FileId;
 use crate::codec::{DecodeError, DecodeErrorKind};
 use crate::error::{Error, InFile, Result};
-use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
+use crate::file_header::{FileHeader, FileKind, HEADER_BYTES, StoreIds};
 use crate::fs::ReadFile;
 
 use super::context::{TableContext, TableIo};
@@ -115,7 +115,7 @@ impl TableFile {
             BlockKind::Data => TableIo::count(&self.ctx.io.data_block_reads),
             BlockKind::Index => TableIo::count(&self.ctx.io.index_block_reads),
             BlockKind::ValueChunk => TableIo::count(&self.ctx.io.value_chunk_reads),
-            BlockKind::Properties | BlockKind::Padding => {}
+            BlockKind::Properties | BlockKind::Padding | BlockKind::Spans => {}
         }
         let open = |sealed| open(&self.file_id, handle.offset, sealed, kind);
         let opened = match open(read()?) {
@@ -161,17 +161,17 @@ pub(super) fn open_file(ctx: &TableContext, path: &Path) -> Result<Arc<dyn ReadF
     ctx.fs.open(path).map_err(|source| Error::io("open", path, source))
 }
 
-/// Reads the length and the header of a file, which must be of this kind and of this store.
+/// Reads the length and the header of a file, which must be of this kind and of a store with these ids.
 pub(super) fn read_header(
     file: &dyn ReadFile,
     path: &Path,
     kind: FileKind,
-    store_id: &FileId,
+    store_ids: &StoreIds,
 ) -> Result<(u64, FileHeader)> {
     let len = file.len().map_err(|source| Error::io("read", path, source))?;
     let head = read_exact(file, path, 0, len.min(HEADER_BYTES as u64))?;
     let header = FileHeader::decode_kind(&head, kind).map_err(|error| error.in_file(path, 0))?;
-    if header.store_id != *store_id {
+    if !store_ids.contains(&header.store_id) {
         return Err(Error::corruption(path, 16, "store id", "the file is of another store"));
     }
     Ok((len, header))

@@ -7,10 +7,10 @@
 //!  24  properties length  u64  with its envelope
 //!  32  filter offset      u64  of the first filter block, a multiple of 4096; 0 if there is none
 //!  40  filter length      u64  0 if there is none
-//!  48  entries            u64  at least 1
+//!  48  entries            u64
 //!  56  file length        u64  with the footer: a truncated or extended file is noticed
 //!  64  filter count       u32
-//!  68  index depth        u8   levels of index blocks, 1 to 4; 1: the root refers to data blocks
+//!  68  index depth        u8   levels of index blocks, 1 to 4; 1: the root refers to data blocks; 0 without entries
 //!  69  reserved           3    0
 //!  72  required features  u32  bits known only once the table is written; a reader refuses unknown ones
 //!  76  optional features  u32  bits that a reader may ignore
@@ -20,6 +20,8 @@
 //! 116  checksum           u32  CRC-32 of (file id, offset of the footer, bytes 0..116)
 //! 120  magic              8    89 53 56 54 42 4c 0d 0a
 //! ```
+//!
+//! A table without entries has spans only: no index, whose offset and length are 0, and no filter.
 //!
 //! Length, magic, and the place and function of the checksum are the same in every version. Checked in this
 //! order: magic, checksum, version, features, fields; so a newer table is reported as newer, not as corrupt.
@@ -38,6 +40,9 @@ pub(super) const INDEX_DEPTH_MAX: u8 = 4;
 
 /// Last bytes of every table.
 const FOOTER_MAGIC: [u8; 8] = *b"\x89SVTBL\r\n";
+
+/// The root of a table without entries.
+pub(super) const NO_INDEX: BlockHandle = BlockHandle { offset: 0, len: 0 };
 
 /// Version of footer, blocks and properties.
 const TABLE_VERSION: u16 = 1;
@@ -114,10 +119,17 @@ impl Footer {
         Ok((footer, stored))
     }
 
+    /// Whether the table has entries, and so an index.
+    pub(crate) fn has_entries(&self) -> bool {
+        self.entries > 0
+    }
+
     fn validate(&self, owner: &FileId, file_len: u64) -> Result<(), DecodeError> {
         let wrong = |offset, what, detail: String| Err(DecodeError::corrupt(offset, what, detail));
         let end = file_len - FOOTER_BYTES as u64;
-        self.root.check(end).map_err(|error| error.at(0))?;
+        if self.has_entries() {
+            self.root.check(end).map_err(|error| error.at(0))?;
+        }
         self.properties.check(end).map_err(|error| error.at(16))?;
         if self.file_len != file_len {
             return wrong(56, "file length", format!("stated {}, found {file_len}", self.file_len));
@@ -125,11 +137,11 @@ impl Footer {
         if self.file_id != *owner {
             return wrong(80, "file id", "not that of the file header".into());
         }
-        if !(1..=INDEX_DEPTH_MAX).contains(&self.index_depth) {
+        if self.has_entries() && !(1..=INDEX_DEPTH_MAX).contains(&self.index_depth) {
             return wrong(68, "index depth", format!("{} is not in 1..={INDEX_DEPTH_MAX}", self.index_depth));
         }
-        if self.entries == 0 {
-            return wrong(48, "entry count", "is zero".into());
+        if !self.has_entries() && (self.root, self.index_depth, self.filters) != (NO_INDEX, 0, 0) {
+            return wrong(48, "entry count", "is zero, but there is an index or a filter".into());
         }
         let (offset, len) = self.filter;
         let inside = offset.checked_add(len).is_some_and(|filter_end| filter_end <= end);
@@ -199,6 +211,22 @@ pub(super) mod tests {
         let (bytes, checksum) = footer().encode();
         assert_eq!(bytes.len(), FOOTER_BYTES);
         assert_eq!(Footer::decode(&bytes, &OWNER, LEN), Ok((footer(), checksum)));
+    }
+
+    #[test]
+    fn a_footer_of_no_entries_has_neither_index_nor_filter() {
+        let empty =
+            Footer { root: NO_INDEX, filter: (0, 0), entries: 0, filters: 0, index_depth: 0, ..footer() };
+        let decode = |footer: &Footer| Footer::decode(&footer.encode().0, &OWNER, LEN).map(|read| read.0);
+        assert_eq!(decode(&empty), Ok(empty.clone()));
+        for bad in [
+            Footer { root: footer().root, ..empty.clone() },
+            Footer { index_depth: 1, ..empty.clone() },
+            Footer { filters: 1, filter: (8192, 700), ..empty.clone() },
+        ] {
+            assert_eq!(decode(&bad).unwrap_err().what, "entry count");
+        }
+        assert!(decode(&Footer { filter: (8192, 700), ..empty }).is_err());
     }
 
     #[test]

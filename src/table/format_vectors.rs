@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use crate::block::{BlockIter, BlockKind, BlockValues, Compression, Envelope, Sealer, open};
 use crate::checksum::FileId;
+use crate::file_header::StoreIds;
 use crate::fs::{Fs, MemFs};
 use crate::iter::EntryValue;
 use crate::key::{EntryKind, InternalKey, Tag};
+use crate::spans::block::SpanReader;
+use crate::spans::{Spans, SpansBuilder};
 use crate::testing::{Vector, hex};
 
 use super::footer::{FOOTER_BYTES, Footer};
@@ -87,6 +90,32 @@ fn data_block_of(document: &Vector, entries: &Entries) {
     document.assert_is(&facts, &block);
 }
 
+fn spans() -> Spans {
+    let key = |key: &str| Arc::from(key.as_bytes());
+    let mut builder = SpansBuilder::default();
+    builder.push(&key("aa"), Some(&key("apple")), &[8]);
+    builder.push(&key("apple"), Some(&key("apricot")), &[8, 3]);
+    builder.push(&key("banana\0"), None, &[301]);
+    builder.finish()
+}
+
+/// A block of spans.
+pub(crate) fn span_block(document: &Vector) {
+    let payloads = crate::spans::block::encode(&spans()).unwrap();
+    let mut block = Vec::new();
+    Sealer::new(OWNER).seal(&mut block, 64, BlockKind::Spans, Compression::None, &payloads[0]);
+    let payload = open(&OWNER, 64, document.bytes.clone(), BlockKind::Spans).unwrap();
+    let mut facts = vec![("file id", hex(&OWNER)), ("offset", "64".into()), ("kind", "7".into())];
+    let read = SpanReader::default().read::<crate::codec::DecodeError>(&payload, &mut |span| {
+        let (start, end) = (hex(&payload[span.start.clone()]), hex(&payload[span.end.clone()]));
+        let numbers: Vec<_> = span.seqnos.iter().map(u64::to_string).collect();
+        facts.push(("span", format!("start={start} end={end} seqnos={}", numbers.join(","))));
+        Ok(())
+    });
+    assert_eq!((read, payloads.len()), (Ok(()), 1));
+    document.assert_is(&facts, &block);
+}
+
 /// A chunk of a value, compressed. Only read: another release of the compressor may find other matches.
 pub(crate) fn compressed_block(document: &Vector) {
     let bytes = &document.bytes;
@@ -131,15 +160,25 @@ pub(crate) fn origin(document: &Vector) {
 
 /// A whole table.
 pub(crate) fn table(document: &Vector) {
-    table_of(document, &entries());
+    table_of(document, &entries(), Spans::default());
+}
+
+/// A whole table with spans.
+pub(crate) fn table_spans(document: &Vector) {
+    table_of(document, &entries(), spans());
+}
+
+/// A whole table of spans alone.
+pub(crate) fn table_spans_only(document: &Vector) {
+    table_of(document, &Vec::new(), spans());
 }
 
 /// A whole table whose data block has a hash index.
 pub(crate) fn table_hash_index(document: &Vector) {
-    table_of(document, &long_entries());
+    table_of(document, &long_entries(), Spans::default());
 }
 
-fn table_of(document: &Vector, entries: &Entries) {
+fn table_of(document: &Vector, entries: &Entries, spans: Spans) {
     let fs = MemFs::new();
     let dir = std::path::Path::new("/v");
     fs.create_dir(dir).unwrap();
@@ -158,9 +197,10 @@ fn table_of(document: &Vector, entries: &Entries) {
     for &(user, tag, value) in entries {
         writer.add(InternalKey::new(user, tag), &EntryValue::Inline(value.into())).unwrap();
     }
+    writer.set_spans(spans);
     let meta = writer.finish().unwrap();
     let bytes = fs.files(&path)[0].1.clone();
-    let facts = [
+    let mut facts = vec![
         ("store id", hex(&[0x55; 16])),
         ("file id", hex(&OWNER)),
         ("length", meta.len.to_string()),
@@ -169,14 +209,20 @@ fn table_of(document: &Vector, entries: &Entries) {
         ("keys", meta.keys.to_string()),
         ("key and value bytes", meta.data_bytes.to_string()),
         ("sequence numbers", format!("{}..={}", meta.seqno_min, meta.seqno_max)),
-        ("smallest", hex(&meta.smallest)),
-        ("largest", hex(&meta.largest)),
-        ("footer checksum", format!("{:08x}", meta.footer_checksum)),
     ];
+    if let Some(points) = meta.points() {
+        facts.extend([("smallest", hex(&points.smallest)), ("largest", hex(&points.largest))]);
+    }
+    if let Some(spans) = &meta.spans {
+        let (start, end) = (hex(&spans.start), hex(&spans.end));
+        facts.push(("spans", format!("count={} start={start} end={end}", spans.count)));
+    }
+    facts.push(("footer checksum", format!("{:08x}", meta.footer_checksum)));
     document.assert_is(&facts, &bytes);
 
     fs.overwrite(&path, document.bytes.clone());
-    assert!(crate::inspect::verify_table(&Arc::new(context(fs)), &meta).damage.is_empty());
+    let verified = crate::inspect::verify_table(&Arc::new(context(fs)), &meta);
+    assert!(verified.damage.is_empty(), "{:?}", verified.damage);
 }
 
 /// For the files of a store in `/v`.
@@ -184,7 +230,7 @@ fn context(fs: MemFs) -> TableContext {
     TableContext {
         fs: Arc::new(fs),
         dir: "/v".into(),
-        store_id: [0x55; 16],
+        store_ids: StoreIds::of([0x55; 16]),
         hash_seed: 0,
         memory: crate::memory::Memory::with_blocks_max(1 << 20, 0),
         files: Arc::new(crate::cache::FileCache::new(1)),

@@ -114,7 +114,7 @@ struct UnverifiedTable {
 impl UnverifiedTable {
     fn read(ctx: &Arc<TableContext>, number: u64, path: &Path) -> Result<Self> {
         let source = ctx.files.get_or_open(number, || open_file(ctx, path))?;
-        let (len, FileHeader { file_id, .. }) = read_header(&*source, path, FileKind::Table, &ctx.store_id)?;
+        let (len, FileHeader { file_id, .. }) = read_header(&*source, path, FileKind::Table, &ctx.store_ids)?;
         let blocks_end = len.saturating_sub(FOOTER_BYTES as u64);
         let file = TableFile { ctx: Arc::clone(ctx), number, path: path.to_path_buf(), file_id, blocks_end };
         Ok(Self { source, len, file })

@@ -11,21 +11,25 @@
 //! 5            shape    compression u8 · block bytes varint                            the writer's options
 //! 6            filter   kind u8 · domain u8 · offset varint · length varint · header checksum u32; once per filter
 //! 7            origin   keyspace, tables that this one replaced: see [`Origin`]
+//! 8  critical  spans    spans varint · range deletes varint · start string · end string · handle of a span block*
 //! ```
+//!
+//! A table without entries has no field 3, one without spans no field 8.
 //!
 //! With header and footer they are enough to rebuild the [`TableMeta`], so that a store whose manifest is
 //! lost can be repaired. At open they must agree with the footer and with the manifest.
 
 use bytes::Bytes;
 
-use crate::block::Compression;
+use crate::block::{BlockHandle, Compression};
 use crate::checksum::FileId;
 use crate::codec::{
     CRITICAL, DecodeError, Field, Reader, Seen, put_field, put_length_prefixed, put_u32, put_varint,
+    put_varints,
 };
 use crate::key::SeqNo;
 use crate::limits::{BOUND_BYTES_MAX, KEY_BYTES_MAX, SEQNO_MAX};
-use crate::table_meta::{FilterRef, TableMeta};
+use crate::table_meta::{FilterRef, PointBounds, TableMeta, TableSpans, check_counts};
 
 use super::origin::Origin;
 
@@ -68,6 +72,22 @@ pub(crate) struct Properties {
     pub(crate) filters: Vec<FilterRef>,
     /// Where the entries come from. Older tables do not say; an open table does not keep it.
     pub(crate) origin: Option<Box<Origin>>,
+    pub(crate) spans: Option<Box<SpanProperties>>,
+}
+
+/// The spans of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SpanProperties {
+    /// Number of spans.
+    pub(crate) count: u64,
+    /// Sequence numbers of all of them.
+    pub(crate) deletes: u64,
+    /// Where the first one starts.
+    pub(crate) start: Bytes,
+    /// Where the last one ends, without this key; empty if it has no end.
+    pub(crate) end: Bytes,
+    /// The span blocks: one after the other, without gaps.
+    pub(crate) blocks: Vec<BlockHandle>,
 }
 
 // Field numbers shifted left by one; append only, see format.md.
@@ -78,6 +98,7 @@ pub(crate) const LAYOUT: u64 = 4 << 1 | CRITICAL;
 pub(crate) const SHAPE: u64 = 5 << 1;
 pub(crate) const FILTER: u64 = 6 << 1;
 pub(crate) const ORIGIN: u64 = 7 << 1;
+pub(crate) const SPANS: u64 = 8 << 1 | CRITICAL;
 
 impl Properties {
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -88,10 +109,12 @@ impl Properties {
             varints(out, &counts);
         });
         put_field(&mut out, SEQNOS, |out| varints(out, &[self.seqno_min, self.seqno_max]));
-        put_field(&mut out, BOUNDS, |out| {
-            put_length_prefixed(out, &self.smallest);
-            put_length_prefixed(out, &self.largest);
-        });
+        if self.entries > 0 {
+            put_field(&mut out, BOUNDS, |out| {
+                put_length_prefixed(out, &self.smallest);
+                put_length_prefixed(out, &self.largest);
+            });
+        }
         put_field(&mut out, LAYOUT, |out| {
             out.push(self.index_depth);
             varints(out, &[self.data_end, self.data_blocks, self.chunk_blocks, self.index_blocks]);
@@ -112,18 +135,27 @@ impl Properties {
         if let Some(origin) = &self.origin {
             put_field(&mut out, ORIGIN, |out| origin.encode(out));
         }
+        if let Some(spans) = &self.spans {
+            put_field(&mut out, SPANS, |out| spans.encode(out));
+        }
         out
     }
 
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
         let mut properties = Self::default();
-        let mut seen = Seen::new("properties", [COUNTS, SEQNOS, BOUNDS, LAYOUT, SHAPE, ORIGIN]);
+        let mut seen = Seen::new("properties", [COUNTS, SEQNOS, BOUNDS, LAYOUT, SHAPE, ORIGIN, SPANS]);
         while let Some(mut field) = reader.field()? {
             seen.note(&field)?;
             properties.decode_field(&mut field)?;
         }
-        seen.expect(&[COUNTS, SEQNOS, BOUNDS, LAYOUT], 0)?;
+        seen.expect(&[COUNTS, SEQNOS, LAYOUT], 0)?;
+        let has_bounds = seen.expect(&[BOUNDS], 0);
+        if properties.entries > 0 {
+            has_bounds?;
+        } else if has_bounds.is_ok() {
+            return Err(DecodeError::corrupt(0, "properties", "bounds of no entries"));
+        }
         properties.validate()?;
         Ok(properties)
     }
@@ -168,6 +200,7 @@ impl Properties {
                 header_checksum: reader.u32("filter header checksum")?,
             }),
             ORIGIN => self.origin = Some(Box::new(Origin::decode(reader)?)),
+            SPANS => self.spans = Some(Box::new(SpanProperties::decode(reader)?)),
             _ => return field.skip_unknown(),
         }
         field.finish("properties")
@@ -175,12 +208,21 @@ impl Properties {
 
     fn validate(&self) -> Result<(), DecodeError> {
         let wrong = |what, detail: String| Err(DecodeError::corrupt(0, what, detail));
-        if self.keys == 0 || self.keys > self.entries || self.tombstones > self.entries {
-            let counts = (self.entries, self.tombstones, self.keys);
-            return wrong("table counts", format!("(entries, tombstones, keys) = {counts:?}"));
-        }
-        if self.key_bytes.checked_add(self.value_bytes).is_none() {
+        let Some(data_bytes) = self.key_bytes.checked_add(self.value_bytes) else {
             return wrong("table counts", "key and value bytes overflow".into());
+        };
+        check_counts(self.entries, self.tombstones, self.keys, data_bytes, self.spans.is_some())?;
+        if self.entries == 0 {
+            let parts = (
+                self.index_depth,
+                self.data_blocks,
+                self.chunk_blocks,
+                self.index_blocks,
+                self.filters.len(),
+            );
+            if parts != (0, 0, 0, 0, 0) {
+                return wrong("properties", format!("no entries, but (depth, blocks, filters) {parts:?}"));
+            }
         }
         if self.seqno_min > self.seqno_max || self.seqno_max > SEQNO_MAX {
             return wrong("sequence range", format!("{}..={}", self.seqno_min, self.seqno_max));
@@ -188,12 +230,15 @@ impl Properties {
         if self.smallest > self.largest {
             return wrong("key bounds", "the smallest key is after the largest".into());
         }
+        if self.spans.is_some() && self.seqno_max == 0 {
+            return wrong("sequence range", "spans without a sequence number".into());
+        }
         Ok(())
     }
 
     /// The table as the manifest would describe it.
     pub(crate) fn to_meta(&self, number: u64, file_id: FileId, len: u64, footer_checksum: u32) -> TableMeta {
-        TableMeta {
+        let mut meta = TableMeta {
             number,
             file_id,
             len,
@@ -208,7 +253,14 @@ impl Properties {
             largest: self.largest.clone(),
             filters: self.filters.clone(),
             trimmed: false,
+            spans: None,
+        };
+        if let Some(SpanProperties { count, start, end, .. }) = self.spans.as_deref() {
+            let points = meta.points().filter(|_| self.entries > 0);
+            let (start, end) = (start.clone(), end.clone());
+            meta.set_spans(TableSpans { count: *count, start, end, trimmed: false, points });
         }
+        meta
     }
 
     /// Checks that this is the table that the manifest describes. The filters are not compared: the manifest
@@ -225,12 +277,69 @@ impl Properties {
             let range = |meta: &TableMeta| format!("{}..={}", meta.seqno_min, meta.seqno_max);
             return wrong("sequence range", format!("expected {}, found {}", range(meta), range(&own)));
         }
-        let most = if meta.trimmed { BOUND_BYTES_MAX } else { usize::MAX };
-        let kept = |key: &Bytes| key.slice(..key.len().min(most));
-        if kept(&own.smallest) != meta.smallest || kept(&own.largest) != meta.largest {
+        if !are_same_points(own.points(), meta.points()) {
             return wrong("key bounds", "not those that the manifest names".into());
         }
+        if !are_same_spans(own.spans.as_deref(), meta.spans.as_deref()) {
+            return wrong("spans", "not those that the manifest names".into());
+        }
         Ok(())
+    }
+}
+
+/// Whether whole bounds are the ones that the manifest states, which it may have trimmed.
+fn is_same_key(whole: &Bytes, stated: &Bytes, trimmed: bool) -> bool {
+    let most = if trimmed { BOUND_BYTES_MAX } else { usize::MAX };
+    whole[..whole.len().min(most)] == stated[..]
+}
+
+fn are_same_points(whole: Option<PointBounds>, stated: Option<PointBounds>) -> bool {
+    match (whole, stated) {
+        (Some(whole), Some(stated)) => {
+            is_same_key(&whole.smallest, &stated.smallest, stated.trimmed)
+                && is_same_key(&whole.largest, &stated.largest, stated.trimmed)
+        }
+        (whole, stated) => whole == stated,
+    }
+}
+
+fn are_same_spans(whole: Option<&TableSpans>, stated: Option<&TableSpans>) -> bool {
+    match (whole, stated) {
+        (Some(whole), Some(stated)) => {
+            whole.count == stated.count
+                && is_same_key(&whole.start, &stated.start, stated.trimmed)
+                && is_same_key(&whole.end, &stated.end, stated.trimmed)
+        }
+        (whole, stated) => whole.is_none() && stated.is_none(),
+    }
+}
+
+impl SpanProperties {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_varints(out, &[self.count, self.deletes]);
+        put_length_prefixed(out, &self.start);
+        put_length_prefixed(out, &self.end);
+        self.blocks.iter().for_each(|handle| handle.encode(out));
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let at = reader.offset();
+        let wrong = |detail: String| Err(DecodeError::corrupt(at, "spans", detail));
+        let (count, deletes) = (reader.varint("span count")?, reader.varint("range delete count")?);
+        let mut key = |what| reader.length_prefixed(KEY_BYTES_MAX as u64, what).map(Bytes::copy_from_slice);
+        let (start, end) = (key("start of the spans")?, key("end of the spans")?);
+        let mut blocks: Vec<BlockHandle> = Vec::new();
+        while blocks.is_empty() || !reader.is_empty() {
+            let (offset, len) = (reader.varint("span block offset")?, reader.varint("span block length")?);
+            if blocks.last().is_some_and(|last| last.offset.checked_add(last.len) != Some(offset)) {
+                return wrong(format!("the block at {offset} does not follow the one before"));
+            }
+            blocks.push(BlockHandle { offset, len });
+        }
+        if count == 0 || deletes < count || !(end.is_empty() || start < end) {
+            return wrong(format!("{count} spans of {deletes} range deletes from {start:?} to {end:?}"));
+        }
+        Ok(Self { count, deletes, start, end, blocks })
     }
 }
 
@@ -265,7 +374,82 @@ mod tests {
                 header_checksum: 77,
             }],
             origin: Some(Box::new(crate::table::origin::tests::origin())),
+            spans: None,
         }
+    }
+
+    fn spans() -> SpanProperties {
+        SpanProperties {
+            count: 3,
+            deletes: 4,
+            start: Bytes::from_static(b"a"),
+            end: Bytes::from(vec![b'z'; 4000]),
+            blocks: vec![BlockHandle { offset: 60_000, len: 70 }, BlockHandle { offset: 60_070, len: 30 }],
+        }
+    }
+
+    /// Of a table with spans, and with entries if `has_points`.
+    fn with_spans(has_points: bool) -> Properties {
+        let spans = Some(Box::new(spans()));
+        if has_points {
+            return Properties { spans, ..properties() };
+        }
+        let (seqno_min, seqno_max, data_end) = (5, 9, 64);
+        Properties { spans, seqno_min, seqno_max, data_end, ..Properties::default() }
+    }
+
+    #[test]
+    fn spans_come_back_and_are_those_of_the_manifest() {
+        for has_points in [true, false] {
+            let own = with_spans(has_points);
+            assert_eq!(Properties::decode(&own.encode()), Ok(own.clone()));
+            let good = own.to_meta(7, [1; 16], 90_000, 5);
+            assert_eq!(own.agree_with(&good), Ok(()));
+            let mut bytes = Vec::new();
+            good.encode(&mut bytes);
+            let trimmed = TableMeta::decode(Reader::new(&bytes)).unwrap();
+            assert!(trimmed.trimmed && own.agree_with(&trimmed).is_ok());
+            let changes: [fn(&mut TableSpans); 3] = [
+                |spans| spans.count += 1,
+                |spans| spans.start = Bytes::from_static(b"b"),
+                |spans| spans.end = Bytes::new(),
+            ];
+            for (index, change) in changes.iter().enumerate() {
+                let mut bad = good.clone();
+                change(bad.spans.as_mut().unwrap());
+                assert_eq!(own.agree_with(&bad).unwrap_err().what, "spans", "change {index}");
+            }
+            let without = TableMeta { spans: None, ..good };
+            assert!(own.agree_with(&without).is_err());
+        }
+    }
+
+    #[test]
+    fn impossible_spans_and_a_table_of_nothing_are_refused() {
+        let refused = |has_points, change: fn(&mut Properties)| {
+            let mut bad = with_spans(has_points);
+            change(&mut bad);
+            Properties::decode(&bad.encode()).unwrap_err().what
+        };
+        fn of(properties: &mut Properties) -> &mut SpanProperties {
+            properties.spans.as_mut().unwrap()
+        }
+        for has_points in [true, false] {
+            assert_eq!(refused(has_points, |p| of(p).count = 0), "spans");
+            assert_eq!(refused(has_points, |p| of(p).deletes = 2), "spans");
+            assert_eq!(refused(has_points, |p| of(p).end = Bytes::from_static(b"a")), "spans");
+            assert_eq!(refused(has_points, |p| of(p).blocks[1].offset += 1), "spans");
+            assert_eq!(refused(has_points, |p| of(p).blocks.clear()), "span block offset");
+        }
+        assert_eq!(refused(false, |p| p.spans = None), "table counts");
+        assert_eq!(refused(false, |p| p.keys = 1), "table counts");
+        assert_eq!(refused(false, |p| p.value_bytes = 1), "table counts");
+        assert_eq!(refused(false, |p| p.index_depth = 1), "properties");
+        assert_eq!(refused(false, |p| p.filters = properties().filters), "properties");
+        assert_eq!(refused(false, |p| (p.seqno_min, p.seqno_max) = (0, 0)), "sequence range");
+        let mut bounds = with_spans(false).encode();
+        put_field(&mut bounds, BOUNDS, |out| out.extend_from_slice(&[0, 0]));
+        assert_eq!(Properties::decode(&bounds).unwrap_err().what, "properties");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::block::Compression;
 use crate::cache::FileCache;
 use crate::checksum::FileId;
 use crate::error::{Error, Result};
-use crate::file_header::{FileHeader, FileKind};
+use crate::file_header::{FileHeader, FileKind, StoreIds};
 use crate::filter::{FilterPlan, Kind};
 use crate::fs::{Fs, MemFs, ReadFile};
 use crate::hash::key_hash;
@@ -76,7 +76,7 @@ impl Fixture {
         let ctx = TableContext {
             fs: Arc::new(fs.clone()),
             dir: PathBuf::from("/db"),
-            store_id: STORE,
+            store_ids: StoreIds::of(STORE),
             hash_seed: SEED,
             memory: Memory::with_blocks_max(64 << 20, cache_bytes),
             files: Arc::new(FileCache::new(4)),

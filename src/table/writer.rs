@@ -1,4 +1,4 @@
-//! Writes a table: `create (add)* set_origin? finish`.
+//! Writes a table: `create (add)* set_spans? set_origin? finish`.
 //!
 //! 1. Entries are added in strictly ascending order of internal keys. The hash of each distinct user key goes
 //!    to the filter builder.
@@ -6,8 +6,10 @@
 //!    index entry separates its last key from the next one.
 //! 3. A value longer than [`VALUE_INLINE_MAX`] is written at once as chunk blocks, before the data block that
 //!    refers to it. A long value from another table is copied one chunk at a time.
-//! 4. `finish` writes padding and filter, index, properties and footer, and syncs the file. The caller syncs
+//! 4. `finish` writes padding and filter, index, spans, properties and footer, and syncs the file. The caller syncs
 //!    the directory.
+//!
+//! A table may have spans and no entries.
 //!
 //! Bytes are appended to the file about [`APPEND_BYTES`] at a time, or fewer if memory is short. Memory: that
 //! buffer, a block, the index (a few tens of bytes per block), and eight bytes per key for the filter. After
@@ -34,13 +36,14 @@ use crate::hash::key_hash;
 use crate::iter::{LentValue, read_whole};
 use crate::key::{EntryKind, InternalKey, Tag};
 use crate::limits::{BLOCK_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX, VALUE_CHUNK_BYTES, VALUE_INLINE_MAX};
+use crate::spans::{Spans, block};
 use crate::table_meta::{FILTER_ALIGN, TableMeta};
 
 use super::filter::{describe, finish_filter, start_filter};
-use super::footer::{FOOTER_BYTES, Footer};
+use super::footer::{FOOTER_BYTES, Footer, NO_INDEX};
 use super::index::{IndexBuilder, WrittenIndex};
 use super::origin::Origin;
-use super::properties::Properties;
+use super::properties::{Properties, SpanProperties};
 
 /// Bytes that are buffered before they are appended to the file, if there is enough memory.
 pub(crate) const APPEND_BYTES: usize = 256 << 10;
@@ -84,6 +87,7 @@ pub(crate) struct TableWriter {
     /// Bytes of the index so far.
     index_bytes: usize,
     filter: Option<FilterBuilder>,
+    spans: Spans,
     properties: Properties,
     failed: Option<Error>,
 }
@@ -116,6 +120,7 @@ impl TableWriter {
             last: None,
             index_bytes: 0,
             filter,
+            spans: Spans::default(),
             properties,
             failed: None,
         })
@@ -271,29 +276,66 @@ impl TableWriter {
         filter + self.index_bytes + self.out.buffer.capacity() + 2 * self.config.block_bytes
     }
 
+    /// Gives the table these spans.
+    #[cfg_attr(
+        not(any(test, fuzzing)),
+        expect(dead_code, reason = "flushes and compactions with spans follow")
+    )]
+    pub(crate) fn set_spans(&mut self, spans: Spans) {
+        self.spans = spans;
+    }
+
     /// Records where the entries come from. The table need not say.
     pub(crate) fn set_origin(&mut self, origin: Origin) {
         self.properties.origin = Some(Box::new(origin));
     }
 
-    /// Completes and syncs the file. A table has at least one entry.
+    /// Completes and syncs the file. A table has at least one entry or span.
     pub(crate) fn finish(mut self) -> Result<TableMeta> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        if self.last.is_none() {
-            return Err(Error::invalid("a table must have at least one entry"));
+        if self.last.is_none() && self.spans.is_empty() {
+            return Err(Error::invalid("a table must have at least one entry or span"));
         }
         self.properties.largest = Bytes::copy_from_slice(self.data.last_user_key());
         self.finish_data_block(None)?;
         self.properties.data_end = self.out.position();
-        self.write_filter()?;
-        let (out, compression) = (&mut self.out, self.config.compression);
-        let index = self.index.finish(&mut |payload| out.block(BlockKind::Index, compression, payload))?;
+        let index = match self.last {
+            Some(_) => self.write_filter_and_index()?,
+            None => WrittenIndex { root: NO_INDEX, depth: 0, blocks: 0 },
+        };
+        self.write_spans()?;
         let footer_checksum = self.write_footer(&index)?;
         self.out.sync()?;
         let len = self.out.position();
         Ok(self.properties.to_meta(self.config.number, self.config.file_id, len, footer_checksum))
+    }
+
+    fn write_filter_and_index(&mut self) -> Result<WrittenIndex> {
+        self.write_filter()?;
+        let Self { out, index, config, .. } = self;
+        index.finish(&mut |payload| out.block(BlockKind::Index, config.compression, payload))
+    }
+
+    fn write_spans(&mut self) -> Result<()> {
+        let (Some(start), Some((min, max))) = (self.spans.start(), self.spans.seqno_bounds()) else {
+            return Ok(());
+        };
+        let (out, compression) = (&mut self.out, self.config.compression);
+        let payloads = block::encode(&self.spans)?;
+        let blocks = payloads.iter().map(|payload| out.block(BlockKind::Spans, compression, payload));
+        let end = self.spans.end().flatten().map_or(&[][..], |end| &**end);
+        self.properties.spans = Some(Box::new(SpanProperties {
+            count: self.spans.len() as u64,
+            deletes: self.spans.range_deletes() as u64,
+            start: Bytes::copy_from_slice(start),
+            end: Bytes::copy_from_slice(end),
+            blocks: blocks.collect::<Result<_>>()?,
+        }));
+        self.properties.seqno_min = self.properties.seqno_min.min(min);
+        self.properties.seqno_max = self.properties.seqno_max.max(max);
+        Ok(())
     }
 
     fn write_filter(&mut self) -> Result<()> {

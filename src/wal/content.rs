@@ -1,8 +1,11 @@
 //! The contents of the records of a write-ahead log, and their order.
 
+use std::collections::BTreeMap;
+
+use super::boundary::{Boundary, decode_boundaries};
 use super::durable_mark::{EditMark, decode_close, decode_promise};
 use super::record::RecordKind;
-use crate::batch::BatchReader;
+use crate::batch::{BatchReader, KeyspaceId};
 use crate::codec::DecodeError;
 use crate::key::SeqNo;
 
@@ -13,12 +16,15 @@ pub(crate) enum Content<'a> {
     Batch(BatchReader<'a>),
     Promise(EditMark),
     Close(SeqNo, EditMark),
+    Boundaries(Vec<(KeyspaceId, Boundary)>),
 }
 
 /// Decodes the records of logs in their order, and checks their sequence numbers.
 #[derive(Debug, Default)]
 pub(crate) struct ContentReader {
     last_batch: SeqNo,
+    /// The last boundary of each keyspace so far.
+    boundaries: BTreeMap<KeyspaceId, Boundary>,
 }
 
 impl ContentReader {
@@ -52,15 +58,31 @@ impl ContentReader {
                 }
                 Ok(Content::Close(stated, mark))
             }
+            RecordKind::Boundaries => {
+                let boundaries = decode_boundaries(bytes)?;
+                boundaries.iter().try_for_each(|&(keyspace, boundary)| self.follow(keyspace, boundary))?;
+                Ok(Content::Boundaries(boundaries))
+            }
             RecordKind::Edit => Err(DecodeError::corrupt(0, "log record", "an edit in a log")),
+        }
+    }
+
+    /// Checks that a boundary follows the last one of its keyspace.
+    fn follow(&mut self, keyspace: KeyspaceId, boundary: Boundary) -> Result<(), DecodeError> {
+        match self.boundaries.insert(keyspace, boundary) {
+            Some(last) if !boundary.follows(&last) => {
+                let detail = format!("{boundary:?} after {last:?} of keyspace {keyspace}");
+                Err(DecodeError::corrupt(0, "bucket boundary", detail))
+            }
+            _ => Ok(()),
         }
     }
 
     /// [`ContentReader::decode`], and every entry of a batch.
     pub(crate) fn check(&mut self, kind: RecordKind, bytes: &[u8]) -> Result<(), DecodeError> {
         match self.decode(kind, bytes)? {
-            Content::Batch(mut batch) => batch.try_for_each(|entry| entry.map(drop)),
-            Content::Promise(_) | Content::Close(..) => Ok(()),
+            Content::Batch(batch) => batch.with_ranges().try_for_each(|entry| entry.map(drop)),
+            Content::Promise(_) | Content::Close(..) | Content::Boundaries(_) => Ok(()),
         }
     }
 }
@@ -69,7 +91,7 @@ impl ContentReader {
 mod tests {
     use super::*;
     use crate::batch::{WriteBatch, stamp};
-    use crate::wal::{encode_close, encode_promise};
+    use crate::wal::{encode_boundaries, encode_close, encode_promise};
 
     const MARK: EditMark = EditMark { count: 7, hash: 8 };
 
@@ -109,6 +131,18 @@ mod tests {
         assert!(read(&[(Batch, batch(5)), (Close, encode_close(6, MARK))]));
         assert!(read(&[(Batch, batch(5)), (Close, encode_close(60, MARK))]), "numbers may be left out");
         assert!(!read(&[(Batch, batch(5)), (Close, encode_close(5, MARK))]));
+    }
+
+    #[test]
+    fn the_boundaries_of_a_keyspace_never_fall_from_record_to_record() {
+        let mut reader = ContentReader::default();
+        let mut read = |keyspace, time, seqno| {
+            let bytes = encode_boundaries(&[(keyspace, Boundary { time, seqno })]);
+            reader.check(RecordKind::Boundaries, &bytes).map_err(|error| error.what)
+        };
+        assert!(read(1, 1000, 5).is_ok() && read(2, 7, 1).is_ok() && read(1, 1000, 5).is_ok());
+        assert_eq!(read(1, 999, 6), Err("bucket boundary"));
+        assert_eq!(read(2, 8, 0), Err("bucket boundary"));
     }
 
     #[test]

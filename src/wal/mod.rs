@@ -25,6 +25,7 @@
 //! This module decodes promises ([`durable_mark`]); batches are in [`crate::batch`], edits in
 //! [`crate::manifest::edit`].
 
+mod boundary;
 mod content;
 mod durable_mark;
 #[cfg(test)]
@@ -36,6 +37,9 @@ pub(crate) mod search;
 mod sequence;
 mod writer;
 
+pub(crate) use boundary::Boundary;
+#[cfg(any(test, fuzzing))]
+pub(crate) use boundary::{decode_boundaries, encode_boundaries};
 pub(crate) use content::{Content, ContentReader};
 pub(crate) use durable_mark::{EditMark, decode_close, decode_promise, encode_close, encode_promise};
 pub(crate) use reader::{Ending, Expected, FramedReader, READER_BYTES};

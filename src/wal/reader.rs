@@ -143,6 +143,11 @@ impl<'f> FramedReader<'f> {
         Ok(Self { window, header, position, assembled: Vec::new(), sequence, durable: 0, outcome: None })
     }
 
+    /// The id of the store that wrote the file.
+    pub(crate) fn store_id(&self) -> FileId {
+        self.header.store_id
+    }
+
     /// Ignores all bytes of the file after the first `len`. To be called before the first record is read.
     pub(crate) fn end_at(&mut self, len: u64) {
         self.window.len = self.window.len.min(len);

@@ -50,18 +50,23 @@ pub(crate) enum RecordKind {
     /// The last record of a write-ahead log that was ended in order.
     Close = 3,
     Edit = 4,
+    /// Where buckets of time begin, in a write-ahead log.
+    Boundaries = 5,
 }
 
-pub(super) const RECORD_KIND_MAX: u8 = RecordKind::Edit as u8;
+/// The largest kind that is known.
+pub(super) const RECORD_KIND_MAX: u8 = RecordKind::Boundaries as u8;
 
 impl RecordKind {
     pub(super) fn from_u8(kind: u8) -> Option<Self> {
-        [Self::Batch, Self::Promise, Self::Close, Self::Edit].into_iter().find(|known| *known as u8 == kind)
+        [Self::Batch, Self::Promise, Self::Close, Self::Edit, Self::Boundaries]
+            .into_iter()
+            .find(|known| *known as u8 == kind)
     }
 
     pub(super) fn belongs_in(self, file: FileKind) -> bool {
         match self {
-            Self::Batch | Self::Promise | Self::Close => file == FileKind::Log,
+            Self::Batch | Self::Promise | Self::Close | Self::Boundaries => file == FileKind::Log,
             Self::Edit => file == FileKind::Manifest,
         }
     }

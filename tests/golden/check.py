@@ -201,11 +201,20 @@ def batch(f, facts):
     for index, entry in enumerate(entries):
         w = words(entry)
         assert int(w["seqno"]) == first + index
-        put = entry.startswith("Put")
-        out += u(1, put) + varint(int(w["keyspace"])) + string(unhex(w["key"]))
-        if put:
-            out += string(unhex(w["value"]))
+        kind = {"Delete": 0, "Put": 1, "RangeDelete": 3}[entry.split(" ")[0]]
+        out += u(1, kind) + varint(int(w["keyspace"])) + string(unhex(w["key"]))
+        if kind:
+            out += string(unhex(w["value" if kind == 1 else "end"]))
     return out
+
+
+def boundary(text):
+    w = words(text)
+    return b"".join(varint(int(w[name])) for name in ["keyspace", "time", "seqno"])
+
+
+def boundaries(f, facts):
+    return b"".join(boundary(value) for key, value in facts if key == "boundary")
 
 
 def promise(f):
@@ -227,7 +236,15 @@ def options(f):
     return field(1, 1, varint(int(f["comparator"]))) + field(2, 1, varint(int(f["hash domain"]))) \
         + field(3, 0, policy) + field(4, 0, varint(int(f["block bytes"]))) \
         + field(5, 0, bytes(map(int, f["compression"].split(" ")))) \
-        + field(6, 0, b"".join(varint(int(f[name])) for name in shape))
+        + field(6, 0, b"".join(varint(int(f[name])) for name in shape)) + expiry(f.get("expiry"))
+
+
+def expiry(text):
+    if text is None:
+        return b""
+    w = words(text)
+    codes = ["OnWrite", "OnSight"].index(w["refresh"]), ["System", "Caller"].index(w["time_source"])
+    return field(8, 1, varint(int(w["ttl"])) + varint(int(w["buckets"])) + bytes(codes))
 
 
 def table_record(f, facts):
@@ -237,12 +254,16 @@ def table_record(f, facts):
                 + u(4, int(f["footer checksum"], 16)))
     out += field(2, 1, numbers(["entries", "deletes", "keys", "key and value bytes"]))
     out += field(3, 1, varint(int(low)) + varint(int(high)))
-    out += field(4, 1, u(1, int(f["cut"])) + string(unhex(f["smallest"])) + string(unhex(f["largest"])))
+    if "cut" in f:
+        out += field(4, 1, u(1, int(f["cut"])) + string(unhex(f["smallest"])) + string(unhex(f["largest"])))
     for key, value in facts:
         if key == "filter":
             w = words(value)
             out += field(5, 0, varint(int(w["file"])) + bytes([int(w["kind"]), int(w["domain"])])
                          + varint(int(w["offset"])) + varint(int(w["length"])) + u(4, int(w["header_checksum"], 16)))
+    if "spans" in f:
+        w = words(f["spans"])
+        out += field(6, 1, varint(int(w["count"])) + u(1, int(w["cut"])) + string(unhex(w["start"])) + string(unhex(w["end"])))
     return out
 
 
@@ -275,6 +296,12 @@ def item(text):
         return field(14, 1, v("keyspace", "number"))
     if start == "filters replaced keyspace":
         return field(15, 0, v("keyspace", "number") + unhex(w["filters"]))
+    if start == "store ids":
+        return field(16, 1, unhex(text.split("=")[1].replace(" ", "")))
+    if start == "boundary keyspace":
+        return field(18, 1, boundary(text))
+    if start == "horizon keyspace":
+        return field(19, 1, v("keyspace", "seqno"))
     raise AssertionError(text)
 
 
@@ -345,6 +372,24 @@ def data_block(f, facts):
     return seal(unhex(f["file id"]), int(f["offset"]), int(f["kind"]), block(entries))
 
 
+def span(text):
+    w = words(text)
+    return unhex(w["start"]), unhex(w["end"]), [int(number) for number in w["seqnos"].split(",")]
+
+
+def span_payload(spans):
+    out = b""
+    for start, end, seqnos in spans:
+        out += string(start) + string(end) + varint(len(seqnos)) + varint(seqnos[0])
+        out += b"".join(varint(a - b) for a, b in zip(seqnos, seqnos[1:]))
+    return out
+
+
+def span_block(f, facts):
+    spans = [span(value) for key, value in facts if key == "span"]
+    return seal(unhex(f["file id"]), int(f["offset"]), int(f["kind"]), span_payload(spans))
+
+
 def footer_bytes(owner, root, properties, filters, entries, length, count, depth):
     numbers = [*root, *properties, *filters, entries, length]
     out = b"".join(u(8, n) for n in numbers) + u(4, count) + bytes([depth, 0, 0, 0]) + bytes(8) + owner + bytes(18) + u(2, 1)
@@ -372,34 +417,47 @@ def origin(f):
         + bound(f["to"]) + numbers(f["replaced"]) + numbers(f["earlier"])
 
 
-def table(f, data):
-    """A whole table of one data block, made from the entries in `data` (the vector data-block)."""
+def table(f, data, span_facts=()):
+    """A whole table of one data block, made from the entries in `data` (the vector data-block), and of spans."""
     owner = unhex(f["file id"])
     entries = [entry(value) for key, value in data if key == "entry"]
+    spans = [span(value) for key, value in span_facts if key == "span"]
     out = header(1, unhex(f["store id"]), owner)
-    first = seal(owner, 64, 1, block(entries))
-    out += first
+    root, blocks = (0, 0), 0
+    if entries:
+        first = seal(owner, 64, 1, block(entries))
+        out += first
+        blocks = 1
     data_end = len(out)
-    index = seal(owner, len(out), 2, block([(entries[-1][0], 0, varint(64) + varint(len(first)))], 4))
-    root = (len(out), len(index))
-    out += index
+    if entries:
+        index = seal(owner, len(out), 2, block([(entries[-1][0], 0, varint(64) + varint(len(first)))], 4))
+        root = (len(out), len(index))
+        out += index
     keys, values = [e[0] for e in entries], [e[2] for e in entries]
-    seqnos = [e[1] >> 8 for e in entries]
+    seqnos = [e[1] >> 8 for e in entries] + [seqno for s in spans for seqno in s[2]]
     n = lambda *numbers: b"".join(varint(number) for number in numbers)
     sizes = sum(map(len, keys)), sum(map(len, values))
     deletes = sum(e[1] & 255 == 0 for e in entries)
     payload = field(1, 1, n(len(entries), deletes, len(set(keys)), *sizes))
-    payload += field(2, 1, n(min(seqnos), max(seqnos))) + field(3, 1, string(min(keys)) + string(max(keys)))
-    payload += field(4, 1, u(1, 1) + n(data_end, 1, 0, 1)) + field(5, 0, u(1, 0) + n(4096))
+    payload += field(2, 1, n(min(seqnos), max(seqnos)))
+    if entries:
+        payload += field(3, 1, string(min(keys)) + string(max(keys)))
+    payload += field(4, 1, u(1, blocks) + n(data_end, blocks, 0, blocks)) + field(5, 0, u(1, 0) + n(4096))
+    facts = {"entries": len(entries), "tombstones": deletes, "keys": len(set(keys)),
+             "key and value bytes": sum(sizes), "sequence numbers": f"{min(seqnos)}..={max(seqnos)}"}
+    if entries:
+        facts.update(smallest=min(keys).hex(), largest=max(keys).hex())
+    if spans:
+        sealed = seal(owner, len(out), 7, span_payload(spans))
+        count = sum(len(s[2]) for s in spans)
+        payload += field(8, 1, n(len(spans), count) + string(spans[0][0]) + string(spans[-1][1]) + n(len(out), len(sealed)))
+        out += sealed
+        facts["spans"] = f"count={len(spans)} start={spans[0][0].hex()} end={spans[-1][1].hex() or '-'}"
     properties = seal(owner, len(out), 4, payload)
     place = (len(out), len(properties))
     out += properties
-    out += footer_bytes(owner, root, place, (0, 0), len(entries), len(out) + 128, 0, 1)
-    facts = {
-        "length": len(out), "entries": len(entries), "tombstones": deletes, "keys": len(set(keys)),
-        "key and value bytes": sum(sizes), "sequence numbers": f"{min(seqnos)}..={max(seqnos)}",
-        "smallest": min(keys).hex(), "largest": max(keys).hex(), "footer checksum": out[-12:-8][::-1].hex(),
-    }
+    out += footer_bytes(owner, root, place, (0, 0), len(entries), len(out) + 128, 0, blocks)
+    facts.update({"length": len(out), "footer checksum": out[-12:-8][::-1].hex()})
     for key, value in facts.items():
         assert f[key] == str(value), (key, value)
     return out
@@ -759,7 +817,7 @@ def apply_edits(data, store, file):
         count, digest = c.u(8), c.u(8)
         fields = c.rest()
         for index, (number, critical, p) in enumerate(Cursor(fields).fields()):
-            assert kind == 4 and critical == (number != 15) and (1 <= number <= 15 or number == 17) and (number == 1) == (mark is None and index == 0)
+            assert kind == 4 and critical == (number != 15) and 1 <= number <= 17 and number != 16 and (number == 1) == (mark is None and index == 0)
             if number == 1:
                 mark = (p.u(8), p.u(8))
             elif number == 2:
@@ -1002,9 +1060,12 @@ def row(line):
 def encode(name, facts, want, known):
     f = dict(facts)
     plain = {"file-header": file_header, "current": current, "promise": promise, "close": close,
-             "keyspace-options": options, "footer": footer, "table-origin": origin}
-    listed = {"varints": varints, "checksums": checksums, "log-small": log, "log-room": log, "batch": batch, "table-record": table_record, "manifest": manifest, "manifest-log-cut": manifest,
-              "data-block": data_block, "data-block-hash-index": data_block}
+             "keyspace-options": options, "keyspace-options-expiry": options, "footer": footer, "table-origin": origin}
+    listed = {"varints": varints, "checksums": checksums, "log-small": log, "log-room": log, "batch": batch, "batch-range-delete": batch,
+              "boundaries": boundaries, "manifest": manifest, "manifest-log-cut": manifest,
+              "manifest-store-ids": manifest, "manifest-expiry": manifest, "table-record": table_record,
+              "table-record-spans": table_record, "table-record-spans-only": table_record,
+              "data-block": data_block, "data-block-hash-index": data_block, "span-block": span_block}
     if name in plain:
         return plain[name](f)
     if name in listed:
@@ -1021,6 +1082,10 @@ def encode(name, facts, want, known):
         return table(f, known["data-block"])
     if name == "table-hash-index":
         return table(f, known["data-block-hash-index"])
+    if name == "table-spans":
+        return table(f, known["data-block"], known["span-block"])
+    if name == "table-spans-only":
+        return table(f, [], known["span-block"])
     raise AssertionError("no encoder for this vector")
 
 

@@ -1,4 +1,4 @@
-//! A file system in memory that calls a hook before every operation that reads.
+//! A file system in memory that calls a hook before every operation of a reader.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sievedb::fs::{AppendFile, Fs, LockGuard, LockKind, MemFs, ReadFile};
+
+use super::store::DIR;
 
 /// Called with the number of the operation that follows, from 1 on.
 type Hook = Box<dyn FnMut(u64) + Send>;
@@ -28,7 +30,7 @@ impl std::fmt::Debug for HookedFs {
 }
 
 impl HookedFs {
-    /// For a reader: every change panics.
+    /// For a reader: a change of the store panics.
     pub(crate) fn new(mem: &MemFs) -> Self {
         Self { mem: mem.clone(), is_writer: false, hook: Arc::default(), operations: Arc::default() }
     }
@@ -60,15 +62,19 @@ impl HookedFs {
         }
     }
 
-    fn changed(&self, what: &str) -> &MemFs {
-        assert!(self.is_writer, "a reader does {what}");
+    /// A change; by a reader, only outside of the store.
+    fn change(&self, path: &Path, what: &str) -> &MemFs {
+        if !self.is_writer {
+            self.tick();
+            assert!(!path.starts_with(DIR), "a reader does {what}");
+        }
         &self.mem
     }
 }
 
 impl Fs for HookedFs {
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        self.changed("create a directory").create_dir(dir)
+        self.change(dir, "create a directory").create_dir(dir)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
@@ -77,11 +83,11 @@ impl Fs for HookedFs {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.changed("sync the directory").sync_dir(dir)
+        self.change(dir, "sync the directory").sync_dir(dir)
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
-        self.changed("create a file").create(path)
+        self.change(path, "create a file").create(path)
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
@@ -90,19 +96,24 @@ impl Fs for HookedFs {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.changed("rename a file").rename(from, to)
+        self.change(from, "rename a file").rename(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.changed("remove a file").remove(path)
+        self.change(path, "remove a file").remove(path)
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.changed("link a file").hard_link(from, to)
+        self.change(to, "link a file").hard_link(from, to)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.change(dir, "remove a directory").remove_dir(dir)
     }
 
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Box<dyn LockGuard>> {
-        assert!(self.is_writer || kind == LockKind::Shared, "a reader needs no lock of its own");
+        let is_allowed = self.is_writer || kind == LockKind::Shared || !path.starts_with(DIR);
+        assert!(is_allowed, "a reader needs no lock of its own");
         self.tick();
         self.mem.lock(path, kind)
     }

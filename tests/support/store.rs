@@ -49,6 +49,11 @@ pub(crate) fn open(fs: &MemFs) -> sievedb::Result<Db> {
     options(fs).open(DIR)
 }
 
+/// Opens a store in another directory.
+pub(crate) fn open_at(fs: &MemFs, dir: &str) -> sievedb::Result<Db> {
+    options(fs).open(dir)
+}
+
 pub(crate) fn open_read_only(fs: &MemFs) -> sievedb::Result<Db> {
     options(fs).read_only().open(DIR)
 }

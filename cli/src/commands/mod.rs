@@ -1,6 +1,7 @@
 //! One file per command: its arguments, and what it does.
 
 pub(crate) mod cas;
+pub(crate) mod checkpoint;
 pub(crate) mod compact;
 pub(crate) mod completion;
 pub(crate) mod contains;

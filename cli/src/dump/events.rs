@@ -63,6 +63,9 @@ impl<W: Write> Sink for Events<'_, W> {
                 put("delete", entry.delete.into());
                 put("value_length", entry.value_len.into());
                 put_bytes(&mut object, "key", entry.key);
+                if let Some(end) = entry.end {
+                    put_bytes(&mut object, "end", end);
+                }
                 if let Some(value) = entry.value {
                     put_bytes(&mut object, "value", value);
                 }

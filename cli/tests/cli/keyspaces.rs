@@ -140,7 +140,7 @@ fn the_value_of_a_put_is_read_from_a_file_or_from_standard_input_as_it_is() {
 fn every_command_that_opens_a_store_takes_its_memory() {
     let store = sample();
     let db = &store.db;
-    let commands: [&[&str]; 18] = [
+    let commands: [&[&str]; 19] = [
         &["put", db, "a", "1"],
         &["get", db, "a"],
         &["contains", db, "a"],
@@ -159,6 +159,7 @@ fn every_command_that_opens_a_store_takes_its_memory() {
         &["digest", db, "--output", "/dev/null"],
         &["drop-keyspace", db, "users"],
         &["repair", db, "--into", &format!("{db}.new")],
+        &["checkpoint", db, &format!("{db}.copy")],
     ];
     for command in commands {
         let done = run(&[command, &["--memory", "8M"]].concat());

@@ -206,3 +206,32 @@ fn a_store_in_use_is_read_as_it_is_at_that_moment_and_refused_to_a_second_writer
     db.close().unwrap();
     assert_eq!(run(&["put", &store.db, "b", "2"]).ok(), "");
 }
+
+#[test]
+fn a_checkpoint_of_a_store_in_use_is_a_store_and_is_made_once() {
+    let store = temp_store();
+    store.load(b"a\t1\n");
+    let db = sievedb::Db::open(&store.db).unwrap();
+    db.put("b", "2").unwrap();
+    let copy = store.folder.path().join("copy");
+    let copy = copy.to_str().unwrap();
+    let made = run(&["checkpoint", &store.db, copy]);
+    assert!(made.stderr.contains("as of sequence number 2, 2"), "{}", made.stderr);
+    assert_eq!(made.ok(), format!("{copy} is a checkpoint as of sequence number 2\n"));
+    db.put("b", "3").unwrap();
+    assert_eq!(run(&["scan", copy]).ok(), "a\t1\nb\t2\n");
+    run(&["verify", copy]).ok();
+    let again = run(&["checkpoint", &store.db, copy]).fails(3);
+    assert!(again.contains("cannot create") && again.contains("exists"), "{again}");
+    let inside = format!("{}/copy", store.db);
+    run(&["checkpoint", &store.db, &inside]).fails(2);
+    let none = store.folder.path().join("none/copy");
+    run(&["checkpoint", &store.db, none.to_str().unwrap()]).fails(3);
+    let json = run(&["checkpoint", &store.db, &format!("{copy}2"), "--json"]).ok();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["as_of"]["seqno"], &json["as_of"]["in_use"]), (&3.into(), &true.into()));
+    let mut names: Vec<_> =
+        std::fs::read_dir(store.folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["copy", "copy2", "db"]);
+}

@@ -14,7 +14,7 @@
 //! is verified. The views of that moment keep its tables, and open files keep its logs. Without a handle of the writer,
 //! a live view ([`live_view`](crate::db::open::live_view)) is verified.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::db::open::recover::{
 use crate::db::open::steps::shared;
 use crate::db::state::open_report::{AsOf, DroppedTail, IgnoredFile};
 use crate::error::{Error, InFile, Result};
-use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
+use crate::file_header::{FileHeader, FileKind, HEADER_BYTES, StoreIds};
 use crate::filename::FileName;
 use crate::filter::{self, Header};
 use crate::fs::{FrozenFile, Fs, ReadFile};
@@ -272,7 +272,8 @@ impl Engine {
         logs.reverse();
 
         verifier.known_logs(purpose, self.files.store_id, &manifest, &mut |index, _| logs[index].clone());
-        let context = shared(dir, &self.options, self.files.store_id, self.keyspaces.hash_seed);
+        let ids = StoreIds::new(self.files.store_id, &manifest.state.store_ids);
+        let context = shared(dir, &self.options, ids, self.keyspaces.hash_seed);
         verifier.known_tables(&context, &manifest.state);
         if let Ok(listing) = list(fs, dir) {
             verifier.report.ignored = listing.ignored;
@@ -316,7 +317,11 @@ fn verify_view(
             verifier.report.ignored.extend(ignored_strays(&ours, &others));
         }
         (_, found) => {
-            let state = found.map(|(manifest, _)| manifest.state).unwrap_or_default();
+            let mut state = found.map(|(manifest, _)| manifest.state).unwrap_or_default();
+            if state.keyspaces.is_empty() {
+                // Nothing says which ids the files of a copy may bear.
+                state.store_ids = store_ids(fs, dir, &listing);
+            }
             verifier.every_log(&listing, store_id, &state);
             verifier.every_table(&listing, store_id, &state);
             verifier.report.ignored = listing.ignored;
@@ -349,6 +354,10 @@ fn newest_manifest(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Option<Current
         let header = read_header(fs, &name.path(dir)).filter(|header| header.kind == FileKind::Manifest)?;
         Some(Current { store_id: header.store_id, manifest, manifest_id: header.file_id })
     })
+}
+
+fn store_ids(fs: &dyn Fs, dir: &Path, listing: &Listing) -> BTreeSet<FileId> {
+    listing.ours.iter().filter_map(|name| Some(read_header(fs, &name.path(dir))?.store_id)).collect()
 }
 
 fn any_store_id(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Option<FileId> {
@@ -463,7 +472,8 @@ impl<'a> Verifier<'a> {
             self.damaged(error);
         }
         manifest.state.faults().for_each(|error| self.damaged(error.in_file(&manifest.path, 0)));
-        let context = shared(dir, self.options, current.store_id, manifest.state.hash_seed);
+        let ids = StoreIds::new(current.store_id, &manifest.state.store_ids);
+        let context = shared(dir, self.options, ids, manifest.state.hash_seed);
         self.known_tables(&context, &manifest.state);
     }
 
@@ -505,7 +515,8 @@ impl<'a> Verifier<'a> {
     /// Checks each log in the directory by itself, up to the end that what was read of the manifest states.
     fn every_log(&mut self, listing: &Listing, store_id: FileId, state: &ManifestState) {
         let (fs, dir) = (self.fs(), self.dir);
-        let manifest = no_manifest(dir);
+        let mut manifest = no_manifest(dir);
+        manifest.state.store_ids.clone_from(&state.store_ids);
         for name in &listing.ours {
             let &FileName::Log(number) = name else { continue };
             let path = name.path(dir);
@@ -588,7 +599,8 @@ impl<'a> Verifier<'a> {
             .flat_map(|keyspace| keyspace.tables.values().map(|place| (&keyspace.name, &place.meta)))
             .map(|(name, meta)| (meta.number, (name, meta)))
             .collect();
-        let mut context = shared(self.dir, self.options, store_id, state.hash_seed);
+        let ids = StoreIds::new(store_id, &state.store_ids);
+        let mut context = shared(self.dir, self.options, ids.clone(), state.hash_seed);
         let mut knows_seed = state.hash_seed != 0;
         for name in &listing.ours {
             let &FileName::Table(number) = name else { continue };
@@ -608,7 +620,7 @@ impl<'a> Verifier<'a> {
                 }
             };
             if !knows_seed && let Some(seed) = seed_of(&*self.options.fs, &path, &meta) {
-                context = shared(self.dir, self.options, store_id, seed);
+                context = shared(self.dir, self.options, ids.clone(), seed);
                 knows_seed = true;
             }
             self.table(&context, &meta, known.get(&number).map(|(name, _)| *name));

@@ -156,7 +156,7 @@ impl<'g> Since<'g> {
         let entry = newest.filter(|entry| entry.tag().seqno() > self.read_at)?;
         Some(match entry.tag().kind() {
             EntryKind::Put => (Latest::InMemtable(entry.value()), false),
-            EntryKind::Delete => (Latest::Deleted, false),
+            EntryKind::Delete | EntryKind::RangeDelete => (Latest::Deleted, false),
         })
     }
 }

@@ -129,6 +129,10 @@ impl Db {
         self.owner.engine()
     }
 
+    pub(super) fn view(&self) -> Option<&LiveView> {
+        self.owner.view()
+    }
+
     #[inline(always)]
     pub(in crate::db) fn reads(&self) -> Reads<'_> {
         self.default.reads()

@@ -146,6 +146,11 @@ impl LiveView {
         Arc::new(ViewFs { files: Arc::clone(&self.files), moment })
     }
 
+    /// The file system that it was taken from.
+    pub(in crate::db) fn unlocked(&self) -> &Arc<dyn Fs> {
+        &self.files.fs
+    }
+
     /// The tables and filters of this view and of those that it is refreshed to.
     pub(super) fn files(&self) -> &Arc<ViewFiles> {
         &self.files

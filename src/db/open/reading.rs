@@ -16,6 +16,7 @@ use crate::batch::DEFAULT_KEYSPACE;
 use crate::db::engine::Engine;
 use crate::db::state::open_report::AsOf;
 use crate::error::Result;
+use crate::file_header::StoreIds;
 use crate::fs::{Fs, LockKind, LockedDir};
 use crate::options::Options;
 use crate::table::TableContext;
@@ -84,7 +85,9 @@ fn context(
     let tables: Arc<dyn Fs> = Arc::new(ViewFs { files: Arc::clone(view.files()), moment: None });
     let locked = unlocked(dir, &tables)?;
     let options = options.clone().fs(Arc::clone(&locked) as Arc<dyn Fs>);
-    let context = shared(dir, &options, recovered.store_id, recovered.manifest.state.hash_seed);
+    let state = &recovered.manifest.state;
+    let ids = StoreIds::new(recovered.store_id, &state.store_ids);
+    let context = shared(dir, &options, ids, state.hash_seed);
     view.files().set_cache(&context.files);
     let files = Arc::clone(&context.files);
     locked.close_spare_with(move || files.close_one());

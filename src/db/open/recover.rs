@@ -27,8 +27,9 @@ use std::sync::Arc;
 use super::replay_buffer::{LogPart, Logged, Piece};
 use crate::batch::BatchReader;
 use crate::checksum::FileId;
+use crate::codec::DecodeError;
 use crate::error::{Error, InFile, Result};
-use crate::file_header::{FileHeader, FileKind, HEADER_BYTES, MAGIC};
+use crate::file_header::{FileHeader, FileKind, HEADER_BYTES, MAGIC, StoreIds};
 use crate::filename::FileName;
 use crate::fs::{Fs, ReadFile};
 use crate::key::SeqNo;
@@ -121,10 +122,10 @@ pub(in crate::db) fn recover(fs: &dyn Fs, dir: &Path, part_bytes: usize) -> Resu
     }))
 }
 
-/// Whether a file with a name that a store uses was written by a store: by this one, if `store_id` is given.
+/// Whether a file with a name that a store uses was written by a store: by one with these ids, if they are given.
 /// A file that a crash interrupted right after its creation counts too: empty, zeros, or with part of a
 /// header.
-pub(super) fn is_ours(fs: &dyn Fs, path: &Path, store_id: Option<FileId>) -> bool {
+pub(super) fn is_ours(fs: &dyn Fs, path: &Path, store_ids: Option<&StoreIds>) -> bool {
     let mut head = [0; HEADER_BYTES];
     let read = fs.open(path).and_then(|file| {
         let len = file.len()?.min(HEADER_BYTES as u64) as usize;
@@ -133,7 +134,7 @@ pub(super) fn is_ours(fs: &dyn Fs, path: &Path, store_id: Option<FileId>) -> boo
     // A file that cannot be read is left alone.
     let Ok(len) = read else { return false };
     match FileHeader::decode(&head[..len]) {
-        Ok(header) => store_id.is_none_or(|id| id == header.store_id),
+        Ok(header) => store_ids.is_none_or(|ids| ids.contains(&header.store_id)),
         Err(_) => {
             head[..len].iter().all(|&byte| byte == 0) || MAGIC.starts_with(&head[..len.min(MAGIC.len())])
         }
@@ -236,7 +237,13 @@ impl Strays {
         state: &ManifestState,
         current: &Current,
     ) -> Self {
-        let is_ours = |name: &FileName| is_ours(fs, &name.path(dir), Some(current.store_id));
+        let (ids, none) = (&state.store_ids, BTreeSet::new());
+        let is_ours = |name: &FileName| {
+            // Only these are ever linked from another store.
+            let is_linked = matches!(name, FileName::Table(_) | FileName::Filter(_) | FileName::Log(_));
+            let ids = StoreIds::new(current.store_id, if is_linked { ids } else { &none });
+            is_ours(fs, &name.path(dir), Some(&ids))
+        };
         let (ours, others) = strays(listing, state, current.manifest).into_iter().partition(is_ours);
         Self { ours, others }
     }
@@ -479,7 +486,7 @@ impl<'a> Replay<'a> {
                 let promised = match record.kind {
                     RecordKind::Promise => decode_promise(record.bytes),
                     RecordKind::Close => decode_close(record.bytes).map(|(_, mark)| mark),
-                    RecordKind::Batch | RecordKind::Edit => continue,
+                    RecordKind::Batch | RecordKind::Edit | RecordKind::Boundaries => continue,
                 };
                 if let Ok(mark) = promised {
                     self.manifest.check_promise(mark, &path)?;
@@ -499,9 +506,16 @@ impl<'a> Replay<'a> {
 
     fn read(&mut self, file: &dyn ReadFile, path: &Path, log: Option<&LogState>) -> Result<ReadEnd> {
         let file_id = log.map(|log| log.file_id);
-        let expected = Expected { kind: FileKind::Log, store_id: Some(self.store_id), file_id };
-        let mut reader = FramedReader::open(file, path, expected)?;
-        if let Some(end) = log.and_then(|log| log.end) {
+        let end = log.and_then(|log| log.end);
+        // A log whose end is stated may be one of the store of which this is a copy.
+        let store_id = Some(self.store_id).filter(|_| log.is_some() && end.is_none());
+        let mut reader = FramedReader::open(file, path, Expected { kind: FileKind::Log, store_id, file_id })?;
+        let found = reader.store_id();
+        let is_own = found == self.store_id;
+        if !is_own && !self.manifest.state.store_ids.contains(&found) {
+            return Err(Error::corruption(path, 16, "store id", "the file is of another store"));
+        }
+        if let Some(end) = end {
             reader.end_at(end.len);
         }
         if let Some(part) = &mut self.part {
@@ -512,9 +526,17 @@ impl<'a> Replay<'a> {
             let content = self.contents.decode(record.kind, record.bytes);
             match content.map_err(|error| record.error(error, path))? {
                 Content::Batch(batch) => self.batch(batch, &record, path)?,
-                Content::Promise(mark) => self.promise(mark, path)?,
+                Content::Boundaries(all) => {
+                    let newer = DecodeError::unsupported(0, "bucket boundaries", all.len() as u64, 0);
+                    return Err(record.error(newer, path));
+                }
+                Content::Promise(mark) if is_own => self.promise(mark, path)?,
+                // It names an edit of the other store.
+                Content::Promise(_) => {}
                 Content::Close(seqno, mark) => {
-                    self.promise(mark, path)?;
+                    if is_own {
+                        self.promise(mark, path)?;
+                    }
                     closed = Some(seqno);
                     self.last_seqno = self.last_seqno.max(seqno);
                 }

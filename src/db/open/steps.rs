@@ -30,7 +30,6 @@ use super::replay_buffer::part_bytes_max;
 use super::replay_to_memtables::Carry;
 use crate::batch::DEFAULT_KEYSPACE;
 use crate::cache::FileCache;
-use crate::checksum::FileId;
 use crate::db::engine::{Engine, EngineParts};
 use crate::db::generation::new_generation::NewGeneration;
 use crate::db::open::closed_store::Closed;
@@ -43,6 +42,7 @@ use crate::db::state::keyspace::memtables::{DiskParts, Memtables};
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::open_report::OpenReport;
 use crate::error::{Error, InFile, Result};
+use crate::file_header::StoreIds;
 use crate::filename::{FileName, dangling, names_in};
 use crate::fs::{Fs, HeldByThisProcess, LockGuard, LockKind, LockedDir, refuses_dir_syncs};
 use crate::limits::FILE_NUMBER_MAX;
@@ -170,7 +170,8 @@ fn build_engine(
     locked: Arc<LockedDir>,
 ) -> Result<Engine> {
     let options = options.fs(Arc::clone(&locked) as Arc<dyn Fs>);
-    let context = shared(dir, &options, recovered.store_id, state.hash_seed);
+    let ids = StoreIds::new(recovered.store_id, &state.store_ids);
+    let context = shared(dir, &options, ids, state.hash_seed);
     let tables = Arc::clone(&context.files);
     locked.close_spare_with(move || tables.close_one());
     let shared = SharedByTables {
@@ -249,7 +250,7 @@ fn prepare_directory(dir: &Path, options: &Options) -> Result<Arc<LockedDir>> {
 
 /// Takes the exclusive lock. A live view takes the shared one for a moment to find out whether the store is in use, so a
 /// lock that is held is tried again.
-fn lock_for_writing(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn LockGuard>> {
+pub(in crate::db) fn lock_for_writing(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn LockGuard>> {
     let path = FileName::Lock.path(dir);
     for _ in 1..LOCK_TRIES {
         match fs.lock(&path, LockKind::Exclusive) {
@@ -270,6 +271,11 @@ fn create_directory(fs: &dyn Fs, dir: &Path) -> Result<()> {
         }
         _ => Error::io("create", dir, error),
     })?;
+    sync_above(fs, dir)
+}
+
+/// Syncs every directory above this one, if the file system can do that.
+pub(in crate::db) fn sync_above(fs: &dyn Fs, dir: &Path) -> Result<()> {
     let path = fs.canonical(dir).map_err(|error| Error::io("look for", dir, error))?;
     for parent in path.ancestors().skip(1) {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
@@ -366,7 +372,7 @@ fn new_store(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Recovered> {
 pub(in crate::db) fn shared(
     dir: &Path,
     options: &Options,
-    store_id: FileId,
+    store_ids: StoreIds,
     hash_seed: u64,
 ) -> Arc<TableContext> {
     let memory = Memory::new(options.memory_budget, options.memtables_max());
@@ -374,7 +380,7 @@ pub(in crate::db) fn shared(
     let (fs, dir) = (Arc::clone(&options.fs), dir.to_path_buf());
     let trust = FilterTrust { strict: options.strict_filters, audit_one_in: options.audit_absent };
     let io = TableIo::default();
-    let context = TableContext { fs, dir, store_id, hash_seed, memory, files, trust, io };
+    let context = TableContext { fs, dir, store_ids, hash_seed, memory, files, trust, io };
     Arc::new(context)
 }
 

@@ -245,6 +245,10 @@ impl Fs for ViewFs {
     fn hard_link(&self, _: &Path, _: &Path) -> io::Result<()> {
         refused()
     }
+
+    fn remove_dir(&self, _: &Path) -> io::Result<()> {
+        refused()
+    }
 }
 
 #[derive(Debug)]

@@ -143,7 +143,7 @@ impl Moment<'_> {
         let lookups = Lookups { user_keys: &parts[..len], hashes: &hashes[..len], seqno, stripe };
         let mut found = |number: usize, (tag, value): (Tag, EntryValue)| match tag.kind() {
             EntryKind::Put => found(&mut places[number], value),
-            EntryKind::Delete => Ok(()),
+            EntryKind::Delete | EntryKind::RangeDelete => Ok(()),
         };
         let mut wanted = Set::below(len);
         if view.has_memtables() {

@@ -96,8 +96,11 @@ impl StoreFiles {
         written.inspect_err(|_| drop(self.fs.remove(&FileName::Filter(number).path(&self.dir))))
     }
 
-    /// Removes a file that nothing needs any more. If that fails, it is tried again with the obsolete files.
+    /// Removes a file that nothing needs any more. If that fails, or it is kept, it is tried again with the obsolete files.
     pub(in crate::db) fn remove(&self, name: FileName) {
+        if self.obsolete.is_kept(name) {
+            return self.obsolete.add(name);
+        }
         match self.fs.remove(&name.path(&self.dir)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => self.obsolete.add(name),
             _ => {}
@@ -126,6 +129,11 @@ impl StoreFiles {
     /// directory.
     pub(in crate::db) fn check_locked(&self) -> Result<()> {
         self.locked.check().map_err(|error| Error::io("look at", &self.dir, error))
+    }
+
+    /// The directory and its lock.
+    pub(in crate::db) fn locked(&self) -> &Arc<LockedDir> {
+        &self.locked
     }
 
     /// Whether an earlier check found that the directory is not the one that was locked.

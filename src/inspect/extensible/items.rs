@@ -6,13 +6,15 @@ use bytes::Bytes;
 
 use super::record::Described;
 use crate::block::Compression;
+use crate::checksum::FileId;
 use crate::codec::{Field, Reader, varint_len};
-use crate::inspect::output::{Value, escape, short};
+use crate::inspect::output::{Value, counted, escape, short};
 use crate::manifest::edit::{EditItem, LogEnd};
-use crate::manifest::keyspace_options;
+use crate::manifest::keyspace_options::{self, Expiry, Refresh, TimeSource};
 use crate::table::Origin;
-use crate::table::properties::{self, Properties};
-use crate::table_meta::{self, FilterRef, TableMeta};
+use crate::table::properties::{self, Properties, SpanProperties};
+use crate::table_meta::{self, FilterRef, TableMeta, TableSpans};
+use crate::wal::Boundary;
 
 /// Describes what an item of an edit is.
 pub(in crate::inspect) fn describe_item(field: &Field<'_>, secrets: bool) -> Described {
@@ -67,8 +69,19 @@ pub(in crate::inspect) fn describe_item(field: &Field<'_>, secrets: bool) -> Des
             let start = varint_len((*keyspace).into()) + varint_len(*number);
             return Described::new("filters replaced", place).with_record(start, describe_table);
         }
+        EditItem::StoreIds(ids) => ("store ids", ids.iter().map(|id| hex(id)).collect::<Vec<_>>().join(" ")),
+        EditItem::BucketBoundary { keyspace, boundary: Boundary { time, seqno } } => {
+            ("boundary", format!("time {time} begins at sequence {seqno} in keyspace {keyspace}"))
+        }
+        EditItem::Horizon { keyspace, seqno } => {
+            ("horizon", format!("entries below sequence {seqno} of keyspace {keyspace} are hidden"))
+        }
     };
     Described::new(name, value)
+}
+
+fn hex(id: &FileId) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A field of a table record.
@@ -80,7 +93,7 @@ fn describe_table(field: &Field<'_>, _: bool) -> Described {
     let (name, words) = match field.tag {
         table_meta::FILE => {
             let TableMeta { number, len, footer_checksum, .. } = one;
-            let id: String = one.file_id.iter().map(|byte| format!("{byte:02x}")).collect();
+            let id = hex(&one.file_id);
             ("file", format!("{number:06}.sst, id {id}, {len} bytes, footer checksum {footer_checksum:08x}"))
         }
         table_meta::COUNTS => {
@@ -100,9 +113,22 @@ fn describe_table(field: &Field<'_>, _: bool) -> Described {
             };
             ("filter", one.filters.iter().map(place).collect())
         }
+        table_meta::SPANS => ("spans", one.spans.map_or_else(String::new, |own| spans_of_record(&own))),
         _ => ("unknown field", String::new()),
     };
     Described::new(name, words)
+}
+
+fn spans_of_record(spans: &TableSpans) -> String {
+    let cut = if spans.trimmed { ", cut" } else { "" };
+    let counts = counted(spans.count, "span", "spans");
+    format!("{counts}, {}{cut}", range(&spans.start, &spans.end))
+}
+
+/// From a start to an excluded end, which is empty if there is none.
+pub(in crate::inspect) fn range(start: &[u8], end: &[u8]) -> String {
+    let end = if end.is_empty() { "no end".to_owned() } else { format!("before {}", short(end)) };
+    format!("from {} to {end}", short(start))
 }
 
 /// Describes what a field of a properties block is.
@@ -134,9 +160,18 @@ pub(in crate::inspect) fn describe_property(field: &Field<'_>, _: bool) -> Descr
         }
         properties::FILTER => ("filter", one.filters.iter().map(filter).collect()),
         properties::ORIGIN => ("origin", one.origin.as_deref().map_or_else(String::new, origin)),
+        properties::SPANS => ("spans", one.spans.map_or_else(String::new, |own| spans_of_properties(&own))),
         _ => ("unknown field", String::new()),
     };
     Described::new(name, words)
+}
+
+fn spans_of_properties(spans: &SpanProperties) -> String {
+    let SpanProperties { count, deletes, start, end, blocks } = spans;
+    let counts = format!("{} of {deletes} range deletes", counted(*count, "span", "spans"));
+    let (number, bytes) = (blocks.len() as u64, blocks.iter().map(|block| block.len).sum::<u64>());
+    let blocks = format!("{} of {bytes} bytes at {}", counted(number, "block", "blocks"), blocks[0].offset);
+    format!("{counts}, {}, {blocks}", range(start, end))
 }
 
 /// Where a table comes from.
@@ -182,6 +217,7 @@ fn describe_option(field: &Field<'_>, _: bool) -> Described {
             let hints = reader.varint("hints").map_or_else(|error| error.to_string(), hints);
             return Described::new("hints", hints);
         }
+        keyspace_options::EXPIRY => return Described::new("expiry", expiry_option(&mut reader)),
         keyspace_options::COMPARATOR => "comparator",
         keyspace_options::HASH_DOMAIN => "hash domain",
         keyspace_options::BLOCK_BYTES => "block bytes",
@@ -197,6 +233,17 @@ fn describe_option(field: &Field<'_>, _: bool) -> Described {
 fn hints(hints: u64) -> String {
     let expect_hits = hints & keyspace_options::EXPECT_HITS != 0;
     if expect_hits { "nearly all lookups are for keys that are there".into() } else { "none".into() }
+}
+
+fn expiry_option(reader: &mut Reader<'_>) -> String {
+    match Expiry::decode(reader) {
+        Ok(Expiry { ttl, buckets, refresh, time_source }) => {
+            let refresh = if refresh == Refresh::OnSight { "on sight" } else { "on write" };
+            let clock = if time_source == TimeSource::Caller { "time of the caller" } else { "system time" };
+            format!("after {ttl} ms, {}, refreshed {refresh}, {clock}", counted(buckets, "bucket", "buckets"))
+        }
+        Err(error) => error.to_string(),
+    }
 }
 
 fn filter_option(reader: &mut Reader<'_>) -> String {

@@ -5,5 +5,5 @@
 mod items;
 mod record;
 
-pub(in crate::inspect) use items::{describe_item, describe_property};
+pub(in crate::inspect) use items::{describe_item, describe_property, range};
 pub(in crate::inspect) use record::{count, describe};

@@ -3,26 +3,34 @@
 use super::record::{Record, name};
 use super::walk::{self, Ending, FramedItem};
 use crate::batch::{self, BatchReader};
+use crate::codec::{DecodeError, Reader};
 use crate::file_header::FileKind;
 use crate::inspect::file::{Head, Window};
 use crate::inspect::output::{
     Entries, Entry, Event, Form, Lines, Out, Payload, Result, bytes, count, counted, fields,
 };
 use crate::key::EntryKind;
-use crate::wal::{ContentReader, RecordKind};
+use crate::wal::{Boundary, ContentReader, RecordKind};
 
 /// The layouts of a promise and of a close record.
 pub(super) const MARK: [(&str, Form<'_>); 2] = [("edit count", Form::Number(8)), ("edit hash", Form::Hex(8))];
 const CLOSE: [(&str, Form<'_>); 3] = [("last sequence number", Form::Number(8)), MARK[0], MARK[1]];
+
+/// A batch with all that this version can read.
+fn open_batch(bytes: &[u8]) -> Result<BatchReader<'_>, DecodeError> {
+    BatchReader::open(bytes).map(BatchReader::with_ranges)
+}
 
 /// What all records of a log add up to.
 #[derive(Debug, Default)]
 struct Totals {
     batches: u64,
     promises: u64,
+    boundaries: u64,
     closed: bool,
     entries: u64,
     deletes: u64,
+    range_deletes: u64,
     data_bytes: u64,
     seqnos: Option<(u64, u64)>,
 }
@@ -33,10 +41,11 @@ impl Totals {
             RecordKind::Batch => self.batches += 1,
             RecordKind::Promise => self.promises += 1,
             RecordKind::Close => self.closed = true,
+            RecordKind::Boundaries => self.boundaries += 1,
             RecordKind::Edit => {}
         }
         let (RecordKind::Batch, Some(bytes)) = (record.kind, &record.bytes) else { return };
-        let Ok(batch) = BatchReader::open(bytes) else { return };
+        let Ok(batch) = open_batch(bytes) else { return };
         if batch.count > 0 {
             let first = self.seqnos.map_or(batch.first, |seqnos| seqnos.0);
             self.seqnos = Some((first, batch.last_seqno()));
@@ -44,6 +53,7 @@ impl Totals {
         for entry in batch.map_while(|entry| entry.ok()) {
             self.entries += 1;
             self.deletes += u64::from(entry.kind == EntryKind::Delete);
+            self.range_deletes += u64::from(entry.kind == EntryKind::RangeDelete);
             self.data_bytes += (entry.key.len() + entry.value.len()) as u64;
         }
     }
@@ -52,8 +62,10 @@ impl Totals {
         let batches = counted(self.batches, "batch", "batches");
         let promises = counted(self.promises, "promise", "promises");
         let close = if self.closed { "a close record" } else { "no close record" };
-        out.fact("records", ending.records, format!("{batches}, {promises}, {close}"))?;
-        let deletes = counted(self.deletes, "delete", "deletes");
+        let boundaries = counted_if(self.boundaries, "record of boundaries", "records of boundaries");
+        out.fact("records", ending.records, format!("{batches}, {promises}{boundaries}, {close}"))?;
+        let ranges = counted_if(self.range_deletes, "range delete", "range deletes");
+        let deletes = counted(self.deletes, "delete", "deletes") + &ranges;
         let of_data = format!("{deletes}; {} of keys and values", bytes(self.data_bytes));
         out.fact("entries", self.entries, of_data)?;
         if let Some((first, last)) = self.seqnos {
@@ -62,6 +74,11 @@ impl Totals {
         out.fact("pages", walk::pages(out.report.len), "of 32 KiB")?;
         ending_fact(out, ending, self.closed)
     }
+}
+
+/// A part of a list that is left out if there are none.
+fn counted_if(count: u64, one: &str, many: &str) -> String {
+    if count == 0 { String::new() } else { format!(", {}", counted(count, one, many)) }
 }
 
 /// How a framed file ends, in words.
@@ -144,6 +161,7 @@ fn describe_record(out: &mut Out<'_>, record: &Record, lines: &mut Lines) -> Res
             RecordKind::Batch => describe_batch(out, payload, body),
             RecordKind::Promise => fields(out, payload, body, &MARK),
             RecordKind::Close => fields(out, payload, body, &CLOSE),
+            RecordKind::Boundaries => describe_boundaries(out, payload, body),
             RecordKind::Edit => Ok(()),
         })
     })
@@ -153,7 +171,7 @@ fn describe_record(out: &mut Out<'_>, record: &Record, lines: &mut Lines) -> Res
 fn note(record: &Record) -> String {
     let fragments = counted(record.fragment_count, "fragment", "fragments");
     let body = record.bytes.as_deref().unwrap_or_default();
-    match (record.kind, BatchReader::open(body)) {
+    match (record.kind, open_batch(body)) {
         (RecordKind::Batch, Ok(batch)) if batch.count > 0 => {
             let entries = counted(batch.count.into(), "entry", "entries");
             let (first, last) = (batch.first, batch.last_seqno());
@@ -166,18 +184,18 @@ fn note(record: &Record) -> String {
 /// The entries of a batch, as such.
 fn entries(out: &mut Out<'_>, record: &Record, wanted: Entries) -> Result {
     let (RecordKind::Batch, Some(body)) = (record.kind, &record.bytes) else { return Ok(()) };
-    let Ok(batch) = BatchReader::open(body) else { return Ok(()) };
+    let Ok(batch) = open_batch(body) else { return Ok(()) };
     batch.map_while(|entry| entry.ok()).try_for_each(|entry| {
-        let delete = entry.kind == EntryKind::Delete;
-        let value = &body[entry.value];
+        let (delete, value) = (entry.kind != EntryKind::Put, &body[entry.value]);
         out.event(&Event::Entry(Entry {
             offset: record.offset,
             keyspace: Some(entry.keyspace),
             key: &body[entry.key],
             seqno: entry.seqno,
             delete,
+            end: (entry.kind == EntryKind::RangeDelete).then_some(value),
             value: (wanted == Entries::Values && !delete).then_some(value),
-            value_len: value.len() as u64,
+            value_len: if delete { 0 } else { value.len() as u64 },
         }))
     })
 }
@@ -190,22 +208,45 @@ fn describe_batch(out: &mut Out<'_>, payload: Payload, body: &[u8]) -> Result {
         body,
         &[("first sequence number", Form::Number(8)), ("entry count", Form::Number(4))],
     )?;
-    let Ok(batch) = BatchReader::open(body) else { return Ok(()) };
+    let Ok(batch) = open_batch(body) else { return Ok(()) };
     let mut at = batch::HEADER_BYTES;
     let place = |at: usize| payload.place(at as u64);
     for entry in batch.map_while(|entry| entry.ok()) {
         let (key, value) = (&body[entry.key.clone()], &body[entry.value.clone()]);
-        let delete = entry.kind == EntryKind::Delete;
-        let kind = if delete { "delete" } else { "put" };
+        let (kind, key_name) = match entry.kind {
+            EntryKind::Delete => ("delete", "key"),
+            EntryKind::Put => ("put", "key"),
+            EntryKind::RangeDelete => ("range delete", "start"),
+        };
         let key_len = count(key.len() as u64);
-        let note = format!("sequence {}, keyspace {}, key of {key_len}", entry.seqno, entry.keyspace);
+        let note = format!("sequence {}, keyspace {}, {key_name} of {key_len}", entry.seqno, entry.keyspace);
         out.leaf(place(at), &body[at..entry.key.start], "entry", kind, note)?;
-        out.leaf(place(entry.key.start), key, "key", key, "")?;
-        if !delete {
-            let note = counted(value.len() as u64, "byte", "bytes");
-            out.leaf(place(entry.key.end), &body[entry.key.end..entry.value.end], "value", value, note)?;
+        out.leaf(place(entry.key.start), key, key_name, key, "")?;
+        let value_bytes = &body[entry.key.end..entry.value.end];
+        match entry.kind {
+            EntryKind::Delete => {}
+            EntryKind::Put => {
+                let note = counted(value.len() as u64, "byte", "bytes");
+                out.leaf(place(entry.key.end), value_bytes, "value", value, note)?;
+            }
+            EntryKind::RangeDelete => {
+                let note = if value.is_empty() { "no end" } else { "" };
+                out.leaf(place(entry.key.end), value_bytes, "end", value, note)?;
+            }
         }
         at = entry.value.end;
+    }
+    Ok(())
+}
+
+/// Describes boundaries as far as they can be read.
+fn describe_boundaries(out: &mut Out<'_>, payload: Payload, body: &[u8]) -> Result {
+    let mut reader = Reader::new(body);
+    while !reader.is_empty() {
+        let at = reader.position();
+        let Ok((keyspace, Boundary { time, seqno })) = Boundary::decode(&mut reader) else { return Ok(()) };
+        let note = format!("time {time} begins at sequence {seqno} in keyspace {keyspace}");
+        out.leaf(payload.place(at as u64), &body[at..reader.position()], "boundary", "", note)?;
     }
     Ok(())
 }

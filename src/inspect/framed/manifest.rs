@@ -199,6 +199,11 @@ fn judge(out: &mut Out<'_>, state: &ManifestState) -> Result {
 fn state_facts(out: &mut Out<'_>, state: &ManifestState) -> Result {
     out.fact("next file", state.next_file, "")?;
     out.fact("sequence", state.last_seqno, "the last one that was given, or later")?;
+    if !state.store_ids.is_empty() {
+        let ids: Vec<String> =
+            state.store_ids.iter().map(|id| format!("{:032x}", u128::from_be_bytes(*id))).collect();
+        out.fact("store ids", ids.join(" "), "of other stores, which files may bear")?;
+    }
     for (number, log) in &state.logs {
         let end = match log.end {
             Some(LogEnd { len, last_seqno, is_cut }) => {
@@ -225,9 +230,15 @@ fn keyspace_words(id: u32, keyspace: &KeyspaceState) -> String {
         .filter(|(_, count)| *count > 0)
         .map(|(level, count)| format!("L{level} {count}"))
         .collect();
+    let expiry = match (keyspace.horizon, keyspace.boundaries.len() as u64) {
+        (0, 0) => String::new(),
+        (horizon, count) => {
+            format!("; {}, horizon {horizon}", counted(count, "bucket boundary", "bucket boundaries"))
+        }
+    };
     let shape = if levels.is_empty() { "no tables".into() } else { levels.join(", ") };
     format!(
-        "id {id}; tables: {shape}; {}, {}; flushed to {}",
+        "id {id}; tables: {shape}; {}, {}; flushed to {}{expiry}",
         counted(total(|meta| meta.entries), "entry", "entries"),
         bytes(total(|meta| meta.len)),
         keyspace.flushed

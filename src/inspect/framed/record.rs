@@ -111,5 +111,6 @@ pub(super) fn name(kind: RecordKind) -> &'static str {
         RecordKind::Promise => "promise",
         RecordKind::Close => "close",
         RecordKind::Edit => "edit",
+        RecordKind::Boundaries => "boundaries",
     }
 }

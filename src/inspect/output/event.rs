@@ -186,6 +186,8 @@ pub struct Entry<'a> {
     pub seqno: u64,
     /// Whether the key is deleted.
     pub delete: bool,
+    /// Where the keys that are deleted end, without this one, if they are all from the key on; empty if nowhere.
+    pub end: Option<&'a [u8]>,
     /// The value, where the view asks for values and it stands in the entry.
     pub value: Option<&'a [u8]>,
     /// Length of the value in bytes.

@@ -155,9 +155,13 @@ impl<W: Write> Sink for Text<W> {
             Event::Entry(entry) => {
                 self.set_off()?;
                 let keyspace = entry.keyspace.map_or(String::new(), |id| format!("{id}\t"));
-                let kind = if entry.delete { "delete" } else { "put" };
+                let kind = match (entry.delete, entry.end) {
+                    (_, Some(_)) => "delete range",
+                    (true, None) => "delete",
+                    (false, None) => "put",
+                };
                 write!(self.to, "{keyspace}{}\t{kind}\t{}", entry.seqno, escape(entry.key))?;
-                match entry.value {
+                match entry.end.or(entry.value) {
                     Some(value) => writeln!(self.to, "\t{}", escape(value)),
                     None => writeln!(self.to),
                 }

@@ -69,7 +69,8 @@ fn walk_log(
             (RecordKind::Close, Some(bytes)) => {
                 decode_close(bytes).ok().map(|(seqno, mark)| LogItem::Close(seqno, mark))
             }
-            (_, None) | (RecordKind::Edit, _) => None,
+            // Boundaries are newer than this version.
+            (_, None) | (RecordKind::Edit | RecordKind::Boundaries, _) => None,
         };
         take(item.unwrap_or(LogItem::Lost(offset)))
     })?;

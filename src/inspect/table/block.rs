@@ -8,10 +8,12 @@ use crate::block::{
 };
 use crate::checksum::{FileId, checksum};
 use crate::codec::DecodeError;
-use crate::inspect::extensible::{self, describe_property};
+use crate::inspect::extensible::{self, describe_property, range};
 use crate::inspect::output::{
-    Entries, Entry, Fault, Form, Out, Payload, Place, Result, Value, bytes, counted, fields,
+    Entries, Entry, Event, Fault, Form, Out, Payload, Place, Result, Value, bytes, counted, fields,
 };
+use crate::key::SeqNo;
+use crate::spans::block::SpanReader;
 
 /// A block as it stands in the file, and its payload.
 pub(super) struct Opened {
@@ -109,6 +111,25 @@ pub(super) fn describe_payload(out: &mut Out<'_>, block: &Opened) -> Result {
             out.leaf(place.place(0), &block.payload, "part of a value", Value::from(&block.payload[..]), "")
         }
         BlockKind::Padding => out.leaf(place.place(0), &block.payload, "zeros", "", ""),
+        BlockKind::Spans => describe_spans(out, place, &block.payload),
+    }
+}
+
+/// Describes spans as far as they can be read: the rest was reported when the block was scanned.
+fn describe_spans(out: &mut Out<'_>, place: Payload, payload: &[u8]) -> Result {
+    let described = SpanReader::default().read::<Fault>(payload, &mut |span| {
+        let (start, end) = (&payload[span.start.clone()], &payload[span.end.clone()]);
+        let note = range(start, end);
+        let numbers: Vec<String> = span.seqnos.iter().map(u64::to_string).collect();
+        let mut leaf = |at: usize, to: usize, name, value: String, note: &str| {
+            out.leaf(place.place(at as u64), &payload[at..to], name, value, note).map_err(Fault::Stop)
+        };
+        leaf(span.at, span.end.end, "span", String::new(), &note)?;
+        leaf(span.end.end, span.next, "sequence numbers", numbers.join(" "), "")
+    });
+    match described {
+        Err(Fault::Stop(stop)) => Err(stop),
+        _ => Ok(()),
     }
 }
 
@@ -175,6 +196,27 @@ fn describe_entry(
     }
 }
 
+/// The range deletes of a span as such.
+pub(super) fn range_deletes(
+    out: &mut Out<'_>,
+    block: u64,
+    (start, end): (&[u8], &[u8]),
+    seqnos: &[SeqNo],
+) -> Result {
+    seqnos.iter().try_for_each(|&seqno| {
+        out.event(&Event::Entry(Entry {
+            offset: block,
+            keyspace: None,
+            key: start,
+            seqno,
+            delete: true,
+            end: Some(end),
+            value: None,
+            value_len: 0,
+        }))
+    })
+}
+
 /// An entry of a data block as such.
 pub(super) fn entry<'a>(block: u64, found: &WalkedEntry<'a>, wanted: Entries) -> Entry<'a> {
     let inline = found.chunks.is_none() && !found.is_delete();
@@ -184,6 +226,7 @@ pub(super) fn entry<'a>(block: u64, found: &WalkedEntry<'a>, wanted: Entries) ->
         key: found.key.user,
         seqno: found.key.tag.seqno(),
         delete: found.is_delete(),
+        end: None,
         value: (wanted == Entries::Values && inline).then_some(found.value),
         value_len: found.value_len(),
     }

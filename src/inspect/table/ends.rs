@@ -5,6 +5,7 @@ use crate::block::{BlockHandle, BlockKind, Compression};
 use crate::checksum::{FileId, checksum32};
 use crate::codec::DecodeError;
 use crate::file_header::HEADER_BYTES;
+use crate::inspect::extensible::range;
 use crate::inspect::file::{Head, Window};
 use crate::inspect::filter_block::Known;
 use crate::inspect::output::{
@@ -100,8 +101,14 @@ impl Ends {
         out.fact("entries", count(p.entries), of_data)?;
         let sizes = format!("{} of keys, {} of values", bytes(p.key_bytes), bytes(p.value_bytes));
         out.fact("data", bytes(p.key_bytes.saturating_add(p.value_bytes)), sizes)?;
-        out.fact("smallest key", Value::Bytes(p.smallest.to_vec().into()), "")?;
-        out.fact("largest key", Value::Bytes(p.largest.to_vec().into()), "")?;
+        if p.entries > 0 {
+            out.fact("smallest key", Value::Bytes(p.smallest.to_vec().into()), "")?;
+            out.fact("largest key", Value::Bytes(p.largest.to_vec().into()), "")?;
+        }
+        if let Some(spans) = &p.spans {
+            let deletes = format!("{} of range deletes", counted(spans.deletes, "number", "numbers"));
+            out.fact("spans", count(spans.count), format!("{}; {deletes}", range(&spans.start, &spans.end)))?;
+        }
         out.fact("sequence", format!("{}..={}", p.seqno_min, p.seqno_max), "")?;
         let aimed = match p.compression {
             Some(Compression::None) => "not compressed",
@@ -141,7 +148,9 @@ impl Ends {
 
     /// The first and the last key, if the properties can be read.
     pub(in crate::inspect) fn bounds(&self) -> Option<Keys> {
-        self.properties.as_ref().ok().map(|own| (own.smallest.to_vec(), own.largest.to_vec()))
+        let properties = self.properties.as_ref().ok()?;
+        let bounds = properties.to_meta(1, self.file_id, 0, 0);
+        Some((bounds.smallest.to_vec(), bounds.largest.to_vec()))
     }
 
     /// Describes a file header and a footer that are both intact, and of two files.

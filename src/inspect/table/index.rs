@@ -77,7 +77,8 @@ impl Index {
             file_id,
             blocks_end,
             root: footer.root,
-            is_entered: false,
+            // A table without entries has no index.
+            is_entered: footer.index_depth == 0,
             depth: footer.index_depth.into(),
             ends: vec![0; footer.index_depth.into()],
             way: Vec::new(),
@@ -150,6 +151,9 @@ impl Index {
 
     /// Whether the last separator is the last user key with tag 0, now that all references were passed.
     pub(super) fn ends_with(&self, last: Option<&Key>) -> bool {
+        if self.depth == 0 {
+            return last.is_none();
+        }
         let ends = |(user, tag): &Key| last.is_some_and(|(last, _)| last == user) && tag.to_u64() == 0;
         self.before.as_ref().is_some_and(ends)
     }

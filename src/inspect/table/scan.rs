@@ -39,6 +39,7 @@ impl Walk<'_, '_> {
                 stray.then(|| DecodeError::corrupt(0, "padding", "is not zero"))
             }
             BlockKind::Properties => Properties::decode(&block.payload).err(),
+            BlockKind::Spans => return self.scan_spans(out, block),
         };
         Ok(Scanned { note: block.sizes(), broken: broken.map(|error| (error, None)), ..Scanned::default() })
     }
@@ -80,6 +81,30 @@ impl Walk<'_, '_> {
             None => self.note_unreferenced(block),
         }
         Ok(Scanned { note, broken: broken.map(|error| (error, keys)), wrong })
+    }
+
+    fn scan_spans(&mut self, out: &mut Out<'_>, block: &Opened) -> Result<Scanned> {
+        let (payload, wanted, before) = (&block.payload, out.view.entries, self.sums.spans.totals().count);
+        let mut reader = std::mem::take(&mut self.sums.spans);
+        let read = reader.read::<Fault>(payload, &mut |span| {
+            let (start, end) = (&payload[span.start.clone()], &payload[span.end.clone()]);
+            self.sums.span(start);
+            wanted.map_or(Ok(()), |_| block::range_deletes(out, block.offset, (start, end), span.seqnos))?;
+            Ok(())
+        });
+        self.sums.spans = reader;
+        let count = self.sums.spans.totals().count - before;
+        let note = format!("{}, {}", counted(count, "span", "spans"), block.sizes());
+        let broken = match read {
+            Err(Fault::Stop(stop)) => return Err(stop),
+            Err(Fault::Decode(error)) => Some((error, None)),
+            Ok(()) => None,
+        };
+        let named = self.ends.properties.as_ref().ok().and_then(|own| own.spans.as_ref());
+        if !named.is_some_and(|spans| spans.blocks.contains(&block.handle())) {
+            self.note_unreferenced(block);
+        }
+        Ok(Scanned { note, broken, ..Scanned::default() })
     }
 
     fn scan_index(&mut self, block: &Opened) -> Result<Scanned> {

@@ -6,8 +6,10 @@ use super::block::Opened;
 use super::index::Key;
 use crate::block::{BlockKind, WalkedEntry};
 use crate::codec::DecodeError;
+use crate::file_header::HEADER_BYTES;
 use crate::inspect::output::{Out, Result};
 use crate::key::InternalKey;
+use crate::spans::block::SpanReader;
 use crate::table::{Footer, Properties};
 
 /// Running sums over a table.
@@ -16,6 +18,9 @@ pub(super) struct Sums {
     data: Blocks,
     chunks: Blocks,
     index: Blocks,
+    pub(super) spans: SpanReader,
+    /// The start of the first span.
+    first_start: Option<Vec<u8>>,
     /// Where data and chunk blocks end, as far as the walk has come.
     data_end: u64,
     entries: u64,
@@ -44,7 +49,7 @@ impl Sums {
             BlockKind::Data => &mut self.data,
             BlockKind::ValueChunk => &mut self.chunks,
             BlockKind::Index => &mut self.index,
-            BlockKind::Properties | BlockKind::Padding => return,
+            BlockKind::Properties | BlockKind::Padding | BlockKind::Spans => return,
         };
         blocks.count += 1;
         blocks.bytes = blocks.bytes.saturating_add(block.payload.len() as u64);
@@ -80,6 +85,11 @@ impl Sums {
         is_new
     }
 
+    /// Adds a span, which the reader of spans has counted.
+    pub(super) fn span(&mut self, start: &[u8]) {
+        self.first_start.get_or_insert_with(|| start.to_vec());
+    }
+
     /// A key that does not come after the one before, across blocks, if one was met.
     pub(super) fn take_disorder(&mut self) -> Option<DecodeError> {
         self.disorder.take()
@@ -94,24 +104,36 @@ impl Sums {
         (footer, end): (&Footer, u64),
     ) -> Result {
         let p = properties;
+        let of_spans = self.spans.totals();
+        let seqnos = self.seqnos.into_iter().chain(of_spans.seqnos);
+        let seqnos = seqnos.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default();
         for (what, found, stated) in [
             ("data blocks", self.data.count, p.data_blocks),
             ("value chunks", self.chunks.count, p.chunk_blocks),
             ("index blocks", self.index.count, p.index_blocks),
-            ("end of the data", self.data_end, p.data_end),
+            ("end of the data", self.data_end.max(HEADER_BYTES as u64), p.data_end),
             ("entries", self.entries, p.entries),
             ("tombstones", self.tombstones, p.tombstones),
             ("distinct keys", self.keys, p.keys),
             ("bytes of keys", self.key_bytes, p.key_bytes),
             ("bytes of values", self.value_bytes, p.value_bytes),
-            ("smallest sequence number", self.seqnos.map_or(0, |seqnos| seqnos.0), p.seqno_min),
-            ("largest sequence number", self.seqnos.map_or(0, |seqnos| seqnos.1), p.seqno_max),
+            ("smallest sequence number", seqnos.0, p.seqno_min),
+            ("largest sequence number", seqnos.1, p.seqno_max),
         ] {
             out.check(what, "properties", found, stated)?;
         }
-        let is_last = self.last.as_ref().is_some_and(|(last, _)| *last == p.largest);
-        let bounds = u64::from(self.first_key == p.smallest) + u64::from(is_last);
-        out.check("bounds that are a key", "properties", bounds, 2)?;
+        if p.entries > 0 {
+            let is_last = self.last.as_ref().is_some_and(|(last, _)| *last == p.largest);
+            let bounds = u64::from(self.first_key == p.smallest) + u64::from(is_last);
+            out.check("bounds that are a key", "properties", bounds, 2)?;
+        }
+        if let Some(spans) = &p.spans {
+            out.check("spans", "properties", of_spans.count, spans.count)?;
+            out.check("range deletes of spans", "properties", of_spans.deletes, spans.deletes)?;
+            let is_first = self.first_start.as_ref().is_some_and(|start| *start == spans.start);
+            let is_last = self.spans.last_end().is_some_and(|end| *end == spans.end);
+            out.check("bounds of spans", "properties", u64::from(is_first) + u64::from(is_last), 2)?;
+        }
         // These two say the same of the table: only a difference is worth a line.
         let first = p.filters.first().map_or((0, 0), |filter| (filter.offset, filter.len));
         for (what, stated, same) in [

@@ -292,7 +292,7 @@ impl<'w, 'f> Walk<'w, 'f> {
                 return wrong("properties block", "the footer refers to another one");
             }
             (BlockKind::Properties, _) => self.met_properties = true,
-            (BlockKind::Index | BlockKind::Padding, _) => {}
+            (BlockKind::Index | BlockKind::Padding | BlockKind::Spans, _) => {}
         }
         self.end_data(out)?;
         Ok(None)
@@ -450,5 +450,6 @@ fn plural(kind: BlockKind) -> &'static str {
         BlockKind::ValueChunk => "value chunks",
         BlockKind::Properties => "properties blocks",
         BlockKind::Padding => "padding blocks",
+        BlockKind::Spans => "span blocks",
     }
 }

@@ -50,7 +50,7 @@ impl Forge {
                 (properties.chunk_blocks, properties.data_end) = (properties.chunk_blocks + 1, end);
             }
             BlockKind::Index => properties.index_blocks += 1,
-            BlockKind::Properties | BlockKind::Padding => {}
+            BlockKind::Properties | BlockKind::Padding | BlockKind::Spans => {}
         }
         BlockHandle { offset, len }
     }

@@ -67,7 +67,7 @@ pub(in crate::table) fn check_filter_file(
     path: &Path,
     filter: &FilterRef,
 ) -> Result<()> {
-    let (len, _) = read_header(file, path, FileKind::Filter, &ctx.store_id)?;
+    let (len, _) = read_header(file, path, FileKind::Filter, &ctx.store_ids)?;
     if filter.offset != FILTER_OFFSET || filter.offset.checked_add(filter.len) != Some(len) {
         let detail = format!("{} bytes at {} do not match a file of {len} bytes", filter.len, filter.offset);
         return Err(Error::corruption(path, filter.offset, "filter handle", detail));

@@ -10,11 +10,13 @@ use crate::inspect::{Detail, Text, View, describe_bytes};
 use crate::testing::Vector;
 
 /// The vectors that the inspector can be given.
-const VECTORS: [&str; 11] = [
+const VECTORS: [&str; 13] = [
     "current",
     "manifest",
     "table",
     "table-hash-index",
+    "table-spans",
+    "table-spans-only",
     "filter-bloom",
     "filter-blocked",
     "filter-blocked-many-probes",
@@ -47,6 +49,8 @@ fn dumps() -> Vec<(String, String)> {
     all.push(("table-damaged".into(), dump("table", &damaged, Detail::Bytes)));
     let log = crate::inspect::tests::log();
     all.push(("log".into(), dump("log", &log, Detail::Bytes)));
+    let ranges = crate::inspect::tests::log_of_ranges();
+    all.push(("log-ranges".into(), dump("log", &ranges, Detail::Bytes)));
     all.push(("log-torn".into(), dump("log", &log[..log.len() - 30], Detail::Bytes)));
     for (name, bytes) in store::golden_files() {
         all.push((format!("store-{name}"), dump(&name, &bytes, Detail::Shape)));

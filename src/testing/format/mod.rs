@@ -25,7 +25,7 @@ use crate::testing::Vector;
 type Check = fn(&Vector);
 
 /// The checks of the vectors, in the order of the document.
-const CHECKS: [(&str, Check); 30] = [
+const CHECKS: [(&str, Check); 40] = [
     ("varints", records::varints),
     ("checksums", records::checksums),
     ("file-header", records::file_header),
@@ -36,19 +36,29 @@ const CHECKS: [(&str, Check); 30] = [
     ("log-fragment-without-payload-ends-a-page", crate::wal::format_vectors::fragment),
     ("log-fragment-goes-on-in-the-next-page", crate::wal::format_vectors::fragment),
     ("batch", records::batch),
+    ("batch-range-delete", records::batch_range_delete),
     ("promise", records::promise),
     ("close", records::close),
+    ("boundaries", records::boundaries),
     ("keyspace-options", records::keyspace_options),
+    ("keyspace-options-expiry", records::keyspace_options_expiry),
     ("table-record", records::table_record),
+    ("table-record-spans", records::table_record_spans),
+    ("table-record-spans-only", records::table_record_spans_only),
     ("manifest", records::manifest),
     ("manifest-log-cut", records::manifest_log_cut),
+    ("manifest-store-ids", records::manifest_store_ids),
+    ("manifest-expiry", records::manifest_expiry),
     ("data-block", crate::table::format_vectors::data_block),
     ("data-block-hash-index", crate::table::format_vectors::data_block_hash_index),
     ("compressed-block", crate::table::format_vectors::compressed_block),
+    ("span-block", crate::table::format_vectors::span_block),
     ("footer", crate::table::format_vectors::footer),
     ("table-origin", crate::table::format_vectors::origin),
     ("table", crate::table::format_vectors::table),
     ("table-hash-index", crate::table::format_vectors::table_hash_index),
+    ("table-spans", crate::table::format_vectors::table_spans),
+    ("table-spans-only", crate::table::format_vectors::table_spans_only),
     ("filter-bloom", crate::filter::format_vectors::filter),
     ("filter-blocked", crate::filter::format_vectors::filter),
     ("filter-blocked-many-probes", crate::filter::format_vectors::filter),

@@ -18,15 +18,16 @@ use crate::fs::{Fs, MemFs};
 use crate::key::EntryKind;
 use crate::manifest::current::Current;
 use crate::manifest::edit::{EditItem, LogEnd, VersionEdit};
-use crate::manifest::keyspace_options::KeyspaceOptions;
+use crate::manifest::keyspace_options::{Expiry, KeyspaceOptions, Refresh, TimeSource};
 use crate::manifest::log as manifest_log;
 use crate::manifest::state::ManifestState;
 use crate::table::Compression;
-use crate::table_meta::{FilterRef, TableMeta};
+use crate::table_meta::{FilterRef, PointBounds, TableMeta, TableSpans};
 use crate::testing::{Vector, hex, unhex};
-use crate::wal::EditMark;
+use crate::wal::{Boundary, EditMark};
 use crate::wal::{Expected, FramedReader, FramedWriter, RecordKind};
-use crate::wal::{decode_close, decode_promise, encode_close, encode_promise};
+use crate::wal::{decode_boundaries, decode_close, decode_promise};
+use crate::wal::{encode_boundaries, encode_close, encode_promise};
 
 type Facts = Vec<(&'static str, String)>;
 
@@ -91,16 +92,44 @@ pub(super) fn batch(vector: &Vector) {
     example.push_put(1, &[b'k'; 130], &[b'v'; 3]);
     let (mut bytes, ..) = example.into_parts().unwrap();
     batch::stamp(&mut bytes, 1_000_000);
-    let reader = BatchReader::open(&vector.bytes).unwrap();
+    batch_of(vector, &bytes);
+}
+
+pub(super) fn batch_range_delete(vector: &Vector) {
+    let mut example = WriteBatch::new();
+    example.put("apple", "red").push_range_delete(0, b"a", b"b").push_range_delete(300, b"", b"");
+    let (mut bytes, ..) = example.into_parts().unwrap();
+    batch::stamp(&mut bytes, 5);
+    batch_of(vector, &bytes);
+}
+
+fn batch_of(vector: &Vector, bytes: &[u8]) {
+    let reader = BatchReader::open(&vector.bytes).unwrap().with_ranges();
     let mut facts = vec![("first sequence number", reader.first.to_string())];
     for entry in reader {
         let entry = entry.unwrap();
         let (key, value) = (hex(&vector.bytes[entry.key]), hex(&vector.bytes[entry.value]));
-        let put = if entry.kind == EntryKind::Put { format!(" value={value}") } else { String::new() };
+        let more = match entry.kind {
+            EntryKind::Delete => String::new(),
+            EntryKind::Put => format!(" value={value}"),
+            EntryKind::RangeDelete => format!(" end={value}"),
+        };
         let (seqno, kind, keyspace) = (entry.seqno, entry.kind, entry.keyspace);
-        facts.push(("entry", format!("{kind:?} seqno={seqno} keyspace={keyspace} key={key}{put}")));
+        facts.push(("entry", format!("{kind:?} seqno={seqno} keyspace={keyspace} key={key}{more}")));
     }
-    vector.assert_is(&facts, &bytes);
+    vector.assert_is(&facts, bytes);
+}
+
+fn boundary_fact((keyspace, Boundary { time, seqno }): (u32, Boundary)) -> String {
+    format!("keyspace={keyspace} time={time} seqno={seqno}")
+}
+
+pub(super) fn boundaries(vector: &Vector) {
+    let example =
+        [(0, Boundary { time: 1_767_225_600_000, seqno: 9 }), (300, Boundary { time: 0, seqno: 1_000_000 })];
+    let facts = decode_boundaries(&vector.bytes).unwrap().into_iter();
+    let facts: Vec<_> = facts.map(|boundary| ("boundary", boundary_fact(boundary))).collect();
+    vector.assert_is(&facts, &encode_boundaries(&example));
 }
 
 fn mark_facts(mark: EditMark) -> Facts {
@@ -133,6 +162,16 @@ fn options_example() -> KeyspaceOptions {
 }
 
 pub(super) fn keyspace_options(vector: &Vector) {
+    keyspace_options_of(vector, &options_example());
+}
+
+pub(super) fn keyspace_options_expiry(vector: &Vector) {
+    let expiry =
+        Expiry { ttl: 86_400_000, buckets: 24, refresh: Refresh::OnSight, time_source: TimeSource::System };
+    keyspace_options_of(vector, &KeyspaceOptions { expiry: Some(expiry), ..options_example() });
+}
+
+fn keyspace_options_of(vector: &Vector, example: &KeyspaceOptions) {
     let read = KeyspaceOptions::decode(&vector.bytes).unwrap();
     let size = match read.filter.size {
         FilterSize::BitsPerKey(bits) => format!("bits_per_key={bits}"),
@@ -140,7 +179,7 @@ pub(super) fn keyspace_options(vector: &Vector) {
         other => panic!("{other:?} has no vector"),
     };
     let (kind, allocation) = (read.filter.kind, read.filter.allocation);
-    let facts = [
+    let mut facts = vec![
         ("comparator", "1".into()),
         ("hash domain", "0".into()),
         ("filter", format!("kind={kind:?} {size} allocation={allocation:?}")),
@@ -152,7 +191,11 @@ pub(super) fn keyspace_options(vector: &Vector) {
         ("level 1 bytes", read.level_base_bytes.to_string()),
         ("level ratio", read.level_ratio.to_string()),
     ];
-    vector.assert_is(&facts, &options_example().encode());
+    if let Some(Expiry { ttl, buckets, refresh, time_source }) = read.expiry {
+        let codes = format!("refresh={refresh:?} time_source={time_source:?}");
+        facts.push(("expiry", format!("ttl={ttl} buckets={buckets} {codes}")));
+    }
+    vector.assert_is(&facts, &example.encode());
 }
 
 fn table_example() -> TableMeta {
@@ -178,6 +221,7 @@ fn table_example() -> TableMeta {
             header_checksum: 0xcafe_f00d,
         }],
         trimmed: false,
+        spans: None,
     }
 }
 
@@ -191,7 +235,28 @@ fn encoded(meta: &TableMeta) -> Vec<u8> {
     out
 }
 
+/// The table with spans.
+fn with_spans(mut meta: TableMeta, end: &'static [u8], points: Option<PointBounds>) -> TableMeta {
+    let (start, end) = (Bytes::from_static(b"b"), Bytes::from_static(end));
+    meta.set_spans(TableSpans { count: 3, start, end, trimmed: false, points });
+    meta
+}
+
 pub(super) fn table_record(vector: &Vector) {
+    table_record_of(vector, &table_example());
+}
+
+pub(super) fn table_record_spans(vector: &Vector) {
+    let (meta, points) = (table_example(), table_example().points());
+    table_record_of(vector, &with_spans(meta, b"", points));
+}
+
+pub(super) fn table_record_spans_only(vector: &Vector) {
+    let none = TableMeta { entries: 0, tombstones: 0, keys: 0, data_bytes: 0, ..table_example() };
+    table_record_of(vector, &with_spans(TableMeta { filters: Vec::new(), ..none }, b"c\0", None));
+}
+
+fn table_record_of(vector: &Vector, example: &TableMeta) {
     let read = TableMeta::decode(Reader::new(&vector.bytes)).unwrap();
     let mut facts = vec![
         ("number", read.number.to_string()),
@@ -203,17 +268,23 @@ pub(super) fn table_record(vector: &Vector) {
         ("keys", read.keys.to_string()),
         ("key and value bytes", read.data_bytes.to_string()),
         ("sequence numbers", format!("{}..={}", read.seqno_min, read.seqno_max)),
-        ("cut", u8::from(read.trimmed).to_string()),
-        ("smallest", hex(&read.smallest)),
-        ("largest", hex(&read.largest)),
     ];
+    if let Some(points) = read.points() {
+        facts.push(("cut", u8::from(points.trimmed).to_string()));
+        facts.extend([("smallest", hex(&points.smallest)), ("largest", hex(&points.largest))]);
+    }
     for filter in &read.filters {
         let FilterRef { kind, domain, offset, len, header_checksum, .. } = filter;
         let file = filter.file.unwrap_or(0);
         let place = format!("file={file} kind={kind} domain={domain} offset={offset} length={len}");
         facts.push(("filter", format!("{place} header_checksum={header_checksum:08x}")));
     }
-    vector.assert_is(&facts, &encoded(&table_example()));
+    if let Some(spans) = &read.spans {
+        let TableSpans { count, start, end, trimmed, .. } = &**spans;
+        let (start, end, cut) = (hex(start), hex(end), u8::from(*trimmed));
+        facts.push(("spans", format!("count={count} cut={cut} start={start} end={end}")));
+    }
+    vector.assert_is(&facts, &encoded(example));
 }
 
 /// Edits that use every item: the first as at the start of a new manifest, the second with everything else.
@@ -281,6 +352,13 @@ fn item_fact(item: &EditItem) -> String {
             FilterRef::encode_all(filters, &mut fields);
             format!("filters replaced keyspace={keyspace} number={number} filters={}", hex(&fields))
         }
+        EditItem::StoreIds(ids) => {
+            format!("store ids={}", ids.iter().map(|id| hex(id)).collect::<Vec<_>>().join(" "))
+        }
+        EditItem::BucketBoundary { keyspace, boundary } => {
+            format!("boundary {}", boundary_fact((*keyspace, *boundary)))
+        }
+        EditItem::Horizon { keyspace, seqno } => format!("horizon keyspace={keyspace} seqno={seqno}"),
     }
 }
 
@@ -345,4 +423,34 @@ pub(super) fn manifest_log_cut(vector: &Vector) {
     let state = manifest_of(vector, [first, second]);
     assert_eq!(state.logs[&9].end, Some(LogEnd { len: 112, last_seqno: 405, is_cut: true }));
     assert_eq!((state.logs[&12].end, state.logs[&12].predecessor), (None, 9));
+}
+
+/// Files that bear the ids of other stores.
+pub(super) fn manifest_store_ids(vector: &Vector) {
+    let [mut first, _] = edits_example();
+    first.truncate(2);
+    first.push(EditItem::StoreIds(vec![FILE, OTHER]));
+    let state = manifest_of(vector, [first, vec![EditItem::StoreIds(vec![[0xaa; 16]])]]);
+    assert_eq!(state.store_ids.into_iter().collect::<Vec<_>>(), [FILE, OTHER, [0xaa; 16]]);
+}
+
+/// Buckets of time, and a horizon that hides the first of them.
+pub(super) fn manifest_expiry(vector: &Vector) {
+    let boundary = |hour: u64, seqno| EditItem::BucketBoundary {
+        keyspace: 0,
+        boundary: Boundary { time: 1_767_225_600_000 + hour * 3_600_000, seqno },
+    };
+    let [mut first, _] = edits_example();
+    first.truncate(2);
+    let (name, options) = ("default".into(), Bytes::new());
+    first.push(EditItem::KeyspaceCreated { id: 0, name, options });
+    first.extend([boundary(0, 1), boundary(1, 300), boundary(2, 900)]);
+    let state = manifest_of(vector, [first, vec![EditItem::Horizon { keyspace: 0, seqno: 300 }]]);
+    let keyspace = &state.keyspaces[&0];
+    let seqnos: Vec<_> = keyspace.boundaries.iter().map(|boundary| boundary.seqno).collect();
+    assert_eq!((keyspace.horizon, &seqnos[..]), (300, &[1, 300, 900][..]));
+    let mut later = state;
+    later.apply_item(&EditItem::Horizon { keyspace: 0, seqno: 301 }).unwrap();
+    later.apply_item(&EditItem::Horizon { keyspace: 0, seqno: 2 }).unwrap();
+    assert_eq!((later.keyspaces[&0].horizon, later.keyspaces[&0].boundaries.len()), (301, 2));
 }

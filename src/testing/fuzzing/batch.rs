@@ -1,9 +1,9 @@
-//! Batches, and the two other records of a log: promise and close.
+//! Batches, and the other records of a log: promise, close and boundaries.
 //!
 //! # Strategy
 //!
 //! The first byte chooses: 0 *raw*, the rest is a batch; 1 *header prepended*, the rest are entries, and the
-//! count before them is theirs; 2 a promise; 3 a close record; 4 *built*, the rest describes entries.
+//! count before them is theirs; 2 a promise; 3 a close record; 4 boundaries; 5 *built*, the rest describes entries.
 //!
 //! # Invariants
 //!
@@ -24,14 +24,16 @@ use crate::iter::InternalIterator;
 use crate::key::{EntryKind, Tag};
 use crate::limits::SEQNO_MAX;
 use crate::memtable::Memtable;
-use crate::wal::{decode_close, decode_promise, encode_close, encode_promise};
+use crate::wal::{
+    decode_boundaries, decode_close, decode_promise, encode_boundaries, encode_close, encode_promise,
+};
 
 const SEED: u64 = 5;
 
 /// Runs an input of the target `batch`.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    match input.below(5) {
+    match input.below(6) {
         0 => check(input.rest()),
         1 => {
             let first = u64::from(input.u32());
@@ -50,6 +52,11 @@ pub fn run(bytes: &[u8]) {
                 assert_eq!(encode_close(last_seqno, mark), &bytes[1..]);
             }
         }
+        4 => {
+            if let Ok(boundaries) = decode_boundaries(input.rest()) {
+                assert_eq!(encode_boundaries(&boundaries), &bytes[1..]);
+            }
+        }
         _ => check(&built(&mut input)),
     }
 }
@@ -59,7 +66,7 @@ fn count_entries(batch: &[u8]) -> u32 {
     let mut claimed = batch.to_vec();
     let most = (batch.len() - HEADER_BYTES) / 3;
     claimed[8..12].copy_from_slice(&(most as u32).to_le_bytes());
-    let reader = BatchReader::open(&claimed).expect("the count is possible");
+    let reader = BatchReader::open(&claimed).expect("the count is possible").with_ranges();
     reader.take_while(Result::is_ok).count() as u32
 }
 
@@ -68,9 +75,14 @@ fn built(input: &mut Input<'_>) -> Vec<u8> {
     let mut batch = WriteBatch::new();
     while !input.is_empty() {
         let keyspace = u32::from(input.u8()) << input.below(25);
-        match input.flag() {
-            true => batch.push_put(keyspace, input.short(), input.short()),
-            false => batch.push_delete(keyspace, input.short()),
+        match input.below(3) {
+            0 => batch.push_delete(keyspace, input.short()),
+            1 => batch.push_put(keyspace, input.short(), input.short()),
+            _ => {
+                let (start, end) = (input.short(), input.short());
+                let end = if start < end { end } else { &[] };
+                batch.push_range_delete(keyspace, start, end)
+            }
         };
     }
     let (mut bytes, ..) = batch.into_parts().expect("short keys and values are accepted");
@@ -79,7 +91,7 @@ fn built(input: &mut Input<'_>) -> Vec<u8> {
 }
 
 fn check(bytes: &[u8]) {
-    let Ok(reader) = BatchReader::open(bytes) else { return };
+    let Ok(reader) = BatchReader::open(bytes).map(BatchReader::with_ranges) else { return };
     let (first, last) = (reader.first, reader.last_seqno());
     assert!(reader.count as usize <= bytes.len() && last <= SEQNO_MAX);
     let count = reader.count;
@@ -92,6 +104,11 @@ fn check(bytes: &[u8]) {
         match entry.kind {
             EntryKind::Put => again.push_put(entry.keyspace, key, &bytes[entry.value.clone()]),
             EntryKind::Delete => again.push_delete(entry.keyspace, key),
+            EntryKind::RangeDelete => {
+                let end = &bytes[entry.value.clone()];
+                assert!(end.is_empty() || key < end, "a range has keys");
+                again.push_range_delete(entry.keyspace, key, end)
+            }
         };
     }
     assert_eq!(again.len(), entries.len());
@@ -105,7 +122,7 @@ fn check(bytes: &[u8]) {
 fn apply(batch: &Bytes, entries: &[BatchEntry]) {
     let memtable = Arc::new(Memtable::new(64 << 10, SEED));
     let mut newest: BTreeMap<Bytes, (Tag, Bytes)> = BTreeMap::new();
-    for entry in entries {
+    for entry in entries.iter().filter(|entry| entry.kind != EntryKind::RangeDelete) {
         let (key, value) = (batch.slice(entry.key.clone()), batch.slice(entry.value.clone()));
         let tag = Tag::new(entry.seqno, entry.kind);
         memtable.insert(&key, tag, &value);

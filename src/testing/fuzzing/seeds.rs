@@ -147,8 +147,15 @@ impl Seeds {
         self.add("manifest", "fields", &[&[2], &edits]);
         self.add("manifest", "current-raw", &[&[3], &vector("current")]);
         self.add("manifest", "current-resealed", &[&[4], &vector("current")]);
-        self.add("manifest", "options", &[&[5], &vector("keyspace-options")]);
-        self.add("manifest", "table-record", &[&[6], &vector("table-record")]);
+        for name in ["store-ids", "expiry"].map(|name| format!("manifest-{name}")) {
+            self.add("manifest", format!("{name}-resealed"), &[&[1], &vector(&name)]);
+        }
+        for name in ["keyspace-options", "keyspace-options-expiry"] {
+            self.add("manifest", name.trim_start_matches("keyspace-"), &[&[5], &vector(name)]);
+        }
+        for name in ["table-record", "table-record-spans", "table-record-spans-only"] {
+            self.add("manifest", name, &[&[6], &vector(name)]);
+        }
     }
 
     fn batches(&mut self) {
@@ -157,16 +164,19 @@ impl Seeds {
         self.add("batch", "prepended", &[&[1, 7, 0, 0, 0], &batch[12..]]);
         self.add("batch", "promise", &[&[2], &vector("promise")]);
         self.add("batch", "close", &[&[3], &vector("close")]);
-        let entries = b"\x00\x00\x01\x05apple\x03red\x00\x00\x00\x05apple\x02\x03\x01\x00\x00";
-        self.add("batch", "built", &[&[4, 1, 0, 0, 0, 8], entries]);
-        self.add("batch", "built-many", &[&[4, 1, 0, 0, 0, 8], &entries.repeat(30)]);
+        self.add("batch", "range-delete", &[&[0], &vector("batch-range-delete")]);
+        self.add("batch", "boundaries", &[&[4], &vector("boundaries")]);
+        let entries =
+            b"\x00\x00\x01\x05apple\x03red\x00\x00\x00\x05apple\x02\x03\x02\x00\x00\x00\x00\x02\x01a\x01c";
+        self.add("batch", "built", &[&[5, 1, 0, 0, 0, 8], entries]);
+        self.add("batch", "built-many", &[&[5, 1, 0, 0, 0, 8], &entries.repeat(30)]);
     }
 
     fn tables(&mut self) {
         let mut files = golden(FileKind::Table);
         // The longest file would make all inputs made from it slow.
         files.truncate(2);
-        files.extend([vector("table"), vector("table-hash-index")]);
+        files.extend(["table", "table-hash-index", "table-spans", "table-spans-only"].map(vector));
         for (name, file) in files.iter().enumerate() {
             self.add("table", format!("{name}-raw"), &[&[0], file]);
             self.add("table", format!("{name}-resealed"), &[&[1], file]);
@@ -192,6 +202,8 @@ impl Seeds {
         let others = [
             "log-small",
             "manifest",
+            "table-spans",
+            "table-spans-only",
             "filter-bloom",
             "filter-blocked",
             "filter-empty",

@@ -24,6 +24,7 @@ use bytes::Bytes;
 use super::seal::{self, Mended};
 use crate::block::Compression;
 use crate::error::{Error, Result};
+use crate::file_header::StoreIds;
 use crate::filename::FileName;
 use crate::filter::fuzzing::Input;
 use crate::filter::{FilterPlan, Kind};
@@ -70,7 +71,8 @@ fn context(file: Vec<u8>, store_id: [u8; 16], hash_seed: u64) -> Arc<TableContex
     let fs = MemFs::new();
     fs.overwrite(&path(), file);
     let fs: Arc<dyn Fs> = Arc::new(fs);
-    Arc::new(TableContext { fs, store_id, hash_seed, ..TableContext::for_tests() })
+    let store_ids = StoreIds::of(store_id);
+    Arc::new(TableContext { fs, store_ids, hash_seed, ..TableContext::for_tests() })
 }
 
 /// The table of a store that hashes keys with this seed, and what `verify` finds wrong with it.

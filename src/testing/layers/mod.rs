@@ -18,7 +18,7 @@ use sources::{Module, Sources};
 /// layers before it in this list.
 const LAYERS: [&[&str]; 8] = [
     &["counters", "error", "histogram", "limits", "sorting", "sync"],
-    &["batch", "key"],
+    &["batch", "key", "spans"],
     &["block", "file_header", "iter", "memtable", "table_meta"],
     &["cache", "filename", "fs", "manifest", "memory", "table", "wal"],
     &["compaction", "merge", "obsolete_files", "snapshot_read", "version"],
@@ -39,7 +39,7 @@ const ROOMS: [&[&str]; 12] = [
     &["generation"],
     &["commit"],
     &["jobs", "open"],
-    &["write"],
+    &["copy", "write"],
     &["handles"],
     &["check", "transaction"],
 ];

@@ -71,6 +71,18 @@ impl Survey {
         if survey.manifest == ManifestCondition::Lost && survey.store_id.is_none() {
             return Err(Error::NoStore { dir: dir.to_path_buf(), why: "it holds no file of a store" });
         }
+        if survey.state.keyspaces.is_empty() {
+            // Nothing states which ids the files of a copy bear. Most tables are those of the store that was copied, and the
+            // newest log is its own.
+            let of_kind = |is_kind: fn(&FileName) -> bool| {
+                listing.ours.iter().copied().filter(is_kind).collect::<Vec<_>>()
+            };
+            let tables = of_kind(|name| matches!(name, FileName::Table(_)));
+            let logs = of_kind(|name| matches!(name, FileName::Log(_)));
+            let newest_log = logs.last().and_then(|name| survey.header(*name)).map(|header| header.store_id);
+            let ids = survey.any_store_id(&tables).into_iter().chain(newest_log);
+            survey.state.store_ids.extend(ids);
+        }
         let mut unnamed = strays(&listing, &survey.state, number.unwrap_or(0));
         unnamed.retain(|name| survey.is_of_store(*name));
         if survey.manifest == ManifestCondition::Whole && !survey.keeps_promises(&unnamed)? {
@@ -208,9 +220,14 @@ impl Survey {
         counts.into_iter().max_by_key(|count| count.1).map(|count| count.0)
     }
 
+    /// Whether this is the id of the store, or one that its tables, filters and closed logs may bear.
+    fn is_own(&self, id: FileId) -> bool {
+        Some(id) == self.store_id || self.state.store_ids.contains(&id)
+    }
+
     /// Whether a file may be of this store: its header says so, or is damaged.
     fn is_of_store(&mut self, name: FileName) -> bool {
-        let is_other = self.header(name).is_some_and(|header| Some(header.store_id) != self.store_id);
+        let is_other = self.header(name).is_some_and(|header| !self.is_own(header.store_id));
         if is_other {
             self.left_out.push(IgnoredFile { name: name.to_string(), why: "it is of another store" });
         }
@@ -262,6 +279,11 @@ impl Survey {
             _ => None,
         });
         for number in self.state.logs.keys().copied().chain(unnamed) {
+            let header = self.header(FileName::Log(number));
+            if header.is_some_and(|header| Some(header.store_id) != self.store_id) {
+                // Its promises name edits of the store that was copied.
+                continue;
+            }
             let Ok((file, path)) = self.open_log(number) else { continue };
             let _ = read_log(&*file, &path, None, &mut |item| {
                 match item {
@@ -333,7 +355,7 @@ impl Survey {
             }
         };
         match TableFacts::read(&file, &path, self.metas.get(&number).map(|meta| &**meta)) {
-            Ok(facts) if facts.store_id.is_none_or(|id| Some(id) == self.store_id) => Some(facts),
+            Ok(facts) if facts.store_id.is_none_or(|id| self.is_own(id)) => Some(facts),
             Ok(_) => {
                 self.damage.push(Error::corruption(&path, 16, "store id", "the file is of another store"));
                 None

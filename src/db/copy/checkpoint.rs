@@ -1,0 +1,148 @@
+//! A checkpoint: a store of its own in a new directory that holds all keyspaces as they were at one moment.
+//!
+//! | step | durable before the next |
+//! |---|---|
+//! | 1 the directory `NAME.checkpoint-incomplete` is created next to `NAME`, and locked | |
+//! | 2 the moment is chosen, and its files are kept from removal ([`Source`]) | the log of the store up to the moment |
+//! | 3 tables, filters and closed logs get a second name in the directory, or are copied | copies |
+//! | 4 the batches of the other logs are copied into closed logs with the new store id ([`log_copy`](super::log_copy)) | these logs |
+//! | 5 a manifest with the whole state, and `CURRENT` | all files, their names in the directory |
+//! | 6 the directory is renamed to `NAME` | the directory above, and those above it |
+//!
+//! Only step 2 takes a lock of the store, on the manifest, and neither syncs nor links under it. The commit queue is not
+//! entered: each end of a batch in the log is a moment, so writers go on.
+//!
+//! # One moment
+//!
+//! Under the lock of the manifest no edit is published. The tables of the state hold only entries that were in the log
+//! before, so the state and the log up to the end that is read under the lock are what a `kill -9` would have left then.
+//!
+//! # Promises
+//!
+//! A promise in the logs names an edit that was durable when it was written, so none is after the state that was cloned.
+//! The manifest of the copy continues that state: its first edit has the next count. So it has reached each
+//! promise, and none of them names an edit that it holds. Later edits of the store have the same counts and other
+//! hashes, but the copy gets no log with a promise of them.
+//!
+//! # Complete or absent
+//!
+//! The name appears in step 6. A failure before, or in it, removes what was made. A crash leaves the directory of step 1,
+//! which the next checkpoint to the same name removes. Nothing in the store changes, except that the log is synced.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::destination::Destination;
+use super::source::Source;
+use crate::checksum::FileId;
+use crate::db::engine::Engine;
+use crate::db::open::live_view::LiveView;
+use crate::db::state::files::random_id;
+use crate::error::{Error, Result};
+use crate::filename::FileName;
+use crate::manifest::log::ManifestLog;
+use crate::manifest::state::LogState;
+
+/// How many bytes of a file are copied at a time.
+const COPY_BYTES: u64 = 1 << 20;
+
+/// Makes a checkpoint of an open store, or of the view of a handle for reading.
+pub(in crate::db) fn checkpoint(engine: &Engine, view: Option<&LiveView>, dir: &Path) -> Result<()> {
+    engine.lifecycle.check_open()?;
+    engine.files.check_process()?;
+    let fs = view.map_or_else(|| engine.files.locked().unlocked(), LiveView::unlocked);
+    let files = Arc::clone(&engine.context.files);
+    let destination = Destination::create(fs, dir, &engine.files.dir, move || files.close_one())?;
+    let source = match view {
+        Some(view) => Source::of_view(view, &engine.files.dir)?,
+        None => Source::of_store(engine)?,
+    };
+    let store_id = random_id()?;
+    let copied = Copying { source: &source, to: &destination, store_id, links_are_refused: false }.run();
+    // Without the lock another opening may have removed files.
+    source.check_in_place().and(copied)?;
+    destination.finish()
+}
+
+struct Copying<'a> {
+    source: &'a Source,
+    to: &'a Destination,
+    store_id: FileId,
+    links_are_refused: bool,
+}
+
+impl Copying<'_> {
+    /// Steps 3 to 5.
+    fn run(mut self) -> Result<()> {
+        let mut state = self.source.state.clone();
+        state.store_ids.insert(self.source.store_id);
+        for name in self.source.tables() {
+            self.link(name)?;
+        }
+        let logs = std::mem::take(&mut state.logs);
+        let (mut unclosed, mut last_seqno): (Option<PathBuf>, _) = (None, state.last_seqno);
+        for (number, mut log) in logs {
+            let name = FileName::Log(number);
+            match log.end {
+                Some(end) => {
+                    self.link(name)?;
+                    last_seqno = last_seqno.max(end.last_seqno);
+                }
+                None => {
+                    let copied = self.source.copy_log(number, &log, self.to, (self.store_id, last_seqno))?;
+                    if let Some(path) = unclosed.take_if(|_| copied.was_used) {
+                        let detail = "a later log was used, but this one has no close record";
+                        return Err(Error::corruption(&path, 0, "log", detail));
+                    }
+                    if !copied.was_closed {
+                        unclosed = Some(name.path(&self.source.dir));
+                    }
+                    last_seqno = last_seqno.max(copied.last_seqno);
+                    let Some((file_id, end)) = copied.log else { continue };
+                    (log.file_id, log.end) = (file_id, Some(end));
+                }
+            }
+            let predecessor = state.logs.keys().next_back().copied().unwrap_or(log.predecessor);
+            state.logs.insert(number, LogState { predecessor, ..log });
+        }
+        state.last_seqno = last_seqno;
+        let (fs, number) = (Arc::clone(self.to.fs()), state.next_file);
+        ManifestLog::prepare(fs, self.to.path(), self.store_id, number, state, &random_id)?.install()?;
+        Ok(())
+    }
+
+    /// Gives a file that never changes a second name. Copies it if that cannot be done, or if the writer of the store
+    /// has removed it: a view holds it open.
+    fn link(&mut self, name: FileName) -> Result<()> {
+        let (from, to) = (name.path(&self.source.dir), name.path(self.to.path()));
+        if !self.links_are_refused {
+            match self.to.fs().hard_link(&from, &to) {
+                Ok(()) => return Ok(()),
+                Err(error) => match error.kind() {
+                    ErrorKind::NotFound | ErrorKind::TooManyLinks => {}
+                    ErrorKind::CrossesDevices
+                    | ErrorKind::InvalidInput
+                    | ErrorKind::PermissionDenied
+                    | ErrorKind::Unsupported => self.links_are_refused = true,
+                    _ => return Err(Error::io("link", &to, error)),
+                },
+            }
+        }
+        self.copy(&from, &to)
+    }
+
+    fn copy(&self, from: &Path, to: &Path) -> Result<()> {
+        let read_error = |error| Error::io("read", from, error);
+        let file = self.source.fs.open(from).map_err(|error| Error::io("open", from, error))?;
+        let len = file.len().map_err(read_error)?;
+        let copy = self.to.fs().create(to).map_err(|error| Error::io("create", to, error))?;
+        let mut at = 0;
+        while at < len {
+            let part = file.read_to_vec(COPY_BYTES.min(len - at) as usize, at).map_err(read_error)?;
+            copy.append(&part).map_err(|error| Error::io("append to", to, error))?;
+            at += part.len() as u64;
+        }
+        copy.sync().map_err(|error| Error::io("sync", to, error))
+    }
+}

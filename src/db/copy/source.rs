@@ -1,0 +1,95 @@
+//! The moment of a store that is copied.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::checksum::FileId;
+use crate::db::engine::Engine;
+use crate::db::open::live_view::LiveView;
+use crate::db::state::log::LogPosition;
+use crate::error::{Error, Result};
+use crate::filename::FileName;
+use crate::fs::{Fs, LockedDir};
+use crate::manifest::current::Current;
+use crate::manifest::edit::EditItem;
+use crate::manifest::log;
+use crate::manifest::state::{ManifestState, TablePlace};
+use crate::obsolete_files::Kept;
+
+/// A state of the manifest, and how far the logs count.
+pub(super) struct Source {
+    pub(super) dir: PathBuf,
+    /// For reading its files as they were.
+    pub(super) fs: Arc<dyn Fs>,
+    pub(super) store_id: FileId,
+    pub(super) state: ManifestState,
+    /// The last log, and where it ends. `None`: each log ends where its file does.
+    pub(super) end: Option<LogPosition>,
+    /// The directory of a store that is open for writing.
+    locked: Option<Arc<LockedDir>>,
+    _kept: Option<Kept>,
+}
+
+impl Source {
+    /// The present moment of a store that is open for writing. Its log is durable up to there.
+    ///
+    /// # Errors
+    ///
+    /// The error of writing, if it is disabled, or suspended and cannot be resumed: the durable state is unknown.
+    pub(super) fn of_store(engine: &Engine) -> Result<Self> {
+        engine.check_writable()?;
+        engine.resume_first()?;
+        let manifest = engine.manifest.lock();
+        engine.lifecycle.check_not_failed()?;
+        engine.lifecycle.suspended_by().map_or(Ok(()), Err)?;
+        let mut state = manifest.as_ref().ok_or(Error::Closed)?.state().clone();
+        let end = engine.log().end();
+        // Read after the active log: the one before it has ended then.
+        if let Some(EditItem::LogEnded { number, end }) = engine.next_log.ended()
+            && let Some(log) = state.logs.get_mut(&number)
+        {
+            log.end.get_or_insert(end);
+        }
+        state.logs.retain(|&number, _| number <= end.number);
+        let logs = state.logs.keys().map(|&number| FileName::Log(number));
+        let kept = engine.files.obsolete.keep(logs.chain(tables(&state)).collect());
+        drop(manifest);
+        if !engine.log().is_durable(end)? {
+            engine.wait_durable(end)?;
+        }
+        let (dir, fs) = (engine.files.dir.clone(), Arc::clone(&engine.files.fs));
+        let locked = Some(Arc::clone(engine.files.locked()));
+        let store_id = engine.files.store_id;
+        let source = Self { dir, fs, store_id, state, end: Some(end), locked, _kept: Some(kept) };
+        source.check_in_place()?;
+        Ok(source)
+    }
+
+    /// The moment of a live view of the store in `dir`.
+    pub(super) fn of_view(view: &LiveView, dir: &Path) -> Result<Self> {
+        let fs = view.fs();
+        let missing = || Error::corruption(&FileName::Current.path(dir), 0, "CURRENT", "it is missing");
+        let current = Current::read(&*fs, dir)?.ok_or_else(missing)?;
+        let state = log::read(&*fs, dir, &current)?.state;
+        let (dir, store_id) = (dir.to_path_buf(), current.store_id);
+        Ok(Self { dir, fs, store_id, state, end: None, locked: None, _kept: None })
+    }
+
+    /// The files of tables and filters.
+    pub(super) fn tables(&self) -> BTreeSet<FileName> {
+        tables(&self.state).collect()
+    }
+
+    /// Checks that the directory of a store that is open for writing is still the one that was locked: files are linked by
+    /// their paths.
+    pub(super) fn check_in_place(&self) -> Result<()> {
+        let check = self.locked.as_ref().map_or(Ok(()), |locked| locked.check());
+        check.map_err(|error| Error::io("look at", &self.dir, error))
+    }
+}
+
+fn tables(state: &ManifestState) -> impl Iterator<Item = FileName> {
+    let places = state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+    places.flat_map(TablePlace::files)
+}

@@ -1,0 +1,306 @@
+//! The list of spans: immutable, sorted, without overlaps.
+
+use std::sync::Arc;
+
+use super::RangeDelete;
+use super::builder::SpansBuilder;
+use crate::key::{SeqNo, compare_keys};
+
+/// Spans that ascend and do not overlap. See the layout in the header of the module.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Spans {
+    bounds: Box<[Arc<[u8]>]>,
+    /// Where the numbers of the stretch that begins at each bound end.
+    ends: Box<[u32]>,
+    seqnos: Box<[SeqNo]>,
+    spans: usize,
+}
+
+/// A part of the keys over which the same range deletes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span<'a> {
+    pub(crate) start: &'a Arc<[u8]>,
+    /// The first key after it; `None`: there is no upper bound.
+    pub(crate) end: Option<&'a Arc<[u8]>>,
+    /// Their sequence numbers, strictly descending; at least one.
+    pub(crate) seqnos: &'a [SeqNo],
+}
+
+/// The keys around one, from bound to bound, and the numbers of the range deletes over them. None of those is in the gaps
+/// between spans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stretch<'a> {
+    /// Its number in the list: 0 is before the first bound.
+    pub(crate) place: usize,
+    pub(crate) start: Option<&'a [u8]>,
+    pub(crate) end: Option<&'a [u8]>,
+    pub(crate) seqnos: &'a [SeqNo],
+}
+
+impl Stretch<'_> {
+    /// The newest number that is visible at `seqno`.
+    #[inline]
+    pub(crate) fn newest_at(&self, seqno: SeqNo) -> Option<SeqNo> {
+        newest_at(self.seqnos, seqno)
+    }
+}
+
+/// The newest of these descending numbers that is visible at `seqno`.
+#[inline]
+fn newest_at(seqnos: &[SeqNo], seqno: SeqNo) -> Option<SeqNo> {
+    match seqnos.first() {
+        Some(&newest) if newest > seqno => {
+            seqnos.get(seqnos.partition_point(|&newer| newer > seqno)).copied()
+        }
+        newest => newest.copied(),
+    }
+}
+
+impl Spans {
+    pub(super) fn from_parts(bounds: Vec<Arc<[u8]>>, ends: Vec<u32>, seqnos: Vec<SeqNo>) -> Self {
+        let mut start = 0;
+        let spans = ends.iter().filter(|&&end| std::mem::replace(&mut start, end) < end).count();
+        Self { bounds: bounds.into(), ends: ends.into(), seqnos: seqnos.into(), spans }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bounds.is_empty()
+    }
+
+    /// The number of spans.
+    pub(crate) fn len(&self) -> usize {
+        self.spans
+    }
+
+    /// The sum of the range deletes over all spans.
+    pub(crate) fn range_deletes(&self) -> usize {
+        self.seqnos.len()
+    }
+
+    /// The number of stretches, without the one before the first bound.
+    pub(crate) fn stretches(&self) -> usize {
+        self.bounds.len()
+    }
+
+    /// What the list takes in memory, in bytes, without the keys themselves.
+    pub(crate) fn list_bytes(&self) -> usize {
+        let each = size_of::<Arc<[u8]>>() + size_of::<u32>();
+        size_of::<Self>() + self.bounds.len() * each + self.seqnos.len() * size_of::<SeqNo>()
+    }
+
+    /// What the list takes in memory, in bytes, its keys included.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.list_bytes() + self.bounds.iter().map(|key| key_bytes(key)).sum::<usize>()
+    }
+
+    /// The largest number of a range delete over the key that is at most `seqno`. O(log n).
+    #[inline]
+    pub(crate) fn covering(&self, key: &[u8], seqno: SeqNo) -> Option<SeqNo> {
+        newest_at(self.seqnos_of(self.place_of(key)), seqno)
+    }
+
+    /// The stretch that contains the key. O(log n).
+    pub(crate) fn stretch(&self, key: &[u8]) -> Stretch<'_> {
+        self.stretch_at(self.place_of(key))
+    }
+
+    /// [`Spans::stretch`], in O(1) if it is the one at `near`, the next one or the one before.
+    pub(crate) fn stretch_near(&self, key: &[u8], near: usize) -> Stretch<'_> {
+        let holds = |place: &usize| {
+            place.checked_sub(1).is_none_or(|at| self.bounds.get(at).is_some_and(|start| **start <= *key))
+                && self.bounds.get(*place).is_none_or(|end| *key < **end)
+        };
+        let place = [near, near + 1, near.saturating_sub(1)].into_iter().find(holds);
+        self.stretch_at(place.unwrap_or_else(|| self.place_of(key)))
+    }
+
+    fn stretch_at(&self, place: usize) -> Stretch<'_> {
+        let start = place.checked_sub(1).map(|at| &*self.bounds[at]);
+        let end = self.bounds.get(place).map(|end| &**end);
+        Stretch { place, start, end, seqnos: self.seqnos_of(place) }
+    }
+
+    /// The number of bounds that are not after the key: its stretch begins at the last of them.
+    #[inline]
+    fn place_of(&self, key: &[u8]) -> usize {
+        self.bounds.partition_point(|bound| compare_keys(bound, key).is_le())
+    }
+
+    pub(super) fn bound_at(&self, at: usize) -> Option<&Arc<[u8]>> {
+        self.bounds.get(at)
+    }
+
+    #[inline]
+    pub(super) fn seqnos_of(&self, place: usize) -> &[SeqNo] {
+        let Some(at) = place.checked_sub(1) else { return &[] };
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.seqnos[start as usize..self.ends[at] as usize]
+    }
+
+    fn span_at(&self, place: usize) -> Option<Span<'_>> {
+        let seqnos = self.seqnos_of(place);
+        if seqnos.is_empty() {
+            return None;
+        }
+        Some(Span { start: &self.bounds[place - 1], end: self.bounds.get(place), seqnos })
+    }
+
+    /// All spans, in ascending order.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = Span<'_>> {
+        (1..=self.bounds.len()).filter_map(|place| self.span_at(place))
+    }
+
+    /// The spans that contain a key of `start..end`; without an end, all from `start` on.
+    pub(crate) fn overlapping(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+    ) -> impl DoubleEndedIterator<Item = Span<'_>> {
+        let first = self.place_of(start);
+        let last = end.map_or(self.bounds.len(), |end| {
+            self.bounds.partition_point(|bound| compare_keys(bound, end).is_lt())
+        });
+        (first..last.max(first) + 1).filter_map(|place| self.span_at(place))
+    }
+
+    /// Whether every key of `start..end` is under a range delete with a number of `above + 1` to `seqno`.
+    pub(crate) fn covers(&self, start: &[u8], end: Option<&[u8]>, above: SeqNo, seqno: SeqNo) -> bool {
+        let mut place = self.place_of(start);
+        loop {
+            let stretch = self.stretch_at(place);
+            if stretch.newest_at(seqno).is_none_or(|newest| newest <= above) {
+                return false;
+            }
+            match (stretch.end, end) {
+                (None, _) => return true,
+                (Some(reached), Some(end)) if reached >= end => return true,
+                _ => place += 1,
+            }
+        }
+    }
+
+    /// The first key of the first span.
+    pub(crate) fn start(&self) -> Option<&Arc<[u8]>> {
+        self.bounds.first()
+    }
+
+    /// The end of the last span. `Some(None)`: it has no upper bound; `None`: there are no spans.
+    pub(crate) fn end(&self) -> Option<Option<&Arc<[u8]>>> {
+        self.iter().next_back().map(|span| span.end)
+    }
+
+    /// The smallest and the largest number.
+    pub(crate) fn seqno_bounds(&self) -> Option<(SeqNo, SeqNo)> {
+        Some((*self.seqnos.iter().min()?, *self.seqnos.iter().max()?))
+    }
+
+    /// The parts of the spans in `start..end`. Without a start or an end, there is no such bound.
+    pub(crate) fn cut(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Self {
+        let mut cut = SpansBuilder::default();
+        for span in self.overlapping(start.unwrap_or_default(), end) {
+            let starts_before = start.filter(|start| **span.start < **start).map(Arc::from);
+            let ends_after = end.filter(|end| span.end.is_none_or(|own| **own > **end)).map(Arc::from);
+            let first = starts_before.as_ref().unwrap_or(span.start);
+            cut.push(first, ends_after.as_ref().or(span.end), span.seqnos);
+        }
+        cut.finish()
+    }
+
+    /// The range deletes, one for each number of each span.
+    pub(crate) fn to_range_deletes(&self) -> impl Iterator<Item = RangeDelete> {
+        self.iter().flat_map(|span| {
+            span.seqnos.iter().map(move |&seqno| RangeDelete {
+                start: Arc::clone(span.start),
+                end: span.end.cloned(),
+                seqno,
+            })
+        })
+    }
+}
+
+/// What a key takes in memory: its bytes, and two counts.
+pub(crate) fn key_bytes(key: &[u8]) -> usize {
+    key.len().next_multiple_of(8) + 2 * size_of::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `b..d` at 9 and 4, `d..f` at 4, and `h..` at 7.
+    fn sample() -> Spans {
+        let key = |key: &str| Arc::<[u8]>::from(key.as_bytes());
+        let mut builder = SpansBuilder::default();
+        builder.push(&key("b"), Some(&key("d")), &[9, 4]);
+        builder.push(&key("d"), Some(&key("f")), &[4]);
+        builder.push(&key("h"), None, &[7]);
+        builder.finish()
+    }
+
+    #[test]
+    fn the_largest_visible_number_over_a_key_is_found_at_and_beside_every_edge() {
+        let spans = sample();
+        let at = |seqno| {
+            ["", "a\u{ff}", "b", "c", "d", "e", "f", "g", "h", "z"]
+                .map(|key| spans.covering(key.as_bytes(), seqno))
+        };
+        let (n, four, seven, nine) = (None, Some(4), Some(7), Some(9));
+        assert_eq!(at(9), [n, n, nine, nine, four, four, n, n, seven, seven]);
+        assert_eq!(at(8), [n, n, four, four, four, four, n, n, seven, seven]);
+        assert_eq!(at(4), [n, n, four, four, four, four, n, n, n, n]);
+        assert_eq!(at(3), [n; 10]);
+        assert_eq!((spans.len(), spans.range_deletes(), spans.seqno_bounds()), (3, 4, Some((4, 9))));
+        assert_eq!(spans.start().map(|key| &**key), Some(&b"b"[..]));
+        assert_eq!(spans.end(), Some(None));
+    }
+
+    #[test]
+    fn a_stretch_is_found_from_any_place() {
+        let spans = sample();
+        for key in ["", "a", "b", "c", "d", "f", "g", "h", "z"].map(str::as_bytes) {
+            let stretch = spans.stretch(key);
+            assert!(
+                stretch.start.is_none_or(|start| start <= key) && stretch.end.is_none_or(|end| key < end)
+            );
+            assert_eq!(stretch.newest_at(8), spans.covering(key, 8));
+            (0..9).for_each(|near| assert_eq!(spans.stretch_near(key, near), stretch));
+        }
+    }
+
+    #[test]
+    fn spans_that_overlap_a_range_are_found_and_cut_to_it() {
+        let spans = sample();
+        let show = |spans: &Spans| -> Vec<String> {
+            let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
+            let end = |span: Span<'_>| span.end.map_or(String::new(), |end| text(end));
+            spans
+                .iter()
+                .map(|span| format!("{}..{} {:?}", text(span.start), end(span), span.seqnos))
+                .collect()
+        };
+        let cut = |start: Option<&str>, end: Option<&str>| {
+            show(&spans.cut(start.map(str::as_bytes), end.map(str::as_bytes)))
+        };
+        assert_eq!(cut(None, None), ["b..d [9, 4]", "d..f [4]", "h.. [7]"]);
+        assert_eq!(cut(Some("c"), Some("e")), ["c..d [9, 4]", "d..e [4]"]);
+        assert_eq!(cut(Some("d"), Some("h")), ["d..f [4]"]);
+        assert_eq!(cut(Some("f"), Some("h")), [""; 0]);
+        assert_eq!(cut(Some("f"), Some("h\0")), ["h..h\0 [7]"]);
+        assert_eq!(cut(Some("x"), None), ["x.. [7]"]);
+        assert_eq!(cut(None, Some("b")), [""; 0]);
+        assert_eq!(cut(None, Some("")), [""; 0]);
+    }
+
+    #[test]
+    fn a_range_is_covered_if_no_key_of_it_is_outside() {
+        let spans = sample();
+        let covers = |start: &str, end: Option<&str>, above, seqno| {
+            spans.covers(start.as_bytes(), end.map(str::as_bytes), above, seqno)
+        };
+        assert!(covers("b", Some("f"), 3, 9) && covers("b", Some("f"), 3, 4) && covers("i", None, 6, 9));
+        assert!(!covers("b", Some("f\0"), 3, 9) && !covers("a", Some("c"), 3, 9) && !covers("e", None, 3, 9));
+        assert!(
+            !covers("b", Some("f"), 4, 9) && !covers("b", Some("f"), 3, 3) && covers("b", Some("d"), 8, 9)
+        );
+    }
+}
