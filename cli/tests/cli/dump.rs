@@ -49,7 +49,6 @@ fn names_the_damage(outcome: &Outcome, path: &Path) -> u64 {
 fn every_file_of_a_store_is_named_accounted_for_and_left_as_it_was() {
     let store = filled_store();
     let before = store.files();
-    assert!(before.contains_key("RESERVE"));
     for (name, bytes) in &before {
         let path = Path::new(&store.db).join(name);
         let out = dump(&[text(&path)]).ok();
@@ -315,7 +314,10 @@ fn a_filter_is_shown_verified_and_measured() {
 fn a_tree_fits_eighty_columns_and_is_drawn_without_a_current_file() {
     let store = filled_store();
     let tree = dump(&["tree", &store.db]).ok();
-    assert!(tree.contains("\nRESERVE    256.0 KiB, kept free for a full disk\n"), "{tree}");
+    // How long it is depends on the moment at which a thread has made it.
+    let has_reserve = store.files().contains_key("RESERVE");
+    assert_eq!(tree.ends_with("iB, kept free for a full disk\n"), has_reserve, "{tree}");
+    assert_eq!(tree.contains("\nRESERVE    "), has_reserve, "{tree}");
     assert!(tree.lines().all(|line| line.len() <= 80), "{tree}");
     assert_eq!(dump(&[&store.db]).ok(), tree, "a directory is shown as a tree");
     assert_eq!(dump(&["--json", &store.db]).ok(), dump(&["tree", "--json", &store.db]).ok());

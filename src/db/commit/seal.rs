@@ -18,7 +18,7 @@ impl Engine {
             }
             Err(error) => {
                 if self.check_writable().is_ok() && !self.lifecycle.is_suspended() {
-                    self.give_up_reserve(&error);
+                    self.give_up_reserve_file(&error);
                     self.put_off(Work::BeginLog, error.clone());
                 }
                 return Err(error);

@@ -56,7 +56,7 @@ impl Engine {
         };
         let activated = match begin() {
             Err(error) if is_out_of_space(&error) => {
-                let has_freed = self.give_up_reserve(&error);
+                let has_freed = self.give_up_reserve_file(&error);
                 // What the attempt has left takes room.
                 self.remove_obsolete_files();
                 if !has_freed {

@@ -7,7 +7,7 @@ use crate::db::engine::Engine;
 use crate::db::queues::condition::PartMut;
 use crate::db::queues::retry::Work;
 use crate::db::state::disk_space::need::{Held, Verdict};
-use crate::db::state::disk_space::reserve_file::{Found, find, remove_reserve, write_reserve};
+use crate::db::state::disk_space::reserve_file::{Found, find, remove_reserve_file, write_reserve_file};
 use crate::db::state::failure::is_out_of_space;
 use crate::error::{Error, Result};
 use crate::key::EntryKind;
@@ -25,7 +25,7 @@ impl Engine {
     #[cold]
     fn look_and_give_way(&self) {
         if self.look_at_disk().is_some_and(|verdict| verdict.gives_up_file) {
-            self.give_up_reserve(&self.full_disk());
+            self.give_up_reserve_file(&self.full_disk());
         }
     }
 
@@ -101,13 +101,13 @@ impl Engine {
     }
 
     /// Refuses puts, and removes the file, if this failure was that of a full disk. `true` if that has freed space.
-    pub(in crate::db) fn give_up_reserve(&self, cause: &Error) -> bool {
+    pub(in crate::db) fn give_up_reserve_file(&self, cause: &Error) -> bool {
         if !is_out_of_space(cause) {
             return false;
         }
         let _one_at_a_time = lock(&self.disk_space.making);
         let (free, file) = (self.free_bytes().ok().flatten(), self.disk_space.file_bytes());
-        let removed = self.remove_reserve();
+        let removed = self.remove_reserve_file();
         self.note_full_disk(cause, free, *removed.as_ref().unwrap_or(&file));
         let bytes = removed.unwrap_or_else(|error| {
             // An attempt to make the file is due no later for this.
@@ -134,7 +134,7 @@ impl Engine {
 
     /// Whether an attempt to make the file is due. Jobs that found no room come first, because they need the space and
     /// give back more.
-    pub(in crate::db) fn lacks_reserve(&self) -> bool {
+    pub(in crate::db) fn lacks_reserve_file(&self) -> bool {
         let is_wanted = || self.disk_space.is_short() || self.disk_space.wants_file();
         let is_failing = || self.retry.is_failing(|work| work == Work::ReserveFile);
         (is_wanted() || is_failing())
@@ -144,12 +144,12 @@ impl Engine {
 
     /// Gives the file the length that it is to have, and takes puts again if there is space. `false` if that cannot be done
     /// now: it is put off.
-    pub(in crate::db) fn make_reserve(&self) -> bool {
+    pub(in crate::db) fn make_reserve_file(&self) -> bool {
         let _one_at_a_time = lock(&self.disk_space.making);
         if self.lifecycle.is_suspended() {
             return false;
         }
-        match self.try_make_reserve() {
+        match self.try_make_reserve_file() {
             Ok(true) => {
                 self.retry.done(Work::ReserveFile);
                 return true;
@@ -167,7 +167,7 @@ impl Engine {
     }
 
     /// `false` if too little is free.
-    fn try_make_reserve(&self) -> Result<bool> {
+    fn try_make_reserve_file(&self) -> Result<bool> {
         if find(&*self.files.fs, &self.files.dir, self.files.store_id)? == Found::Others {
             tracing::warn!(dir = %self.files.dir.display(), "RESERVE is a file of others, and the store has none");
             self.disk_space.bar();
@@ -186,23 +186,23 @@ impl Engine {
             self.look_at_disk();
             return Ok(!self.disk_space.is_short());
         }
-        wanted.map_or(Ok(()), |bytes| self.replace_reserve(bytes, is_short))?;
+        wanted.map_or(Ok(()), |bytes| self.replace_reserve_file(bytes, is_short))?;
         self.take_puts();
         self.look_at_disk();
         Ok(true)
     }
 
     /// Gives the file this length.
-    fn replace_reserve(&self, bytes: u64, is_short: bool) -> Result<()> {
+    fn replace_reserve_file(&self, bytes: u64, is_short: bool) -> Result<()> {
         // What this may take up for a moment is what deletes need.
         let _quiet = is_short.then(|| (self.manifest.lock(), self.log().pause()));
-        let before = self.remove_reserve()?;
-        let written = self.write_reserve(bytes);
+        let before = self.remove_reserve_file()?;
+        let written = self.write_reserve_file(bytes);
         let Err(error) = &written else { return Ok(()) };
         // The next attempt removes it if this one cannot.
-        let _ = self.remove_reserve();
-        if before < bytes && self.write_reserve(before).is_err() {
-            let _ = self.remove_reserve();
+        let _ = self.remove_reserve_file();
+        if before < bytes && self.write_reserve_file(before).is_err() {
+            let _ = self.remove_reserve_file();
         }
         if is_out_of_space(error) && !is_short && !self.disk_space.is_set_by_caller() {
             let capacity = self.held().files.saturating_add(self.disk_space.file_bytes());
@@ -212,16 +212,16 @@ impl Engine {
     }
 
     /// Removes the file, unless it belongs to others. Returns its length.
-    fn remove_reserve(&self) -> Result<u64> {
-        let bytes = remove_reserve(&*self.files.fs, &self.files.dir, self.files.store_id)?;
+    fn remove_reserve_file(&self) -> Result<u64> {
+        let bytes = remove_reserve_file(&*self.files.fs, &self.files.dir, self.files.store_id)?;
         self.disk_space.set_file(0);
         Ok(bytes)
     }
 
     /// Writes a new file of this length; none of length 0.
-    fn write_reserve(&self, bytes: u64) -> Result<()> {
+    fn write_reserve_file(&self, bytes: u64) -> Result<()> {
         if bytes > 0 {
-            write_reserve(&*self.files.fs, &self.files.dir, self.files.store_id, bytes)?;
+            write_reserve_file(&*self.files.fs, &self.files.dir, self.files.store_id, bytes)?;
             self.disk_space.set_file(bytes);
         }
         Ok(())
@@ -230,8 +230,8 @@ impl Engine {
     /// Finds out whether the disk has space again. Finding out by writing is expensive, and waits until it is due.
     pub(in crate::db) fn look_for_space(&self) {
         self.look_at_disk();
-        if self.disk_space.is_short() && self.lacks_reserve() {
-            self.make_reserve();
+        if self.disk_space.is_short() && self.lacks_reserve_file() {
+            self.make_reserve_file();
         }
         self.look_and_give_way();
     }
@@ -399,7 +399,7 @@ mod tests {
         let fs = MemFs::new();
         let db = filled(&fs, 100);
         let _written = limit(&fs, 0);
-        assert!(db.engine().give_up_reserve(&full()) && len(&fs) == 0);
+        assert!(db.engine().give_up_reserve_file(&full()) && len(&fs) == 0);
         assert!(is_out_of_space(&db.put("k", "v").unwrap_err()));
         db.delete("k").unwrap();
         let _written = limit(&fs, usize::MAX);
@@ -442,7 +442,7 @@ mod tests {
         let fs = MemFs::new();
         let db = open(&fs, 1 << 20);
         work(&db);
-        db.engine().give_up_reserve(&full());
+        db.engine().give_up_reserve_file(&full());
         let (written, start) = (limit(&fs, 900_000), Instant::now());
         assert!((0..1000).all(|_| db.put("k", "v").is_err()));
         // It is tried as often as other work that fails.
@@ -485,7 +485,7 @@ mod tests {
         fs.overwrite(&path, vec![7; 5000]);
         let image = fs.crash(CrashPolicy::KeepAll);
         for (fs, db) in [(&fs, db), (&image, open(&image, 100_000))] {
-            db.engine().give_up_reserve(&full());
+            db.engine().give_up_reserve_file(&full());
             db.put("k", "v").unwrap();
             work(&db);
             assert!(file(fs) == Some(vec![7; 5000]) && db.background_error().is_none());
@@ -497,13 +497,13 @@ mod tests {
         let fs = MemFs::new();
         let db = open(&fs, 100_000);
         let engine = db.engine();
-        engine.give_up_reserve(&full());
+        engine.give_up_reserve_file(&full());
         engine.retry.note_room();
         std::thread::sleep(Duration::from_millis(60));
         engine.retry.put_off(Work::Flush(0), full());
-        assert!(!engine.lacks_reserve());
+        assert!(!engine.lacks_reserve_file());
         engine.retry.put_off(Work::Flush(0), Error::io("sync", Path::new(DIR), io::Error::other("broken")));
-        assert!(engine.lacks_reserve());
+        assert!(engine.lacks_reserve_file());
     }
 
     #[test]
@@ -511,7 +511,7 @@ mod tests {
         let fs = MemFs::new();
         let options = Options::new().fs(Arc::new(fs.clone())).background_threads(0).reserve_bytes(100_000);
         let db = options.open("/db").unwrap();
-        db.engine().give_up_reserve(&Error::io(
+        db.engine().give_up_reserve_file(&Error::io(
             "append to",
             Path::new("/db"),
             io::ErrorKind::StorageFull.into(),

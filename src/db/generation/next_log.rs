@@ -76,7 +76,7 @@ impl Engine {
         match self.try_prepare_log().map_err(|error| self.fail_if_final(error)) {
             Ok(()) => self.retry.done(Work::PrepareLog),
             Err(error) if self.check_writable().is_ok() && !self.lifecycle.is_suspended() => {
-                self.give_up_reserve(&error);
+                self.give_up_reserve_file(&error);
                 self.put_off(Work::PrepareLog, error);
                 return false;
             }

@@ -74,7 +74,7 @@ impl Engine {
         self.remove_obsolete_files();
         let is_full = is_out_of_space(cause);
         if is_full {
-            self.give_up_reserve(cause);
+            self.give_up_reserve_file(cause);
         }
         let memory =
             if is_full && self.log().older() < OLDER_LOGS_MAX { Memory::Kept } else { Memory::Flushed };

@@ -179,7 +179,7 @@ impl Engine {
             Err(JobError::Table(_)) => Ok(Tried::Job(true)),
             Err(JobError::Store(error)) => {
                 let error = self.fail_if_final(error);
-                self.give_up_reserve(&error);
+                self.give_up_reserve_file(&error);
                 if let Some(work) = work.filter(|_| !self.lifecycle.has_failed()) {
                     self.put_off(work, error.clone());
                 }
@@ -193,7 +193,7 @@ impl Engine {
         match job {
             Job::Upkeep(Upkeep::SyncLog) => self.sync()?,
             Job::Upkeep(Upkeep::NextLog) => return Ok(self.prepare_log()),
-            Job::Upkeep(Upkeep::ReserveFile) => return Ok(self.make_reserve()),
+            Job::Upkeep(Upkeep::ReserveFile) => return Ok(self.make_reserve_file()),
             Job::Flush(memtables) => self.latencies.time(Call::Flush, || self.flush_memtables(memtables))?,
             Job::Compact(tree, task) => self.compact(tree, task)?,
             Job::Refilter(tree, table) => self.refilter_table(tree, table)?,
@@ -225,7 +225,7 @@ impl Engine {
         // What running jobs have written is not free.
         let is_short = self.disk_space.is_short();
         let is_quiet = if is_short { reserved.is_idle() } else { !reserved.is_any_flush() };
-        if is_quiet && self.lacks_reserve() && !reserved.is_upkeep(Upkeep::ReserveFile) {
+        if is_quiet && self.lacks_reserve_file() && !reserved.is_upkeep(Upkeep::ReserveFile) {
             return Some(Job::Upkeep(Upkeep::ReserveFile));
         }
         // There is space for one compaction at a time.

@@ -104,7 +104,7 @@ impl Engine {
                 .map_err(|error| self.fail_job(error))
         };
         compact().or_else(|error| {
-            if !self.give_up_reserve(&error) {
+            if !self.give_up_reserve_file(&error) {
                 return Err(error);
             }
             self.retry.count_failure();

@@ -34,7 +34,7 @@ use crate::db::engine::{Engine, EngineParts};
 use crate::db::generation::new_generation::NewGeneration;
 use crate::db::open::closed_store::Closed;
 use crate::db::state::disk_space::account::DiskSpace;
-use crate::db::state::disk_space::reserve_file::remove_reserve;
+use crate::db::state::disk_space::reserve_file::remove_reserve_file;
 use crate::db::state::failure::is_out_of_space;
 use crate::db::state::files::{Numbers, StoreFiles, random_id};
 use crate::db::state::keyspace::keyspaces::{Keyspaces, Trees};
@@ -96,7 +96,7 @@ pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<En
     let (mut engine, new) = match write(Carry::Rewrite) {
         Err(error) if is_out_of_space(&error) => {
             let free = fs.free_bytes(dir).ok().flatten();
-            let removed = remove_reserve(&*fs, dir, recovered.store_id).unwrap_or_else(|error| {
+            let removed = remove_reserve_file(&*fs, dir, recovered.store_id).unwrap_or_else(|error| {
                 tracing::warn!(dir = %dir.display(), %error, "RESERVE could not be given up");
                 0
             });

@@ -44,7 +44,7 @@ pub(in crate::db) fn find(fs: &dyn Fs, dir: &Path, store_id: FileId) -> Result<F
 }
 
 /// Removes the file, unless it belongs to others. Returns its length.
-pub(in crate::db) fn remove_reserve(fs: &dyn Fs, dir: &Path, store_id: FileId) -> Result<u64> {
+pub(in crate::db) fn remove_reserve_file(fs: &dyn Fs, dir: &Path, store_id: FileId) -> Result<u64> {
     let Found::Ours(bytes) = find(fs, dir, store_id)? else { return Ok(0) };
     let path = FileName::Reserve.path(dir);
     match fs.remove(&path) {
@@ -54,7 +54,7 @@ pub(in crate::db) fn remove_reserve(fs: &dyn Fs, dir: &Path, store_id: FileId) -
 }
 
 /// Writes a new file of this length, synced.
-pub(in crate::db) fn write_reserve(fs: &dyn Fs, dir: &Path, store_id: FileId, bytes: u64) -> Result<()> {
+pub(in crate::db) fn write_reserve_file(fs: &dyn Fs, dir: &Path, store_id: FileId, bytes: u64) -> Result<()> {
     let path = FileName::Reserve.path(dir);
     let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
     let append = |bytes: &[u8]| file.append(bytes).map_err(|error| Error::io("append to", &path, error));
@@ -99,11 +99,11 @@ mod tests {
         let is_there = || fs.files(dir).iter().any(|(found, _)| *found == path);
         for left in [vec![], vec![0; 5000], id[..7].to_vec(), id.to_vec()] {
             fs.overwrite(&path, left);
-            remove_reserve(&fs, dir, id).unwrap();
+            remove_reserve_file(&fs, dir, id).unwrap();
             assert!(!is_there());
         }
         fs.overwrite(&path, vec![7; 5000]);
-        remove_reserve(&fs, dir, id).unwrap();
+        remove_reserve_file(&fs, dir, id).unwrap();
         assert!(is_there() && find(&fs, dir, id).unwrap() == Found::Others);
     }
 }
