@@ -424,10 +424,8 @@ fn work(db: &Db, thread: u64, begun: &AtomicU64, done: &AtomicU64, stop: &Atomic
             3 | 4 => {
                 let key = format!("taken {}", rng.below(5000));
                 db.insert_if_absent(key, thread.to_be_bytes()).unwrap();
-                db.update("updates", |value| {
-                    Some((value.map_or(0, |value| balance(&value)) + 1).to_be_bytes().into())
-                })
-                .unwrap();
+                db.update("updates", |value| Some((value.map_or(0, balance) + 1).to_be_bytes().into()))
+                    .unwrap();
             }
             5 => {
                 let name = format!("temporary {}", rounds % 3);
@@ -480,7 +478,7 @@ fn checkpoints_next_to_threads_that_do_everything_open_verify_and_are_one_moment
     let db = options.open(DIR).unwrap();
     let (begun, done, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     db.keyspace("log", store::small()).unwrap();
-    let count = if thorough() { 400 } else { 12 };
+    let count = if thorough() { 40 } else { 12 };
     std::thread::scope(|scope| {
         for thread in 0..7 {
             let (db, begun, done, stop) = (&db, &begun, &done, &stop);

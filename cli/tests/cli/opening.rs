@@ -217,7 +217,8 @@ fn a_checkpoint_of_a_store_in_use_is_a_store_and_is_made_once() {
     let copy = copy.to_str().unwrap();
     let made = run(&["checkpoint", &store.db, copy]);
     assert!(made.stderr.contains("as of sequence number 2, 2"), "{}", made.stderr);
-    assert_eq!(made.ok(), format!("{copy} is a checkpoint as of sequence number 2\n"));
+    let line = format!("{copy} is a checkpoint as of sequence number 2\n");
+    assert_eq!((made.code, &made.stdout[..]), (Some(0), line.as_bytes()));
     db.put("b", "3").unwrap();
     assert_eq!(run(&["scan", copy]).ok(), "a\t1\nb\t2\n");
     run(&["verify", copy]).ok();
@@ -227,8 +228,8 @@ fn a_checkpoint_of_a_store_in_use_is_a_store_and_is_made_once() {
     run(&["checkpoint", &store.db, &inside]).fails(2);
     let none = store.folder.path().join("none/copy");
     run(&["checkpoint", &store.db, none.to_str().unwrap()]).fails(3);
-    let json = run(&["checkpoint", &store.db, &format!("{copy}2"), "--json"]).ok();
-    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let json = run(&["checkpoint", &store.db, &format!("{copy}2"), "--json"]).stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
     assert_eq!((&json["as_of"]["seqno"], &json["as_of"]["in_use"]), (&3.into(), &true.into()));
     let mut names: Vec<_> =
         std::fs::read_dir(store.folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
