@@ -265,7 +265,6 @@ impl WriteBatch {
     }
 
     /// Removes all keys from `start` up to, but not including, `end`; to the last key if `end` is empty.
-    #[cfg_attr(not(any(test, fuzzing)), expect(dead_code, reason = "the calls that delete ranges follow"))]
     pub(crate) fn push_range_delete(&mut self, keyspace: KeyspaceId, start: &[u8], end: &[u8]) -> &mut Self {
         debug_assert!(end.is_empty() || start < end, "a range of no key is not written");
         if let Err(error) = check_key(end) {
@@ -322,6 +321,13 @@ impl WriteBatch {
             }
         }
     }
+}
+
+/// How many range deletes an encoded batch has, and the bytes of their keys.
+pub(crate) fn range_deletes(bytes: &[u8]) -> (usize, usize) {
+    let entries = BatchReader::open(bytes).into_iter().flatten().flatten();
+    let range_deletes = entries.filter(|entry| entry.kind == EntryKind::RangeDelete);
+    range_deletes.fold((0, 0), |(count, sum), entry| (count + 1, sum + entry.key.len() + entry.value.len()))
 }
 
 /// An encoded batch of one entry: a delete if there is no value.
@@ -452,7 +458,6 @@ pub(crate) struct BatchReader<'a> {
     pub(crate) count: u32,
     read: u32,
     failed: bool,
-    reads_ranges: bool,
 }
 
 impl<'a> BatchReader<'a> {
@@ -468,12 +473,7 @@ impl<'a> BatchReader<'a> {
         if first.checked_add(u64::from(count)).is_none_or(|end| end > SEQNO_MAX) {
             return Err(wrong_header(0, "batch sequence number", format_args!("{first} is out of range")));
         }
-        Ok(Self { reader, first, count, read: 0, failed: false, reads_ranges: false })
-    }
-
-    /// Reads range deletes too. Otherwise one of them is an error: the batch is newer than its reader.
-    pub(crate) fn with_ranges(self) -> Self {
-        Self { reads_ranges: true, ..self }
+        Ok(Self { reader, first, count, read: 0, failed: false })
     }
 
     /// The sequence number of the last entry, or `first - 1` if there are none.
@@ -502,10 +502,6 @@ impl<'a> BatchReader<'a> {
     /// The end of a range delete whose entry begins at `at` and that has this start.
     #[inline(never)]
     fn end_of_range(&mut self, at: u64, start: &Range<usize>) -> Result<Range<usize>, DecodeError> {
-        if !self.reads_ranges {
-            let kind = EntryKind::RangeDelete as u64;
-            return Err(DecodeError::unsupported(at, "entry kind", kind, EntryKind::Put as u64));
-        }
         let end = self.range(KEY_BYTES_MAX, "end of a range")?;
         let bytes = self.reader.read_so_far();
         if !end.is_empty() && bytes[start.clone()] >= bytes[end.clone()] {
@@ -566,7 +562,6 @@ pub(crate) fn own_batch(error: DecodeError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::DecodeErrorKind;
 
     fn decode(bytes: &[u8]) -> Result<Vec<BatchEntry>, DecodeError> {
         BatchReader::open(bytes)?.collect()
@@ -627,12 +622,11 @@ mod tests {
     }
 
     #[test]
-    fn range_deletes_come_back_and_only_to_a_reader_of_ranges() {
+    fn range_deletes_come_back() {
         let mut batch = WriteBatch::new();
         batch.put("a", "1").push_range_delete(7, b"b", b"c").push_range_delete(0, b"", b"");
         let bytes = batch.into_parts().unwrap().0;
-        assert!(decode(&bytes).unwrap_err().kind == DecodeErrorKind::Unsupported { found: 3, supported: 1 });
-        let entries: Vec<_> = BatchReader::open(&bytes).unwrap().with_ranges().map(Result::unwrap).collect();
+        let entries = decode(&bytes).unwrap();
         let ranges =
             entries[1..].iter().map(|entry| (entry.keyspace, entry.key.clone(), entry.value.clone()));
         let ranges: Vec<_> = ranges.map(|(id, start, end)| (id, &bytes[start], &bytes[end])).collect();
@@ -642,7 +636,7 @@ mod tests {
 
     #[test]
     fn a_range_of_no_key_and_every_truncation_of_a_range_delete_are_errors() {
-        let read = |bytes: &[u8]| BatchReader::open(bytes)?.with_ranges().collect::<Result<Vec<_>, _>>();
+        let read = decode;
         let range = |start: &[u8], end: &[u8]| {
             let mut bytes = vec![0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 3, 0];
             put_length_prefixed(&mut bytes, start);

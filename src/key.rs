@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use byteorder::{BigEndian, ByteOrder, LittleEndian};
 
-use crate::limits::SEQNO_MAX;
+use crate::limits::{KEY_BYTES_MAX, SEQNO_MAX};
 
 /// The number of a write. Every entry of a store has one; later writes have larger ones.
 pub(crate) type SeqNo = u64;
@@ -129,6 +129,15 @@ pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(after)
 }
 
+/// The next key; `None` if there is none. Behind one of the greatest length that is the next shorter one.
+pub(crate) fn key_after(key: &[u8]) -> Option<Vec<u8>> {
+    match key.len() {
+        KEY_BYTES_MAX => after_prefix(key),
+        _ => Some([key, &[0]].concat()),
+    }
+}
+
+/// Length of the longest common prefix.
 #[inline]
 pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let mut same = 0;

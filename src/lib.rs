@@ -30,12 +30,12 @@ mod sync;
 // Layer 1: keys.
 mod batch;
 mod key;
-mod spans;
 // Layer 2: units. Bytes in, bytes out, no files.
 mod block;
 mod file_header;
 mod iter;
 mod memtable;
+mod spans;
 mod table_meta;
 // Layer 3: files.
 mod cache;

@@ -334,7 +334,7 @@ impl Options {
         self
     }
 
-/// Whether the durations of calls and background jobs are collected in histograms
+    /// Whether the durations of calls and background jobs are collected in histograms
     /// ([`Stats::latencies`](crate::Stats::latencies)). Off by default; a call then costs 3 to 11
     /// instructions more. The histograms take 356 KiB of [`Options::memory_budget`], which must be at least 4 MiB.
     ///

@@ -421,7 +421,7 @@ mod tests {
         let long = [b'm'; 5000];
         let back = TableMeta::decode(Reader::new(&encoded(&with_spans(false, b"a", &long)))).unwrap();
         assert!(back.trimmed && back.spans.as_ref().unwrap().trimmed);
-        assert!(&back.wide_bounds().1[..] > &long[..]);
+        assert!(back.wide_bounds().1[..] > long[..]);
         let again = TableMeta::decode(Reader::new(&encoded(&back))).unwrap();
         assert_eq!(again, back);
     }

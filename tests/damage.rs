@@ -101,10 +101,10 @@ impl Maker {
                 Some(value) => batch.put(&key, value),
                 None => batch.delete(&key),
             };
-            writes.push((0, key.clone().into(), value.map(Into::into)));
+            writes.push(Write::Key(0, key.clone().into(), value.map(Into::into)));
             if n % 3 == 0 {
                 batch.put_in(&users, &key, [n as u8; 5]);
-                writes.push((1, key.into(), Some([n as u8; 5].into())));
+                writes.push(Write::Key(1, key.into(), Some([n as u8; 5].into())));
             }
         }
         self.history.write(&writes);

@@ -35,6 +35,7 @@ mod next_log;
 #[cfg(unix)]
 mod once;
 mod order;
+mod range_deletes;
 mod repair;
 mod repair_losses;
 mod resume;

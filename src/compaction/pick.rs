@@ -7,10 +7,10 @@
 //!
 //! - level 0: its tables in groups that are far apart, one group at a time, with the tables of level 1 that it
 //!   overlaps; but if its oldest table overlaps nothing there (keys arrive in order), that table alone is moved
-//!   down, unless the group is small: then it is merged with its small neighbours there;
+//!   down, unless the group is small: then it is merged with its small neighbours there.
 //!   While another compaction reads them, the newer tables are merged into one run of level 0;
-//! - another level: the table with the fewest bytes to rewrite per byte that it frees, where tombstones count
-//!   as freed bytes. If no table of the next level overlaps it, it is moved without rewriting.
+//! - another level: the table with the fewest bytes to rewrite per byte that it frees, where tombstones and range
+//!   deletes count as freed bytes. If no table of the next level overlaps it, it is moved without rewriting.
 //!
 //! While there is nothing else to do (an *idle compaction*), level 0 is compacted with half as many runs already, so
 //! that lookups probe fewer, if level 1 is not large beside it.
@@ -238,7 +238,9 @@ fn small_merge(version: &Version, shape: &Shape, group: &[Arc<TableHandle>]) -> 
 fn pick_table(version: &Version, busy: &Busy, shape: &Shape, level: usize) -> Option<Task> {
     let cost = |table: &TableHandle, below: &[Arc<TableHandle>]| {
         let meta = &table.meta;
-        let freed = meta.len as f64 * (1.0 + 4.0 * meta.tombstones as f64 / meta.entries.max(1) as f64);
+        // A range delete is taken to hide as much as the table has.
+        let hidden = if meta.spans.is_some() { meta.entries.max(1) } else { meta.tombstones };
+        let freed = meta.len as f64 * (1.0 + 4.0 * hidden as f64 / meta.entries.max(1) as f64);
         len_of(below) as f64 / freed.max(1.0)
     };
     let candidates = version.tables(level).filter_map(|table| {
@@ -260,7 +262,7 @@ fn pick_table(version: &Version, busy: &Busy, shape: &Shape, level: usize) -> Op
 mod tests {
     use std::collections::HashSet;
 
-    use super::super::tombstones::tests::table;
+    use super::super::deletes::tombstones::tests::table;
     use super::*;
     use crate::version::handle;
 

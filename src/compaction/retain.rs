@@ -9,9 +9,17 @@
 //! 2. A tombstone that every snapshot sees is dropped if the key has no older entries outside this merge
 //!    (`base`). Its older entries in this merge are in the same stripe, and rule 1 drops them.
 //! 3. A put that every snapshot sees gets the sequence number 0 if the key has no older entries outside this
-//!    merge. It is the oldest entry of its key that remains, and a 0 is shorter on disk.
+//!    merge, and no range delete that is kept is over it. It is the oldest entry of its key that remains, and a 0 is
+//!    shorter on disk.
+//! 4. An entry in the same stripe as a newer range delete over its key is dropped, like one under a newer entry.
+//!
+//! The same goes for range deletes: over each key the newest of each stripe is kept, and one that every snapshot sees
+//! only where older tables outside this merge may have entries ([`kept_spans`]).
+
+use std::sync::Arc;
 
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag, key_prefix};
+use crate::spans::{Span, Spans, SpansBuilder};
 
 /// Whether an entry is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +33,12 @@ pub(super) enum Fate {
 pub(crate) struct Retain {
     /// Sequence numbers of the live snapshots, ascending.
     snapshots: Vec<SeqNo>,
+    /// The range deletes of the input.
+    spans: Arc<Spans>,
+    /// Those that are kept.
+    kept: Spans,
+    /// Where the last key is in either list.
+    near: (usize, usize),
     user_key: Vec<u8>,
     /// Stripe of the entry before, which has the key `user_key`; `None` before the first entry.
     stripe: Option<usize>,
@@ -33,14 +47,49 @@ pub(crate) struct Retain {
 impl Retain {
     pub(crate) fn new(mut snapshots: Vec<SeqNo>) -> Self {
         snapshots.sort_unstable();
-        Self { snapshots, user_key: Vec::new(), stripe: None }
+        let (spans, kept) = (Arc::default(), Spans::default());
+        Self { snapshots, spans, kept, near: (0, 0), user_key: Vec::new(), stripe: None }
+    }
+
+    /// For an input with these range deletes.
+    pub(crate) fn with_spans(self, spans: Arc<Spans>) -> Self {
+        Self { spans, ..self }
+    }
+
+    /// Chooses the range deletes to keep. `has_older` returns whether tables outside this merge may have entries in a
+    /// range that are older.
+    pub(super) fn keep_spans(&mut self, has_older: impl FnMut(&[u8], Option<&[u8]>) -> bool) -> &Spans {
+        self.kept = kept_spans(&self.spans, &self.snapshots, has_older);
+        &self.kept
+    }
+
+    fn stripe_of(&self, seqno: SeqNo) -> usize {
+        self.snapshots.partition_point(|&snapshot| snapshot < seqno)
+    }
+
+    /// Whether a range delete of the same stripe hides an entry.
+    #[inline(never)]
+    fn is_covered(&mut self, key: InternalKey<'_>, stripe: usize) -> bool {
+        let stretch = self.spans.stretch_near(key.user, self.near.0);
+        self.near.0 = stretch.place;
+        stretch.seqnos.iter().any(|&span| span > key.tag.seqno() && self.stripe_of(span) == stripe)
+    }
+
+    /// Whether a range delete that is kept is over a key.
+    fn is_under_kept(&mut self, user_key: &[u8]) -> bool {
+        let stretch = self.kept.stretch_near(user_key, self.near.1);
+        self.near.1 = stretch.place;
+        !stretch.seqnos.is_empty()
     }
 
     /// Whether the next entry is kept. `base` returns whether a key has no older entries outside this merge.
     /// It is called only if a rule needs it, with ascending user keys.
     #[inline]
     pub(super) fn decide(&mut self, key: InternalKey<'_>, base: impl FnOnce(&[u8]) -> bool) -> Fate {
-        let stripe = self.snapshots.partition_point(|&snapshot| snapshot < key.tag.seqno());
+        let stripe = self.stripe_of(key.tag.seqno());
+        if !self.spans.is_empty() && self.is_covered(key, stripe) {
+            return Fate::Drop;
+        }
         let same_key = self.stripe.is_some() && is_same(&self.user_key, key.user);
         if same_key && self.stripe == Some(stripe) {
             return Fate::Drop;
@@ -55,9 +104,29 @@ impl Retain {
         }
         match key.tag.kind() {
             EntryKind::Delete | EntryKind::RangeDelete => Fate::Drop,
+            EntryKind::Put if !self.kept.is_empty() && self.is_under_kept(key.user) => Fate::Keep(key.tag),
             EntryKind::Put => Fate::Keep(Tag::new(0, EntryKind::Put)),
         }
     }
+}
+
+/// The range deletes that are kept of these, which have the newest number of each stripe. `has_older` is called with
+/// ascending ranges.
+fn kept_spans(
+    spans: &Spans,
+    snapshots: &[SeqNo],
+    mut has_older: impl FnMut(&[u8], Option<&[u8]>) -> bool,
+) -> Spans {
+    let mut kept = SpansBuilder::default();
+    for Span { start, end, seqnos } in spans.iter() {
+        // Every snapshot sees the numbers of the first stripe: at most the last one.
+        let seen = snapshots.first().map_or(0, |&oldest| seqnos.partition_point(|&seqno| seqno > oldest));
+        let seqnos = if has_older(start, end.map(|end| &**end)) { seqnos } else { &seqnos[..seen] };
+        if !seqnos.is_empty() {
+            kept.push(start, end, seqnos);
+        }
+    }
+    kept.finish()
 }
 
 /// Whether two user keys are equal; most differ in their first bytes, which are compared at once.
@@ -111,6 +180,74 @@ mod tests {
         for (snapshots, base, entries, expected) in rows {
             assert_eq!(&kept(snapshots, *base, entries), expected, "{snapshots:?} {base} {entries:?}");
         }
+    }
+
+    fn spans(all: &[(&str, &str, &[SeqNo])]) -> Spans {
+        let mut builder = SpansBuilder::default();
+        for (start, end, seqnos) in all {
+            let end = (!end.is_empty()).then(|| Arc::from(end.as_bytes()));
+            builder.push(&Arc::from(start.as_bytes()), end.as_ref(), seqnos);
+        }
+        builder.finish()
+    }
+
+    #[test]
+    fn entries_under_a_newer_range_delete_of_their_stripe_are_dropped() {
+        type Row<'a> = (&'a [SeqNo], &'a [SeqNo], bool, bool, &'a [(SeqNo, EntryKind)]);
+        // Snapshots, numbers of the span over the key, whether older tables overlap it, whether they have the key, and what
+        // is kept of puts with the numbers 9, 5 and 3.
+        let rows: &[Row] = &[
+            (&[], &[7], true, true, &[(9, Put)]),
+            (&[], &[10], true, true, &[]),
+            (&[], &[10], false, false, &[]),
+            // Without older tables the span goes, and the put above it may be replaced.
+            (&[], &[7], false, false, &[(0, Put)]),
+            // Under a span that is kept it must not: the span would hide it.
+            (&[], &[7], true, false, &[(9, Put)]),
+            // A snapshot at 6 sees the entry at 5 and not the span.
+            (&[6], &[7], true, true, &[(9, Put), (5, Put)]),
+            (&[6], &[10], true, true, &[(5, Put)]),
+            (&[6], &[10, 4], true, true, &[(5, Put)]),
+            (&[6], &[10, 6], true, true, &[]),
+            (&[4, 6], &[10], true, true, &[(5, Put), (3, Put)]),
+        ];
+        for (snapshots, numbers, older, has_key, expected) in rows {
+            let list = Arc::new(spans(&[("a", "k", &[99]), ("k", "l", numbers)]));
+            let mut retain = Retain::new(snapshots.to_vec()).with_spans(list);
+            retain.keep_spans(|_, _| *older);
+            let kept: Vec<_> = [9, 5, 3]
+                .into_iter()
+                .filter_map(|seqno| {
+                    let key = InternalKey::new(b"k", Tag::new(seqno, Put));
+                    match retain.decide(key, |_| !has_key) {
+                        Fate::Keep(tag) => Some((tag.seqno(), tag.kind())),
+                        Fate::Drop => None,
+                    }
+                })
+                .collect();
+            assert_eq!(&kept, expected, "{snapshots:?} {numbers:?} {older} {has_key}");
+        }
+    }
+
+    #[test]
+    fn a_range_delete_that_all_snapshots_see_is_kept_only_over_older_tables() {
+        let all = spans(&[("a", "c", &[9, 4]), ("c", "e", &[4]), ("g", "", &[9])]);
+        let kept = |snapshots: &[SeqNo], older: &str| {
+            let over = |start: &[u8], end: Option<&[u8]>| {
+                start <= older.as_bytes() && end.is_none_or(|end| older.as_bytes() < end)
+            };
+            kept_spans(&all, snapshots, over)
+        };
+        assert_eq!(kept(&[], "f"), Spans::default());
+        assert_eq!(kept(&[], "d"), spans(&[("c", "e", &[4])]));
+        assert_eq!(
+            kept(&[5], "f"),
+            spans(&[("a", "c", &[9]), ("g", "", &[9])]),
+            "the snapshot does not see 9"
+        );
+        assert_eq!(kept(&[5], "b"), spans(&[("a", "c", &[9, 4]), ("g", "", &[9])]));
+        assert_eq!(kept(&[9], "f"), Spans::default());
+        assert_eq!(kept(&[3], "f"), all);
     }
 
     #[test]

@@ -8,7 +8,12 @@
 //! A table ends when it has the target length, when it takes all memory that the job may use, or when it
 //! overlaps so much of the next level that a later compaction would be expensive. A table of level 0 also ends
 //! where its keys leave out a good part of level 1, so that a queue, which is written at both ends, is not
-//! rewritten as a whole. No table ends within a user key. After an error, or when `check` returns one, the
+//! rewritten as a whole. No table ends within a user key.
+//!
+//! Range deletes that are kept are cut where tables end: right behind the last user key of a table. What is behind all
+//! entries goes to the last table, which may have spans alone.
+//!
+//! After an error, or when `check` returns one, the
 //! outputs are removed. The caller publishes them.
 
 use std::collections::HashSet;
@@ -25,9 +30,10 @@ use crate::error::Result;
 use crate::filename::FileName;
 use crate::fs::Fs;
 use crate::iter::InternalIterator;
-use crate::key::{InternalKey, Tag};
+use crate::key::{InternalKey, Tag, key_after};
 use crate::limits::SEQNO_MAX;
 use crate::manifest::edit::LEVELS;
+use crate::spans::Spans;
 use crate::table::TableWriter;
 use crate::table_meta::TableMeta;
 use crate::version::{Run, TableHandle, Version};
@@ -69,13 +75,17 @@ const MEMORY_INTERVAL: u32 = 16;
 
 impl Merge<'_> {
     /// Merges `input` into tables, durable but not yet part of anything (their directory is not synced).
-    pub(crate) fn run(&self, input: &mut dyn InternalIterator, retain: Retain) -> Result<Vec<TableMeta>> {
+    pub(crate) fn run(&self, input: &mut dyn InternalIterator, mut retain: Retain) -> Result<Vec<TableMeta>> {
         let (from, to) = self.part;
         let from = from.cloned().map_or(Bound::Unbounded, Bound::Included);
         let (created, finished) = (Vec::new(), Vec::new());
-        let mut outputs = Outputs { lineage: self.lineage, from, created, finished, current: None };
+        let mut has_older = overlaps_in_order(self.version, self.newest_level()..LEVELS, self.inputs);
+        let spans =
+            retain.keep_spans(&mut has_older).cut(self.part.0.map(|from| &**from), to.map(|to| &**to));
+        let mut outputs = Outputs { lineage: self.lineage, from, created, finished, current: None, spans };
         let to = to.cloned().map_or(Bound::Unbounded, Bound::Excluded);
-        let result = self.merge(input, retain, &mut outputs).and_then(|()| outputs.finish_current(to));
+        let result = self.merge(input, retain, &mut outputs);
+        let result = result.and_then(|()| self.finish(&mut outputs, to));
         match result {
             Ok(()) => Ok(outputs.finished),
             Err(error) => {
@@ -136,6 +146,14 @@ impl Merge<'_> {
         Ok(())
     }
 
+    /// Ends the last table, which has all spans that are left.
+    fn finish(&self, outputs: &mut Outputs<'_>, to: Bound<Bytes>) -> Result<()> {
+        if !outputs.spans.is_empty() {
+            self.output(outputs)?;
+        }
+        outputs.finish_current(to)
+    }
+
     /// The first level that may hold entries older than those that are merged: all tables on it and below,
     /// except the inputs, are asked before a tombstone or a number is dropped. For a flush, and for a merge within
     /// level 0, all levels.
@@ -190,6 +208,8 @@ struct Outputs<'a> {
     created: Vec<u64>,
     finished: Vec<TableMeta>,
     current: Option<TableWriter>,
+    /// The spans of this output and of those after it.
+    spans: Spans,
 }
 
 impl Outputs<'_> {
@@ -200,6 +220,14 @@ impl Outputs<'_> {
                 Bound::Included(last) => Bound::Excluded(last.clone()),
                 _ => Bound::Unbounded,
             };
+            if !self.spans.is_empty() {
+                let next = match &to {
+                    Bound::Included(last) => key_after(last),
+                    _ => None,
+                };
+                writer.set_spans(self.spans.cut(None, next.as_deref()));
+                self.spans = next.map_or_else(Spans::default, |next| self.spans.cut(Some(&next), None));
+            }
             let from = std::mem::replace(&mut self.from, next);
             writer.set_origin(self.lineage.origin(from, to));
             self.finished.push(writer.finish()?);
@@ -232,6 +260,22 @@ fn holds_in_order<'a>(
         runs.iter_mut().any(|tables| {
             while tables.next_if(|table| &table.meta.largest[..] < user_key).is_some() {}
             tables.peek().is_some_and(|table| &table.meta.smallest[..] <= user_key)
+        })
+    }
+}
+
+/// Whether the bounds of a table of these levels reach into a range, for ranges in ascending order.
+fn overlaps_in_order<'a>(
+    version: &'a Version,
+    levels: Range<usize>,
+    skipped: &'a HashSet<u64>,
+) -> impl FnMut(&[u8], Option<&[u8]>) -> bool + use<'a> {
+    move |start, end| {
+        levels.clone().flat_map(|level| version.runs(level)).any(|run| {
+            let before = |key: &[u8]| key < start;
+            let after = |key: &[u8]| end.is_some_and(|end| key >= end);
+            let mut part = run.between(before, after).map(|at| &run.tables[at]);
+            part.any(|table| !skipped.contains(&table.meta.number))
         })
     }
 }
@@ -275,6 +319,7 @@ mod tests {
     use crate::fs::MemFs;
     use crate::key::{EntryKind, SeqNo, Tag};
     use crate::merge::vec_iter::{Entry, VecIter};
+    use crate::spans::{RangeDelete, fragment};
     use crate::table::TableConfig;
     use crate::version::handle;
 
@@ -313,6 +358,18 @@ mod tests {
     fn run_in(
         memory_max: usize,
         snapshots: Vec<SeqNo>,
+        version: &Version,
+        output_level: usize,
+        input: VecIter,
+        check: &dyn Fn(u64) -> Result<()>,
+    ) -> (Result<Vec<TableMeta>>, Vec<PathBuf>) {
+        run_retaining(memory_max, Retain::new(snapshots), version, output_level, input, check)
+    }
+
+    /// The same, by these rules.
+    fn run_retaining(
+        memory_max: usize,
+        retain: Retain,
         version: &Version,
         output_level: usize,
         mut input: VecIter,
@@ -355,7 +412,7 @@ mod tests {
             memory: &|_| {},
             check,
         };
-        let outputs = merge.run(&mut input, Retain::new(snapshots));
+        let outputs = merge.run(&mut input, retain);
         let files = fs.files(dir).into_iter().map(|(path, _)| path).collect();
         (outputs, files)
     }
@@ -459,6 +516,48 @@ mod tests {
         let (outputs, files) = run(&Version::default(), 1, VecIter::new(entries()), &check);
         assert!(matches!(outputs, Err(Error::Cancelled)));
         assert_eq!(files, [] as [PathBuf; 0]);
+    }
+
+    #[test]
+    fn spans_are_cut_right_behind_the_last_key_of_a_table_and_the_rest_gets_a_table_of_its_own() {
+        let version = Version::default();
+        let below = handle(7, "a", "zz", 1000);
+        let version = version.apply(&HashSet::new(), vec![(2, 0, below)]);
+        let span = |start: &str, end: Option<&str>, seqno| RangeDelete {
+            start: start.as_bytes().into(),
+            end: end.map(|end| end.as_bytes().into()),
+            seqno,
+        };
+        let entries = (0..60).map(|n| put(&format!("k{n:02}"), 50, 400)).collect();
+        let deletes = [span("b", Some("k05x"), 9), span("k05x", None, 8), span("m", Some("n"), 60)];
+        let spans = Arc::new(fragment(deletes, &[]));
+        let run = |entries, spans| {
+            let retain = Retain::new(Vec::new()).with_spans(spans);
+            run_retaining(1 << 30, retain, &version, 1, VecIter::new(entries), &|_| Ok(())).0.unwrap()
+        };
+        let outputs = run(entries, spans);
+        let edges: Vec<_> = outputs
+            .iter()
+            .map(|meta| {
+                let spans = meta.spans.as_ref().expect("all are under a span");
+                let text = |key: &Bytes| String::from_utf8(key.to_vec()).unwrap();
+                (text(&spans.start), text(&spans.end), text(&meta.smallest))
+            })
+            .collect();
+        assert!(edges.len() > 2 && edges[0].0 == "b" && edges[0].2 == "b", "{edges:?}");
+        assert!(
+            edges.windows(2).all(|pair| pair[0].1 == pair[1].0 && pair[0].1.ends_with('\0')),
+            "{edges:?}"
+        );
+        assert_eq!(edges.last().unwrap().1, "", "no end");
+        assert!(outputs.windows(2).all(|pair| pair[0].largest < pair[1].smallest), "bounds do not overlap");
+        // Without entries behind it, a span is a table by itself.
+        let spans = Arc::new(fragment([span("b", Some("c"), 9)], &[]));
+        let alone = run(Vec::new(), spans);
+        assert_eq!(
+            alone.iter().map(|meta| (meta.entries, meta.spans.is_some())).collect::<Vec<_>>(),
+            [(0, true)]
+        );
     }
 
     #[test]

@@ -9,13 +9,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::shape::Shape;
+use crate::key::key_after;
+use crate::manifest::edit::LEVELS;
 use crate::sorting::sort_by_key;
 use crate::version::TableHandle;
 
 /// A part is at least as long as so many tables.
 const PART_TABLES_MIN: u64 = 4;
 
-/// Tables to remove from the tree, and the level that their entries go to.
+/// Tables to remove from the tree, and the level that their entries go to; [`LEVELS`], below all levels, if they go
+/// nowhere.
 #[derive(Debug, Clone)]
 pub(crate) struct Task {
     /// Inputs with their levels, in any order.
@@ -26,6 +29,11 @@ pub(crate) struct Task {
 }
 
 impl Task {
+    /// Whether the inputs are dropped.
+    pub(crate) fn drops(&self) -> bool {
+        self.output_level == LEVELS
+    }
+
     pub(crate) fn numbers(&self) -> HashSet<u64> {
         self.inputs.iter().map(|(_, table)| table.meta.number).collect()
     }
@@ -35,8 +43,8 @@ impl Task {
         if self.trivial_move { 0 } else { len_of(self.inputs.iter().map(|(_, table)| table)) }
     }
 
-    /// The keys at which parts of about equal length begin, except the first; at most `parts - 1`. They are bounds
-    /// of tables, so there are few if few tables begin in the middle.
+    /// The keys at which parts of about equal length begin, except the first; at most `parts - 1`. They are right behind
+    /// bounds of tables, so there are few if few tables begin in the middle, and spans can be cut there.
     pub(crate) fn cuts(&self, shape: &Shape, parts: usize) -> Vec<Bytes> {
         let bytes = self.rewritten_bytes();
         let longest = bytes / shape.table_bytes.saturating_mul(PART_TABLES_MIN).max(1);
@@ -47,7 +55,7 @@ impl Task {
         for meta in &tables {
             let is_new = cuts.last().unwrap_or(&tables[0].smallest) < &meta.smallest;
             if is_new && before.saturating_mul(parts) >= bytes.saturating_mul(cuts.len() as u64 + 1) {
-                cuts.push(meta.smallest.clone());
+                cuts.extend(key_after(&meta.smallest).map(Bytes::from));
             }
             before = before.saturating_add(meta.len);
         }
@@ -79,7 +87,9 @@ mod tests {
     fn cut(tables: &[(&str, &str, u64)], parts: usize) -> Vec<String> {
         let inputs = (1..).zip(tables).map(|(number, &(a, b, len))| (1, handle(number, a, b, len))).collect();
         let task = Task { inputs, output_level: 2, trivial_move: false };
-        task.cuts(&SHAPE, parts).iter().map(|key| String::from_utf8(key.to_vec()).unwrap()).collect()
+        // Right behind a bound.
+        let bound = |key: &Bytes| key.strip_suffix(&[0]).unwrap().to_vec();
+        task.cuts(&SHAPE, parts).iter().map(|key| String::from_utf8(bound(key)).unwrap()).collect()
     }
 
     #[test]

@@ -22,6 +22,9 @@ pub mod transactions {}
 #[doc = include_str!("iteration.md")]
 pub mod iteration {}
 
+#[doc = include_str!("deletion.md")]
+pub mod deletion {}
+
 #[doc = include_str!("live_reads.md")]
 pub mod live_reads {}
 

@@ -241,11 +241,6 @@ impl ManifestState {
             if options.expiry.is_some() || keyspace.horizon > 0 || !keyspace.boundaries.is_empty() {
                 return newer("keyspaces whose entries expire", 1);
             }
-            let tables = keyspace.tables.values();
-            let with_spans = tables.filter(|place| place.meta.spans.is_some()).count();
-            if with_spans > 0 {
-                return newer("tables with range deletes", with_spans);
-            }
         }
         None
     }
@@ -299,7 +294,6 @@ mod tests {
     use crate::codec::DecodeErrorKind;
     use crate::manifest::edit::tests::{all_items, filter, meta};
     use crate::manifest::keyspace_options::{Expiry, Refresh, TimeSource};
-    use crate::table_meta::TableSpans;
 
     fn table_added(number: u64) -> EditItem {
         EditItem::TableAdded {
@@ -372,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_with_spans_or_expiry_is_newer_than_this_version() {
+    fn a_store_with_expiry_is_newer_than_this_version() {
         let newer = |items: Vec<EditItem>| {
             let options = KeyspaceOptions::default().encode();
             let default = EditItem::KeyspaceCreated { id: 0, name: DEFAULT_NAME.into(), options };
@@ -384,15 +378,11 @@ mod tests {
         };
         assert_eq!(newer(vec![]), 0);
         assert_eq!(newer(vec![EditItem::StoreIds(vec![[1; 16]])]), 0);
-        let mut spans = meta(8, "a", "b", 100);
-        let (start, end, points) = (Bytes::new(), Bytes::new(), spans.points());
-        spans.set_spans(TableSpans { count: 1, start, end, trimmed: false, points });
         let boundary = Boundary { time: 1, seqno: 1 };
         let expiry =
             Expiry { ttl: 1000, buckets: 1, refresh: Refresh::OnWrite, time_source: TimeSource::System };
         let options = KeyspaceOptions { expiry: Some(expiry), ..KeyspaceOptions::default() }.encode();
         for item in [
-            EditItem::TableAdded { keyspace: 0, level: 1, run: 0, meta: Arc::new(spans) },
             EditItem::BucketBoundary { keyspace: 0, boundary },
             EditItem::Horizon { keyspace: 0, seqno: 1 },
             EditItem::KeyspaceOptions { id: 0, options },

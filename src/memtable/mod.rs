@@ -10,7 +10,8 @@
 //! - `list`: the nodes linked in the order of their keys, and why readers need no lock;
 //! - `trie`: where places in the list are found; `digits`: the digits of keys by which it branches;
 //! - `iter`: the cursor that flush and scans use;
-//! - `filter`: a small Bloom filter, which saves most searches for absent keys.
+//! - `filter`: a small Bloom filter, which saves most searches for absent keys;
+//! - `spans`: the range deletes, apart from the entries.
 //!
 //! Concurrent insertions are allowed, but take turns: each holds a lock.
 //!
@@ -31,6 +32,7 @@ mod iter;
 mod list;
 mod long;
 mod node;
+mod spans;
 mod trie;
 
 use std::any::Any;
@@ -40,6 +42,7 @@ use std::sync::{Arc, OnceLock};
 
 pub(crate) use iter::MemtableIter;
 pub(crate) use list::{Entry, GROUP_MAX};
+pub(crate) use spans::SpanStack;
 
 use crate::hash::key_hash;
 use crate::key::{EntryKind, SeqNo, Tag};
@@ -63,10 +66,43 @@ impl<'a> NewEntry<'a> {
     }
 }
 
+/// What is newest about a key in a memtable.
+#[derive(Clone, Copy)]
+pub(crate) enum Newest<'a> {
+    Entry(Entry<'a>),
+    /// The number of a range delete over the key.
+    RangeDelete(SeqNo),
+}
+
+impl<'a> Newest<'a> {
+    pub(crate) fn seqno(&self) -> SeqNo {
+        match self {
+            Self::Entry(entry) => entry.tag().seqno(),
+            Self::RangeDelete(seqno) => *seqno,
+        }
+    }
+
+    /// The entry: a value or a tombstone.
+    #[inline]
+    pub(crate) fn entry(&self) -> Option<Entry<'a>> {
+        match self {
+            Self::Entry(entry) => Some(*entry),
+            Self::RangeDelete(_) => None,
+        }
+    }
+
+    /// The entry, if it is a put.
+    #[inline]
+    pub(crate) fn put(&self) -> Option<Entry<'a>> {
+        self.entry().filter(|entry| entry.tag().kind() == EntryKind::Put)
+    }
+}
+
 /// An ordered map from internal keys to values, to which entries are only added.
 pub(crate) struct Memtable {
     list: List,
     filter: MemtableFilter,
+    spans: SpanStack,
     hash_seed: u64,
     entries: AtomicU64,
     tombstones: AtomicU64,
@@ -90,6 +126,7 @@ impl Memtable {
         Self {
             list,
             filter: MemtableFilter::new(flush_bytes),
+            spans: SpanStack::new(),
             hash_seed,
             entries: AtomicU64::new(0),
             tombstones: AtomicU64::new(0),
@@ -164,18 +201,48 @@ impl Memtable {
         allocated > 0
     }
 
-    /// The newest entry of a user key with a sequence number of at most `seqno`: a value or a tombstone.
-    /// `hash` is the [`key_hash`] of the key.
+    /// Inserts a range delete of `start..end`; if the end is empty, of all keys from `start` on. It is newer than those
+    /// before. Afterwards the memtable takes more memory.
+    pub(crate) fn delete_range(&self, start: &[u8], end: &[u8], seqno: SeqNo) {
+        let _turn = self.list.inserter();
+        let allocated = self.spans.insert(start, (!end.is_empty()).then_some(end), seqno);
+        self.seqno_max.store(seqno.max(self.seqno_max.load(Ordering::Relaxed)), Ordering::Relaxed);
+        self.size_bytes.store(self.size_bytes() + allocated, Ordering::Relaxed);
+    }
+
+    /// What the memtable says of a key at `seqno`: its newest entry or a range delete that is newer. `hash` is the
+    /// [`key_hash`] of the key.
     #[inline]
-    pub(crate) fn get(&self, hash: u64, user_key: &[u8], seqno: SeqNo) -> Option<Entry<'_>> {
+    pub(crate) fn get(&self, hash: u64, user_key: &[u8], seqno: SeqNo) -> Option<Newest<'_>> {
+        // A range delete is counted before its sequence number is published, like an entry.
+        if !self.spans.is_empty() {
+            return self.get_under_spans(hash, user_key, seqno);
+        }
+        self.newest_entry(hash, user_key, seqno).map(Newest::Entry)
+    }
+
+    #[inline(never)]
+    fn get_under_spans(&self, hash: u64, user_key: &[u8], seqno: SeqNo) -> Option<Newest<'_>> {
+        let (entry, span) = (self.newest_entry(hash, user_key, seqno), self.spans.covering(user_key, seqno));
+        match (entry, span) {
+            (Some(entry), _) if span.is_none_or(|span| span < entry.tag().seqno()) => {
+                Some(Newest::Entry(entry))
+            }
+            (_, span) => span.map(Newest::RangeDelete),
+        }
+    }
+
+    /// The newest entry of a user key with a sequence number of at most `seqno`: a value or a tombstone.
+    #[inline(always)]
+    fn newest_entry(&self, hash: u64, user_key: &[u8], seqno: SeqNo) -> Option<Entry<'_>> {
         // An entry is counted after it is linked, and before its sequence number is published.
-        if self.is_empty() || !self.filter.may_contain(hash) {
+        if matches!(self.len(), 0) || !self.filter.may_contain(hash) {
             return None;
         }
         self.search(user_key, seqno)
     }
 
-    /// [`Memtable::get`] without the filter.
+    /// [`Memtable::newest_entry`] without the filter.
     #[inline(never)]
     fn search(&self, user_key: &[u8], seqno: SeqNo) -> Option<Entry<'_>> {
         self.list.newest(user_key, seqno)
@@ -192,7 +259,7 @@ impl Memtable {
         self.list.inserter().newest_first()
     }
 
-    /// Number of entries, tombstones and old versions included.
+    /// Number of entries, tombstones and old versions included, without range deletes.
     pub(crate) fn len(&self) -> u64 {
         self.entries.load(Ordering::Relaxed)
     }
@@ -202,8 +269,14 @@ impl Memtable {
         self.tombstones.load(Ordering::Relaxed)
     }
 
+    /// Whether there are neither entries nor range deletes.
     pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len() == 0 && self.spans.is_empty()
+    }
+
+    /// The range deletes.
+    pub(crate) fn spans(&self) -> &SpanStack {
+        &self.spans
     }
 
     /// Memory that the memtable takes, in bytes.
@@ -216,6 +289,8 @@ impl Memtable {
     ///
     /// How large a chunk is depends on what is before it. So what is allocated ahead of the entries it is for is bounded
     /// by what the memtable had and by what the entries take themselves.
+    ///
+    /// That of range deletes is in [`SpanStack::bytes_max`].
     pub(crate) fn bytes_max(entries: usize, bytes: usize, memtables: usize) -> usize {
         // The longer the entries in nodes, the more is allocated beside them; those that are long are in no node.
         let short = bytes.min(entries.saturating_mul(node::SHORT_BYTES_MAX));
@@ -229,7 +304,7 @@ impl Memtable {
 
     /// The most that a memtable allocates ahead of entries, as far as what it has already bounds that; the filter.
     pub(crate) fn growth_max(&self) -> usize {
-        self.list.ahead_max(self.size_bytes()) + self.filter.bytes()
+        self.list.ahead_max(self.size_bytes()) + self.filter.bytes() + self.spans.growth_max()
     }
 
     /// [`Memtable::growth_max`] of a memtable that is not there yet, itself included.
@@ -239,7 +314,7 @@ impl Memtable {
         empty + ahead + MemtableFilter::new(flush_bytes).bytes()
     }
 
-    /// Largest sequence number, `None` if there are no entries.
+    /// Largest sequence number, `None` if the memtable is empty.
     pub(crate) fn seqno_max(&self) -> Option<SeqNo> {
         (!self.is_empty()).then(|| self.seqno_max.load(Ordering::Relaxed))
     }

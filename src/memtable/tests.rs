@@ -69,7 +69,10 @@ fn entries_that_are_inserted_together_are_found_like_others() {
 }
 
 fn found(memtable: &Memtable, key: &[u8], seqno: SeqNo) -> Option<(Tag, Vec<u8>)> {
-    memtable.get(hash(key), key, seqno).map(|entry| (entry.tag(), entry.value().to_vec()))
+    memtable
+        .get(hash(key), key, seqno)
+        .and_then(|newest| newest.entry())
+        .map(|entry| (entry.tag(), entry.value().to_vec()))
 }
 
 fn here(iter: &MemtableIter) -> Option<(Vec<u8>, Tag, Vec<u8>)> {

@@ -29,6 +29,10 @@ impl Moment {
     pub(crate) fn new(seqno: SeqNo, known: Known) -> Self {
         Self { seqno, known: Some(known) }
     }
+
+    pub(crate) fn seqno(&self) -> SeqNo {
+        self.seqno
+    }
 }
 
 impl From<SeqNo> for Moment {

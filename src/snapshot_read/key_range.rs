@@ -6,7 +6,9 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use super::KeyBounds;
+use crate::error::{Error, Result};
 use crate::key::after_prefix;
+use crate::limits::KEY_BYTES_MAX;
 
 /// A range of user keys; every kind of bound on either side. The empty key is a key like any other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +89,33 @@ impl KeyRange {
         }
     }
 
+    /// The first key of the range, and the first one after it, neither longer than a key may be; the latter is empty if
+    /// there is no upper bound. `None` if no key is in the range.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] if the start is after the end, [`Error::LimitExceeded`] if one of them is too long.
+    pub(crate) fn to_delete(&self) -> Result<Option<(Bytes, Bytes)>> {
+        let (start, end) = (key_of(&self.start), key_of(&self.end));
+        if let Some(long) = [start, end].into_iter().flatten().find(|key| key.len() > KEY_BYTES_MAX) {
+            return Err(Error::limit("key length", KEY_BYTES_MAX as u64, long.len() as u64));
+        }
+        if start.is_some_and(|start| end.is_some_and(|end| start > end)) {
+            return Err(Error::invalid("the range of keys to delete starts after its end"));
+        }
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let next = |key: Bytes| match key.len() > KEY_BYTES_MAX {
+            true => after_prefix(&key[..KEY_BYTES_MAX]).map(Bytes::from),
+            false => Some(key),
+        };
+        let (start, end) = self.half_open();
+        let Some(start) = next(start) else { return Ok(None) };
+        let end = end.and_then(next).unwrap_or_default();
+        Ok((end.is_empty() || start < end).then_some((start, end)))
+    }
+
     /// The first key of the range, and the first one after it; without the latter there is no upper bound. The
     /// empty key is before all others.
     pub(crate) fn half_open(&self) -> (Bytes, Option<Bytes>) {
@@ -101,6 +130,13 @@ impl KeyRange {
             Bound::Unbounded => None,
         };
         (start, end)
+    }
+}
+
+fn key_of(bound: &Bound<Bytes>) -> Option<&Bytes> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(key),
+        Bound::Unbounded => None,
     }
 }
 
@@ -157,6 +193,42 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_range_to_delete_has_the_keys_of_the_range_and_bounds_that_keys_can_have() {
+        let keys: [&[u8]; 6] = [b"", b"\0", b"a", b"a\0", b"a\0\0", b"b"];
+        let kinds: [Kind; 3] = [Bound::Included, Bound::Excluded, |_| Bound::Unbounded];
+        for (start, end) in keys.into_iter().flat_map(|start| keys.map(|end| (start, end))) {
+            for (start, end) in kinds.iter().flat_map(|s| kinds.map(|e| (s(start), e(end)))) {
+                let range = KeyRange::new(&(start, end));
+                let Ok(deleted) = range.to_delete() else {
+                    assert!(range.is_empty(), "{range:?}");
+                    continue;
+                };
+                for key in keys {
+                    let is_deleted = deleted
+                        .as_ref()
+                        .is_some_and(|(start, end)| start <= key && (end.is_empty() || key < end));
+                    assert_eq!(is_deleted, holds(&range, key), "{range:?} {key:?}");
+                }
+            }
+        }
+        let reversed = KeyRange::new(&("b".."a")).to_delete();
+        assert!(matches!(reversed, Err(Error::InvalidArgument { .. })));
+        assert!(KeyRange::new(&("a".."a")).to_delete().unwrap().is_none());
+
+        let long = |last: u8| [&[b'k'; KEY_BYTES_MAX - 1][..], &[last]].concat();
+        let after =
+            |last| KeyRange::new(&(Bound::Excluded(long(last)), Bound::Unbounded)).to_delete().unwrap();
+        assert_eq!(after(7).unwrap().0, long(8));
+        assert_eq!(after(0xff).unwrap().0, [&[b'k'; KEY_BYTES_MAX - 2][..], b"l"].concat());
+        assert_eq!(KeyRange::new(&(..=long(7))).to_delete().unwrap().unwrap().1, long(8));
+        let last = vec![0xff; KEY_BYTES_MAX];
+        assert_eq!(KeyRange::new(&(..=&last)).to_delete().unwrap(), Some((Bytes::new(), Bytes::new())));
+        assert_eq!(KeyRange::new(&(Bound::Excluded(&last), Bound::Unbounded)).to_delete().unwrap(), None);
+        let too_long = KeyRange::new(&(vec![0; KEY_BYTES_MAX + 1]..)).to_delete();
+        assert!(matches!(too_long, Err(Error::LimitExceeded { what: "key length", .. })));
     }
 
     #[test]

@@ -75,7 +75,8 @@ mod tests {
         builder.push(&key("f"), None, &[7]);
         let spans = builder.finish();
         let found: Vec<_> = spans.iter().map(|span| (span.start, span.end, span.seqnos.to_vec())).collect();
-        let expected: [(&[u8], Option<&[u8]>, Vec<SeqNo>); 3] =
+        type Expected = (&'static [u8], Option<&'static [u8]>, Vec<SeqNo>);
+        let expected: [Expected; 3] =
             [(b"a", Some(b"c"), vec![7, 5]), (b"c", Some(b"d"), vec![7]), (b"e", None, vec![7])];
         assert!(
             found.iter().map(|(a, b, n)| (&a[..], b.map(|b| &b[..]), n.clone())).eq(expected),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::RangeDelete;
-use super::builder::SpansBuilder;
 use crate::key::{SeqNo, compare_keys};
 
 /// Spans that ascend and do not overlap. See the layout in the header of the module.
@@ -77,11 +76,6 @@ impl Spans {
         self.seqnos.len()
     }
 
-    /// The number of stretches, without the one before the first bound.
-    pub(crate) fn stretches(&self) -> usize {
-        self.bounds.len()
-    }
-
     /// What the list takes in memory, in bytes, without the keys themselves.
     pub(crate) fn list_bytes(&self) -> usize {
         let each = size_of::<Arc<[u8]>>() + size_of::<u32>();
@@ -100,7 +94,8 @@ impl Spans {
     }
 
     /// The stretch that contains the key. O(log n).
-    pub(crate) fn stretch(&self, key: &[u8]) -> Stretch<'_> {
+    #[cfg(test)]
+    fn stretch(&self, key: &[u8]) -> Stretch<'_> {
         self.stretch_at(self.place_of(key))
     }
 
@@ -194,18 +189,6 @@ impl Spans {
         Some((*self.seqnos.iter().min()?, *self.seqnos.iter().max()?))
     }
 
-    /// The parts of the spans in `start..end`. Without a start or an end, there is no such bound.
-    pub(crate) fn cut(&self, start: Option<&[u8]>, end: Option<&[u8]>) -> Self {
-        let mut cut = SpansBuilder::default();
-        for span in self.overlapping(start.unwrap_or_default(), end) {
-            let starts_before = start.filter(|start| **span.start < **start).map(Arc::from);
-            let ends_after = end.filter(|end| span.end.is_none_or(|own| **own > **end)).map(Arc::from);
-            let first = starts_before.as_ref().unwrap_or(span.start);
-            cut.push(first, ends_after.as_ref().or(span.end), span.seqnos);
-        }
-        cut.finish()
-    }
-
     /// The range deletes, one for each number of each span.
     pub(crate) fn to_range_deletes(&self) -> impl Iterator<Item = RangeDelete> {
         self.iter().flat_map(|span| {
@@ -219,12 +202,13 @@ impl Spans {
 }
 
 /// What a key takes in memory: its bytes, and two counts.
-pub(crate) fn key_bytes(key: &[u8]) -> usize {
+fn key_bytes(key: &[u8]) -> usize {
     key.len().next_multiple_of(8) + 2 * size_of::<usize>()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::builder::SpansBuilder;
     use super::*;
 
     /// `b..d` at 9 and 4, `d..f` at 4, and `h..` at 7.
@@ -265,42 +249,5 @@ mod tests {
             assert_eq!(stretch.newest_at(8), spans.covering(key, 8));
             (0..9).for_each(|near| assert_eq!(spans.stretch_near(key, near), stretch));
         }
-    }
-
-    #[test]
-    fn spans_that_overlap_a_range_are_found_and_cut_to_it() {
-        let spans = sample();
-        let show = |spans: &Spans| -> Vec<String> {
-            let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
-            let end = |span: Span<'_>| span.end.map_or(String::new(), |end| text(end));
-            spans
-                .iter()
-                .map(|span| format!("{}..{} {:?}", text(span.start), end(span), span.seqnos))
-                .collect()
-        };
-        let cut = |start: Option<&str>, end: Option<&str>| {
-            show(&spans.cut(start.map(str::as_bytes), end.map(str::as_bytes)))
-        };
-        assert_eq!(cut(None, None), ["b..d [9, 4]", "d..f [4]", "h.. [7]"]);
-        assert_eq!(cut(Some("c"), Some("e")), ["c..d [9, 4]", "d..e [4]"]);
-        assert_eq!(cut(Some("d"), Some("h")), ["d..f [4]"]);
-        assert_eq!(cut(Some("f"), Some("h")), [""; 0]);
-        assert_eq!(cut(Some("f"), Some("h\0")), ["h..h\0 [7]"]);
-        assert_eq!(cut(Some("x"), None), ["x.. [7]"]);
-        assert_eq!(cut(None, Some("b")), [""; 0]);
-        assert_eq!(cut(None, Some("")), [""; 0]);
-    }
-
-    #[test]
-    fn a_range_is_covered_if_no_key_of_it_is_outside() {
-        let spans = sample();
-        let covers = |start: &str, end: Option<&str>, above, seqno| {
-            spans.covers(start.as_bytes(), end.map(str::as_bytes), above, seqno)
-        };
-        assert!(covers("b", Some("f"), 3, 9) && covers("b", Some("f"), 3, 4) && covers("i", None, 6, 9));
-        assert!(!covers("b", Some("f\0"), 3, 9) && !covers("a", Some("c"), 3, 9) && !covers("e", None, 3, 9));
-        assert!(
-            !covers("b", Some("f"), 4, 9) && !covers("b", Some("f"), 3, 3) && covers("b", Some("d"), 8, 9)
-        );
     }
 }

@@ -4,7 +4,7 @@
 //! [`Spans`] is an immutable list of the pieces: sorted, without overlaps, each with the sequence numbers of the range
 //! deletes over it, the newest first. Memtables, tables and compactions all hold their range deletes in such lists.
 //!
-//! - `list`: the list, its searches, and cuts; `builder`: how one is made, piece by piece in ascending order;
+//! - `list`: the list and its searches; `cut`: the parts of it in a range; `builder`: how one is made, piece by piece in ascending order;
 //! - `fragment`: from any set of range deletes to a list, with only the numbers that a reader can distinguish;
 //! - `block`: a list as the payloads of the span blocks of a table;
 //! - `overlay`: several lists, of which each is newer than the next, as one with the newest number of each key.
@@ -17,6 +17,7 @@
 
 pub(crate) mod block;
 mod builder;
+mod cut;
 mod fragment;
 mod list;
 mod overlay;
@@ -36,4 +37,11 @@ pub(crate) struct RangeDelete {
     pub(crate) start: Arc<[u8]>,
     pub(crate) end: Option<Arc<[u8]>>,
     pub(crate) seqno: SeqNo,
+}
+
+impl RangeDelete {
+    /// Its end; empty if it has none.
+    pub(crate) fn end(&self) -> &[u8] {
+        self.end.as_deref().unwrap_or_default()
+    }
 }

@@ -174,6 +174,9 @@ impl TableIter {
     /// root says that there is no such entry.
     fn descend(&mut self, goal: Goal<'_>) -> Result<bool> {
         self.data.entries.close();
+        if self.index.is_empty() {
+            return Ok(false);
+        }
         self.open_root()?;
         for level in 0..self.index.len() {
             if !self.stand(level, goal)? {

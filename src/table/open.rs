@@ -4,23 +4,27 @@
 //! 2. The file header is a table's, of this store, with the file id of the manifest.
 //! 3. The footer is intact and has the checksum that the manifest has.
 //! 4. The properties agree with footer and manifest.
-//! 5. The root of the index is read and kept in memory.
+//! 5. The root of the index is read and kept in memory, if the table has entries.
 //!
 //! Footer, properties and root lie side by side: one read of [`TAIL_BYTES`] has all three, unless the root is long.
 //!
-//! The filter (read by `version/filter`), data blocks and index partitions are not read.
+//! The filter (read by `version/filter`), the spans (`version/table_spans`), data blocks and index partitions are not read.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::block::{BlockHandle, BlockIter, BlockKind, BlockValues};
+use crate::codec::DecodeError;
 use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, FileKind};
 use crate::filename::FileName;
 use crate::fs::ReadFile;
 use crate::memory::LeaseKind;
+use crate::spans::block::SpanReader;
+use crate::spans::{Spans, SpansBuilder};
 use crate::table_meta::TableMeta;
 
 use super::context::TableContext;
@@ -57,9 +61,7 @@ impl Table {
         let properties = Properties { origin: None, ..read_properties(&file, &footer, &tail)? };
         let at = footer.properties.offset;
         properties.agree_with(&meta).map_err(|error| file.error_in_block(error, at))?;
-        let root = tail.block(&file, footer.root, BlockKind::Index)?;
-        BlockIter::new(root.clone(), BlockValues::Index)
-            .map_err(|error| file.error_in_block(error, footer.root.offset))?;
+        let root = if footer.has_entries() { read_root(&file, &footer, &tail)? } else { Bytes::new() };
         let lease = ctx.memory.try_lease_open_table(Self::bytes_of(&meta));
         let has_room = lease.is_some();
         let lease_root = || ctx.memory.try_lease(LeaseKind::Tables, root.len() as u64);
@@ -71,6 +73,35 @@ impl Table {
         let leases = TableLeases { table: lease, _root: root_lease, _held: held };
         let index = Index::new(root, has_room);
         Ok(Arc::new(Self { file: Arc::new(file), properties, footer, index, leases }))
+    }
+
+    /// Its spans, read from the file.
+    pub(crate) fn read_spans(&self) -> Result<Spans> {
+        let Some(stated) = &self.properties.spans else { return Ok(Spans::default()) };
+        let (mut reader, mut spans) = (SpanReader::default(), SpansBuilder::default());
+        for &handle in &stated.blocks {
+            let read = || self.file.read(handle.offset, handle.len);
+            let payload = self.file.read_block(handle, BlockKind::Spans, read)?;
+            let key = |range: &Range<usize>| Arc::from(&payload[range.clone()]);
+            let read = reader.read::<DecodeError>(&payload, &mut |span| {
+                let end = (!span.end.is_empty()).then(|| key(&span.end));
+                spans.push(&key(&span.start), end.as_ref(), span.seqnos);
+                Ok(())
+            });
+            read.map_err(|error| self.file.error_in_block(error, handle.offset))?;
+        }
+        let spans = spans.finish();
+        let end = spans.end().flatten().map_or(&[][..], |end| &**end);
+        let is_stated = reader.totals().count == stated.count
+            && reader.totals().deletes == stated.deletes
+            && spans.start().is_some_and(|start| **start == *stated.start)
+            && *end == *stated.end;
+        match is_stated {
+            true => Ok(spans),
+            false => {
+                Err(self.file.corrupt(stated.blocks[0].offset, "spans", "are not those of the properties"))
+            }
+        }
     }
 
     /// What an open table takes of the memory budget, without the root of its index.
@@ -100,8 +131,8 @@ impl Table {
 /// The metadata with whole bounds, for a manifest that stores them trimmed.
 pub(crate) fn with_full_bounds(ctx: &Arc<TableContext>, meta: &Arc<TableMeta>) -> Result<TableMeta> {
     let table = Table::open(ctx, Arc::clone(meta))?;
-    let (smallest, largest) = (table.properties.smallest.clone(), table.properties.largest.clone());
-    Ok(TableMeta { smallest, largest, trimmed: false, ..(**meta).clone() })
+    let whole = table.properties.to_meta(meta.number, meta.file_id, meta.len, meta.footer_checksum);
+    Ok(TableMeta { filters: meta.filters.clone(), ..whole })
 }
 
 /// What is read before anything in the file can be trusted.
@@ -158,6 +189,13 @@ impl Tail {
             here().map_or_else(|| file.read(handle.offset, handle.len), |sealed| Ok(sealed.to_vec()))
         })
     }
+}
+
+fn read_root(file: &TableFile, footer: &Footer, tail: &Tail) -> Result<Bytes> {
+    let root = tail.block(file, footer.root, BlockKind::Index)?;
+    let checked = BlockIter::new(root.clone(), BlockValues::Index);
+    checked.map_err(|error| file.error_in_block(error, footer.root.offset))?;
+    Ok(root)
 }
 
 fn read_properties(file: &TableFile, footer: &Footer, tail: &Tail) -> Result<Properties> {

@@ -277,10 +277,6 @@ impl TableWriter {
     }
 
     /// Gives the table these spans.
-    #[cfg_attr(
-        not(any(test, fuzzing)),
-        expect(dead_code, reason = "flushes and compactions with spans follow")
-    )]
     pub(crate) fn set_spans(&mut self, spans: Spans) {
         self.spans = spans;
     }

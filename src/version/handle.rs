@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use super::filter::TableFilter;
 use super::filter_state::FilterState;
 use super::open_tables::Queue;
+use super::resident_spans::ResidentSpans;
 use crate::batch::KeyspaceId;
 use crate::counters::{FilterCounters, RecentRate};
 use crate::error::{Error, Result};
@@ -45,6 +46,8 @@ pub(crate) struct TableHandle {
     filter_files: Vec<Arc<SharedFile>>,
     /// The error of the compaction that could not read the table.
     set_aside: OnceLock<Arc<Error>>,
+    /// Shared with other handles of the table: they stay in memory when the table is closed.
+    pub(super) spans: Arc<ResidentSpans>,
     _entry: Entry,
 }
 
@@ -122,6 +125,7 @@ impl TableHandle {
         let file = Arc::clone(&self.file);
         let new = Self {
             set_aside: self.set_aside.clone(),
+            spans: Arc::clone(&self.spans),
             filter: self.filter.successor(),
             ..Self::over(Arc::new(meta), &self.shared, file, &self.filter_files)
         };
@@ -159,6 +163,7 @@ impl TableHandle {
             file,
             filter_files,
             set_aside: OnceLock::new(),
+            spans: Arc::default(),
             _entry: shared.context.memory.enter(entry_bytes),
         }
     }
@@ -265,6 +270,7 @@ impl TableHandle {
             absent_before: self.absent_lookups(),
             absent_rate: Mutex::new(*lock(&self.absent_rate)),
             set_aside: self.set_aside.clone(),
+            spans: Arc::clone(&self.spans),
             ..Self::over(meta, &self.shared, file, &self.filter_files)
         }
     }

@@ -71,12 +71,36 @@ impl Version {
         Ok(None)
     }
 
-    /// Whether a table has an entry of the key above this number. The lookup sees all entries. Reads only tables
-    /// that have entries above the number.
+    /// The newest entry of the key that the lookup can see, unless a range delete hides it: [`Version::candidate`] and
+    /// [`Version::get_from`] where tables have spans. What a filter says is of entries only.
+    #[inline(never)]
+    pub(crate) fn get_under_spans(&self, lookup: &Lookup<'_>) -> Result<Option<(Tag, EntryValue)>> {
+        for run in self.newest_first() {
+            let Some(handle) = run.table_for(lookup.user_key) else { continue };
+            let span = handle.covering(lookup.user_key, lookup.seqno)?;
+            if span.is_none_or(|span| span < handle.meta.seqno_max)
+                && let Some(verdict) = handle.unless_absent(lookup.hash, lookup.stripe)
+                && let Some((tag, value)) = handle.read(lookup, verdict)?
+                && span.is_none_or(|span| span < tag.seqno())
+            {
+                return Ok(Some((tag, value)));
+            }
+            if span.is_some() {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a table has an entry of the key above this number, or a range delete over it. The lookup sees all entries.
+    /// Reads only tables that have entries above the number.
     pub(crate) fn has_newer(&self, lookup: &Lookup<'_>, seqno: SeqNo) -> Result<bool> {
         for run in self.newest_first() {
             let newer = run.table_for(lookup.user_key).filter(|handle| handle.meta.seqno_max > seqno);
             let Some(handle) = newer else { continue };
+            if handle.covering(lookup.user_key, lookup.seqno)?.is_some_and(|span| span > seqno) {
+                return Ok(true);
+            }
             let Some(verdict) = handle.unless_absent(lookup.hash, lookup.stripe) else { continue };
             if let Some((tag, _)) = handle.read(lookup, verdict)? {
                 // Older runs have older entries.
@@ -149,13 +173,14 @@ mod tests {
     use super::*;
     use crate::fs::MemFs;
     use crate::hash::key_hash;
-    use crate::options::Options;
+    use crate::options::{KeyspaceOptions, Options};
 
     #[test]
     fn filters_that_are_prefetched_lead_to_the_same_table_as_others() {
         let runs = 2 * WAVE as u32 + 3;
         let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0);
-        let db = options.open("/db").unwrap();
+        let keyspace = KeyspaceOptions::new().l0_runs(runs as usize);
+        let db = options.default_keyspace(keyspace).open("/db").unwrap();
         let key = |number: u32| [b"key ", &number.to_be_bytes()[..]].concat();
         // Of all runs, one in four does not have the middle of the keys between its bounds.
         for run in 0..runs {

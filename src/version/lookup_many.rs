@@ -156,12 +156,16 @@ impl Version {
             if wanted.is_empty() {
                 break;
             }
+            let mut spans = [0; TOGETHER];
+            let covered =
+                if self.has_spans() { covered(run, wanted, lookups, &mut spans)? } else { Set::default() };
             let left = if run.tables.len() <= GROUPED_TABLES_MAX {
                 self.probe_by_table(run, wanted, lookups)
             } else {
                 self.probe_by_key(run, wanted, lookups)
             };
             if left.all().is_empty() {
+                wanted = wanted.without(covered);
                 continue;
             }
             let mut numbers = [0; TOGETHER];
@@ -173,11 +177,17 @@ impl Version {
                 let number = usize::from(number);
                 let lookup = lookups.one(number);
                 let Some(handle) = run.table_for(lookup.user_key) else { continue };
-                if let Some(entry) = handle.read(&lookup, left.verdict(number))? {
+                if covered.has(number) && handle.meta.seqno_max <= spans[number] {
+                    continue;
+                }
+                if let Some(entry) = handle.read(&lookup, left.verdict(number))?
+                    && (!covered.has(number) || entry.0.seqno() > spans[number])
+                {
                     found(number, entry)?;
                     wanted.remove(number);
                 }
             }
+            wanted = wanted.without(covered);
         }
         Ok(reads)
     }
@@ -227,6 +237,22 @@ impl Version {
         }
         left
     }
+}
+
+/// The lookups whose keys are under range deletes of a run, and the newest numbers of these. They look no further: all
+/// entries of older runs are hidden.
+#[cold]
+fn covered(run: &Run, wanted: Set, lookups: &Lookups<'_>, spans: &mut [SeqNo; TOGETHER]) -> Result<Set> {
+    let mut covered = Set::default();
+    for number in wanted {
+        let user_key = lookups.user_keys[number];
+        let Some(handle) = run.table_for(user_key) else { continue };
+        if let Some(span) = handle.covering(user_key, lookups.seqno)? {
+            spans[number] = span;
+            covered.add(number);
+        }
+    }
+    Ok(covered)
 }
 
 impl TableHandle {

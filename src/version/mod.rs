@@ -15,6 +15,8 @@
 //! | `run` | tables that do not overlap, and the search for the one of a key |
 //! | `version` | all runs of a tree |
 //! | `table_lookup` | a point lookup in one table |
+//! | `resident_spans` | the range deletes of a table, in memory |
+//! | `table_spans` | the same of a handle, which reads them if they are not there |
 //! | `lookup` | a point lookup in all of them |
 //! | `lookup_many` | lookups of many keys together |
 //!
@@ -29,8 +31,10 @@ mod handle;
 mod lookup;
 mod lookup_many;
 mod open_tables;
+mod resident_spans;
 mod run;
 mod table_lookup;
+mod table_spans;
 #[expect(clippy::module_inception, reason = "the folder is about versions, and this file has the type")]
 mod version;
 

@@ -16,6 +16,7 @@ pub(crate) struct Version {
     /// Where those of each level end.
     ends: [usize; LEVELS],
     is_far: bool,
+    has_spans: bool,
 }
 
 /// What a core has in caches of its own on most machines: filters that take less together are not prefetched.
@@ -35,7 +36,8 @@ impl Version {
         let tables = runs.iter().flat_map(|run| run.tables.iter());
         let filters = tables.flat_map(|table| table.meta.filters.iter().map(|filter| filter.len));
         let is_far = filters.fold(0, u64::saturating_add) > NEAR_BYTES;
-        Self { runs, ends, is_far }
+        let has_spans = runs.iter().flat_map(|run| &*run.tables).any(|table| table.meta.spans.is_some());
+        Self { runs, ends, is_far, has_spans }
     }
 
     /// The runs of a level, newest first.
@@ -54,6 +56,12 @@ impl Version {
     #[inline]
     pub(super) fn is_far(&self) -> bool {
         self.is_far
+    }
+
+    /// Whether any of its tables has spans.
+    #[inline]
+    pub(crate) fn has_spans(&self) -> bool {
+        self.has_spans
     }
 
     /// All runs, newest first, with their levels.

@@ -81,7 +81,7 @@ impl ContentReader {
     /// [`ContentReader::decode`], and every entry of a batch.
     pub(crate) fn check(&mut self, kind: RecordKind, bytes: &[u8]) -> Result<(), DecodeError> {
         match self.decode(kind, bytes)? {
-            Content::Batch(batch) => batch.with_ranges().try_for_each(|entry| entry.map(drop)),
+            Content::Batch(mut batch) => batch.try_for_each(|entry| entry.map(drop)),
             Content::Promise(_) | Content::Close(..) | Content::Boundaries(_) => Ok(()),
         }
     }

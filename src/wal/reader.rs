@@ -867,8 +867,8 @@ mod tests {
     #[test]
     fn an_intact_fragment_of_a_newer_version_is_unsupported_wherever_it_stands() {
         for (place, value, what, known) in [
-            (6, 5 << 2 | 3, "log record kind", 4),
-            (6, 3, "log record kind", 4),
+            (6, 6 << 2 | 3, "log record kind", 5),
+            (6, 3, "log record kind", 5),
             (7, 1, "log fragment flags", 0),
         ] {
             let mut bytes = crafted(FileKind::Log, &[(7, b"one", 0), (7, b"two", 0)]);

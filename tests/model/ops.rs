@@ -45,13 +45,21 @@ pub(crate) enum Change {
     Remove,
 }
 
+/// A write of a batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Write {
+    Key(Space, Key, Option<Val>),
+    /// Deletes a range.
+    Range(Space, Bounds),
+}
+
 /// A step of a transaction.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Look(Space, Key),
     /// A range from both ends, this many steps.
     Walk(Space, Bounds, Ends, u16),
-    Write(Space, Key, Option<Val>),
+    Write(Write),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,14 +79,18 @@ pub(crate) enum Reopen {
 pub(crate) enum Op {
     Put(Space, Key, Val),
     Delete(Space, Key),
-    Batch(Vec<(Space, Key, Option<Val>)>, bool),
+    /// `delete_range`, or `clear` if there are no bounds; synced or not.
+    DeleteRange(Space, Bounds, bool),
+    /// The keys that begin with the first bytes of a key.
+    DeletePrefix(Space, Key, u8),
+    Batch(Vec<Write>, bool),
     /// `insert_new_many`, synced or not; then the number of new keys is written to another key, or it is not.
     Insert(Space, Vec<(Key, Val)>, Option<(Space, Key)>, bool),
     /// One of the conditional writes of one key, synced or not.
     Change(Space, Key, Change, bool),
     /// A transaction of these steps. Before it is committed, synced or not, others write this, and it is flushed
     /// or not.
-    Transaction(Vec<Step>, Vec<(Space, Key, Option<Val>)>, bool, bool),
+    Transaction(Vec<Step>, Vec<Write>, bool, bool),
     /// `get`, `contains`, `may_contain`, `multi_get` and `multi_contains` of these keys.
     Look(Space, Vec<Key>),
     /// A range from both ends, this many steps.
@@ -215,18 +227,28 @@ fn ends(rng: &mut Rng) -> Ends {
     }
 }
 
-fn write(rng: &mut Rng) -> (Space, Key, Option<Val>) {
-    (space(rng), key(rng), (!rng.one_in(4)).then(|| val(rng)))
+/// A range to delete: mostly one of few keys.
+fn range(rng: &mut Rng) -> Bounds {
+    if rng.one_in(8) {
+        return bounds(rng);
+    }
+    let start = key(rng);
+    let end = Key((start.0 + 8 * rng.below(12) as u16).min(KEYS as u16 - 1));
+    (Bound::Included(start), if rng.one_in(2) { Bound::Included(end) } else { Bound::Excluded(end) })
+}
+
+fn write(rng: &mut Rng) -> Write {
+    if rng.one_in(12) {
+        return Write::Range(space(rng), range(rng));
+    }
+    Write::Key(space(rng), key(rng), (!rng.one_in(4)).then(|| val(rng)))
 }
 
 fn step(rng: &mut Rng) -> Step {
     match rng.below(5) {
         0 | 1 => Step::Look(space(rng), key(rng)),
         2 => Step::Walk(space(rng), bounds(rng), ends(rng), 1 + rng.below(12) as u16),
-        _ => {
-            let (space, key, val) = write(rng);
-            Step::Write(space, key, val)
-        }
+        _ => Step::Write(write(rng)),
     }
 }
 
@@ -253,7 +275,9 @@ impl Arbitrary for Op {
                 Self::Insert(space(rng), entries, then, rng.one_in(8))
             }
             210..=249 => Self::Change(space(rng), key(rng), change(rng), rng.one_in(8)),
-            250..=329 => Self::Delete(space(rng), key(rng)),
+            250..=309 => Self::Delete(space(rng), key(rng)),
+            310..=326 => Self::DeleteRange(space(rng), range(rng), rng.one_in(8)),
+            327..=329 => Self::DeletePrefix(space(rng), key(rng), 2 + rng.below(9) as u8),
             330..=369 => {
                 let steps = (0..1 + rng.below(8)).map(|_| step(rng)).collect();
                 let others = (0..rng.below(4)).map(|_| write(rng)).collect();

@@ -53,10 +53,41 @@ impl Reference {
         };
     }
 
+    pub(crate) fn delete(&mut self, space: Space, is_deleted: impl Fn(&[u8]) -> bool) {
+        let number = self.number(space).expect("only existing keyspaces are written to");
+        let map = Arc::make_mut(self.maps.get_mut(&number).expect("a current keyspace has a map"));
+        map.retain(|key, _| !is_deleted(key));
+    }
+
     /// What a keyspace held: nothing if it was not there yet.
     pub(crate) fn map(&self, number: u32) -> Arc<Map> {
         self.maps.get(&number).cloned().unwrap_or_default()
     }
+}
+
+/// Whether the start is after the end: nothing can be deleted in such a range.
+pub(crate) fn is_reversed((start, end): &ByteBounds) -> bool {
+    use Bound::{Excluded, Included};
+    match (start, end) {
+        (Included(start) | Excluded(start), Included(end) | Excluded(end)) => start > end,
+        _ => false,
+    }
+}
+
+/// The first key of a range, and the first one after it.
+pub(crate) fn half_open((start, end): &ByteBounds) -> (Vec<u8>, Option<Vec<u8>>) {
+    let after = |key: &[u8]| [key, &[0]].concat();
+    let start = match start {
+        Bound::Included(key) => key.clone(),
+        Bound::Excluded(key) => after(key),
+        Bound::Unbounded => Vec::new(),
+    };
+    let end = match end {
+        Bound::Included(key) => Some(after(key)),
+        Bound::Excluded(key) => Some(key.clone()),
+        Bound::Unbounded => None,
+    };
+    (start, end)
 }
 
 /// The entries of a map that are in the bounds. The standard library's own word on what a bound means; its

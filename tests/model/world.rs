@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use sievedb::fs::{CrashPolicy, MemFs};
@@ -14,8 +15,8 @@ use sievedb::{
     KeyspaceSnapshot, Options, Snapshot, Value, WriteBatch,
 };
 
-use super::ops::{Change, Ends, History, Op, Reopen, SPACES, Space};
-use super::reference::{ByteBounds, Entry, Map, Reference, byte_bounds, starting_with, within};
+use super::ops::{Change, Ends, History, Op, Reopen, SPACES, Space, Write};
+use super::reference::{ByteBounds, Entry, Map, Reference, byte_bounds, is_reversed, starting_with, within};
 use crate::support::rng::Rng;
 use crate::support::store::{DIR, show};
 
@@ -154,6 +155,34 @@ fn durability(synced: bool) -> Durability {
     if synced { Durability::Synced } else { Durability::Buffered }
 }
 
+/// A write with its bytes.
+#[derive(Debug, Clone)]
+enum Done {
+    Key(Space, Vec<u8>, Option<Vec<u8>>),
+    Range(Space, ByteBounds),
+}
+
+impl Done {
+    fn space(&self) -> Space {
+        let (Self::Key(space, ..) | Self::Range(space, _)) = self;
+        *space
+    }
+}
+
+/// These writes, without ranges that are reversed.
+fn done(writes: &[Write]) -> Vec<Done> {
+    let bytes = |write: &Write| match write {
+        Write::Key(space, key, val) => Done::Key(*space, key.bytes(), val.map(|val| val.bytes())),
+        Write::Range(space, bounds) => Done::Range(*space, byte_bounds(*bounds)),
+    };
+    let is_possible = |write: &Done| !matches!(write, Done::Range(_, bounds) if is_reversed(bounds));
+    writes.iter().map(bytes).filter(is_possible).collect()
+}
+
+fn holds(bounds: &ByteBounds, key: &[u8]) -> bool {
+    RangeBounds::<Vec<u8>>::contains(bounds, &key.to_vec())
+}
+
 fn is_dropped(error: &Error) -> bool {
     matches!(error, Error::KeyspaceDropped { .. })
 }
@@ -244,11 +273,18 @@ impl World {
         match op {
             Op::Put(space, key, val) => self.put(*space, key.bytes(), val.bytes()),
             Op::Delete(space, key) => self.delete(*space, key.bytes()),
-            Op::Batch(writes, synced) => {
-                let writes =
-                    writes.iter().map(|(space, key, val)| (*space, key.bytes(), val.map(|val| val.bytes())));
-                self.batch(writes.collect(), *synced)
+            Op::DeleteRange(space, bounds, synced) => {
+                self.delete_range(*space, byte_bounds(*bounds), *synced)
             }
+            Op::DeletePrefix(space, key, len) => {
+                let Some((keyspace, _)) = self.space(*space) else { return self.refused() };
+                let key = key.bytes();
+                let prefix = &key[..key.len().min(usize::from(*len))];
+                ok("delete_prefix", keyspace.delete_prefix(prefix))?;
+                self.reference.delete(*space, |key| key.starts_with(prefix));
+                Ok(())
+            }
+            Op::Batch(writes, synced) => self.batch(&done(writes), *synced),
             Op::Insert(space, entries, then, synced) => {
                 let entries = entries.iter().map(|(key, val)| (key.bytes(), val.bytes()));
                 let then = then.map(|(space, key)| (space, key.bytes()));
@@ -258,9 +294,7 @@ impl World {
                 self.change(*space, key.bytes(), *change, durability(*synced))
             }
             Op::Transaction(steps, others, is_flushed, synced) => {
-                let others =
-                    others.iter().map(|(space, key, val)| (*space, key.bytes(), val.map(|val| val.bytes())));
-                self.transaction(steps, others.collect(), *is_flushed, *synced)
+                self.transaction(steps, &done(others), *is_flushed, *synced)
             }
             Op::Look(space, keys) => {
                 let keys: Vec<_> = keys.iter().map(|key| key.bytes()).collect();
@@ -357,35 +391,63 @@ impl World {
         Ok(())
     }
 
+    fn delete_range(&mut self, space: Space, bounds: ByteBounds, synced: bool) -> Result<(), String> {
+        let Some((keyspace, _)) = self.space(space) else { return self.refused() };
+        if is_reversed(&bounds) {
+            let refused = keyspace.delete_range(&bounds);
+            return must_be("delete_range of a reversed range", refused, |error| {
+                matches!(error, Error::InvalidArgument { .. })
+            });
+        }
+        let done = match &bounds {
+            (Bound::Unbounded, Bound::Unbounded) if !synced => keyspace.clear(),
+            _ if space == 0 => self.db.delete_range_with(&bounds, durability(synced)),
+            _ => keyspace.delete_range_with(&bounds, durability(synced)),
+        };
+        ok("delete_range", done)?;
+        self.note(Done::Range(space, bounds));
+        Ok(())
+    }
+
+    /// Does a write to the reference.
+    fn note(&mut self, write: Done) {
+        match write {
+            Done::Key(space, key, value) => self.reference.write(space, key, value),
+            Done::Range(space, bounds) => self.reference.delete(space, |key| holds(&bounds, key)),
+        }
+    }
+
     /// What a handle to a dropped keyspace answers.
     fn refused(&self) -> Result<(), String> {
         let Some(stale) = &self.stale else { return Ok(()) };
         must_be("put into a dropped keyspace", stale.put("k", "v"), is_dropped)?;
         must_be("get from a dropped keyspace", stale.get("k"), is_dropped)?;
         must_be("insert into a dropped keyspace", stale.insert_if_absent("k", "v"), is_dropped)?;
+        must_be("delete_range in a dropped keyspace", stale.delete_range("k".."l"), is_dropped)?;
+        must_be("clear of a dropped keyspace", stale.clear(), is_dropped)?;
         let mut batch = WriteBatch::new();
         batch.put("half of a batch", "must not be there").put_in(stale, "k", "v");
         must_be("batch into a dropped keyspace", self.db.write(batch), is_dropped)?;
         equal("get of half a batch", ok("get", self.db.get("half of a batch"))?.is_some(), false)
     }
 
-    fn batch(&mut self, writes: Vec<(Space, Vec<u8>, Option<Vec<u8>>)>, synced: bool) -> Result<(), String> {
+    fn batch(&mut self, writes: &[Done], synced: bool) -> Result<(), String> {
         let mut batch = WriteBatch::new();
-        for (space, key, value) in &writes {
-            match (&self.spaces[usize::from(*space)], value) {
-                (Some(_), Some(value)) if *space == 0 => batch.put(key, value),
-                (Some(_), None) if *space == 0 => batch.delete(key),
-                (Some(keyspace), Some(value)) => batch.put_in(keyspace, key, value),
-                (Some(keyspace), None) => batch.delete_in(keyspace, key),
-                (None, _) => &mut batch,
+        let there: Vec<_> =
+            writes.iter().filter(|write| self.spaces[usize::from(write.space())].is_some()).collect();
+        for write in &there {
+            let keyspace = self.spaces[usize::from(write.space())].as_ref().expect("it is there");
+            match write {
+                Done::Key(0, key, Some(value)) => batch.put(key, value),
+                Done::Key(0, key, None) => batch.delete(key),
+                Done::Key(_, key, Some(value)) => batch.put_in(keyspace, key, value),
+                Done::Key(_, key, None) => batch.delete_in(keyspace, key),
+                Done::Range(0, bounds) => batch.delete_range(bounds),
+                Done::Range(_, bounds) => batch.delete_range_in(keyspace, bounds),
             };
         }
         ok("write", self.db.write_with(batch, durability(synced)))?;
-        for (space, key, value) in writes {
-            if self.spaces[usize::from(space)].is_some() {
-                self.reference.write(space, key, value);
-            }
-        }
+        there.into_iter().for_each(|write| self.note(write.clone()));
         Ok(())
     }
 
@@ -594,7 +656,7 @@ impl World {
     fn release(&mut self, snapshot: u8) -> Result<(), String> {
         for space in 0..SPACES {
             let Some((keyspace, map)) = self.space_then(snapshot, space) else { continue };
-            let all = within(&map, &(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded));
+            let all = within(&map, &(Bound::Unbounded, Bound::Unbounded));
             let mut forward = Held { iter: keyspace.iter(), left: all.clone() };
             self.walk(&mut forward, &vec![true], usize::MAX)?;
             let mut backward = Held { iter: keyspace.iter(), left: all };
@@ -752,7 +814,7 @@ impl World {
             let Some((keyspace, map)) = self.space(space) else {
                 return Err(format!("keyspace {} (number {number}) is gone", name(space)));
             };
-            let all = within(&map, &(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded));
+            let all = within(&map, &(Bound::Unbounded, Bound::Unbounded));
             let mut forward = Held { iter: keyspace.iter(), left: all.clone() };
             self.walk(&mut forward, &vec![true], usize::MAX)?;
             let mut backward = Held { iter: keyspace.iter(), left: all };

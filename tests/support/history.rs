@@ -18,8 +18,14 @@ use super::store::{Contents, Entries};
 /// A number for each keyspace that ever was; 0 is the default one.
 pub(crate) type Incarnation = usize;
 
-/// One entry of a batch: a value, or `None` for a delete.
-pub(crate) type Write = (Incarnation, Arc<[u8]>, Option<Arc<[u8]>>);
+/// One entry of a batch.
+#[derive(Debug)]
+pub(crate) enum Write {
+    /// A value, or `None` for a delete.
+    Key(Incarnation, Arc<[u8]>, Option<Arc<[u8]>>),
+    /// A range delete, up to the second key.
+    Range(Incarnation, Arc<[u8]>, Arc<[u8]>),
+}
 
 /// Everything that was written, and how much of it must survive.
 #[derive(Debug, Clone)]
@@ -48,12 +54,14 @@ impl History {
     /// A batch is about to be written.
     pub(crate) fn write(&mut self, writes: &[Write]) {
         let mut data = self.data.last().unwrap().clone();
-        for (incarnation, key, value) in writes {
+        for write in writes {
+            let (Write::Key(incarnation, ..) | Write::Range(incarnation, ..)) = write;
             let entries = Arc::make_mut(data.entry(*incarnation).or_default());
-            match value {
-                Some(value) => entries.insert(Arc::clone(key), Arc::clone(value)),
-                None => entries.remove(key),
-            };
+            match write {
+                Write::Key(_, key, Some(value)) => drop(entries.insert(Arc::clone(key), Arc::clone(value))),
+                Write::Key(_, key, None) => drop(entries.remove(key)),
+                Write::Range(_, start, end) => entries.retain(|key, _| key < start || key >= end),
+            }
         }
         self.data.push(data);
     }

@@ -139,12 +139,19 @@ impl Workload {
         for _ in 0..=self.rng.below(most) {
             let space = self.rng.below(spaces.len() as u64) as usize;
             let key = self.key();
+            if self.rng.one_in(12) {
+                let other = self.key();
+                let (start, end) = if key < other { (key, other) } else { (other, key) };
+                batch.delete_range_in(&handles[space], &start..&end);
+                writes.push(Write::Range(spaces[space].1, start, end));
+                continue;
+            }
             let value = (!self.rng.one_in(4)).then(|| self.value());
             match &value {
                 Some(value) => batch.put_in(&handles[space], &key, value),
                 None => batch.delete_in(&handles[space], &key),
             };
-            writes.push((spaces[space].1, key, value));
+            writes.push(Write::Key(spaces[space].1, key, value));
         }
         self.noted().write(&writes);
         db.write_with(batch, durability)?;

@@ -1,58 +1,122 @@
-//! `sievedb delete`: deletes one key, or many; durable when the command ends.
+//! `sievedb delete`: deletes one key, many, or all keys of a range; durable when the command ends.
+
+use std::ffi::OsString;
+use std::ops::Bound;
+use std::path::Path;
 
 use sievedb::{Durability, WriteBatch};
 
 use crate::arguments::check_limits;
 use crate::bulk::write_lines;
 use crate::failure::{Failure, Result};
-use crate::json::Object;
-use crate::keys::Keys;
+use crate::json::{Format, Object};
+use crate::line_format::{Content, LineFormat};
+use crate::lines::Lines;
 use crate::output::Output;
-use crate::store::Settling;
+use crate::store::{Settling, Store, Within};
 use crate::units;
 
-/// Deletes a key, or each key on standard input, durably.
+/// Deletes a key, each key on standard input, or all keys of a range, durably.
 ///
 /// Deleting an absent key succeeds. With `-` for the key, keys are read from standard input, one a line, and
 /// deleted in batches. The first line that is not a key ends the command, as in
 /// `load`. The key "-" itself is `--escaped '\x2d'`.
+///
+/// A range is deleted by one entry in the log, whatever it holds. A first key of a range is in it, its end is not.
+/// Either may be missing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb delete my.db planet
-  sievedb scan my.db --prefix tmp/ | cut -f1 | sievedb delete my.db - --escaped")]
+  sievedb scan my.db --prefix tmp/ | cut -f1 | sievedb delete my.db - --escaped
+  sievedb delete my.db --range 2024-01-01..2024-02-01
+  sievedb delete my.db --prefix tmp/
+  sievedb delete my.db --all --keyspace sessions")]
 pub(crate) struct Args {
     #[command(flatten)]
-    keys: Keys,
+    store: Store,
+    /// The key; `-` reads keys from standard input.
+    #[arg(allow_negative_numbers = true, required_unless_present_any = ["range", "prefix", "all"])]
+    key: Option<OsString>,
+    /// All keys from A up to B, which stays. Dots in a key are `--escaped '\x2e'`.
+    #[arg(long, value_name = "A..B", allow_hyphen_values = true, conflicts_with_all = ["key", "prefix", "all"])]
+    range: Option<OsString>,
+    /// All keys that start with these bytes.
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, conflicts_with_all = ["key", "all"])]
+    prefix: Option<OsString>,
+    /// All keys of the keyspace.
+    #[arg(long, conflicts_with = "key")]
+    all: bool,
+    #[command(flatten)]
+    within: Within,
+    #[command(flatten)]
+    lines: LineFormat,
+    #[command(flatten)]
+    format: Format,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let Some(key) = args.keys.single()? else { return delete_many(args) };
-    if args.keys.format.json {
+    if args.key.as_ref().is_some_and(|key| key == "-") {
+        return delete_many(args);
+    }
+    args.lines.check_unused()?;
+    if args.format.json {
         return Err(Failure::Usage(
-            "--json is for keys from standard input; deleting a single key prints nothing".into(),
+            "--json is for keys from standard input; deleting a key or a range prints nothing".into(),
         ));
     }
-    check_limits(&key, b"")?;
-    let db = args.keys.store.existing()?;
-    let keyspace = args.keys.within.existing(&db)?;
+    let arguments = args.lines.arguments;
+    let key = arguments.decode_optional(args.key.as_ref())?;
+    let prefix = arguments.decode_optional(args.prefix.as_ref())?;
+    let range = args.range.as_ref().map(|range| bounds(args, range.as_encoded_bytes())).transpose()?;
+    let parts = [&key, &prefix].into_iter().flatten().chain(range.iter().flat_map(|(from, to)| [from, to]));
+    parts.into_iter().try_for_each(|part| check_limits(part, b""))?;
+    let db = args.store.existing()?;
+    let keyspace = args.within.existing(&db)?;
     let mut batch = WriteBatch::new();
-    batch.delete_in(&keyspace, key);
+    match (key, prefix, range) {
+        (Some(key), ..) => batch.delete_in(&keyspace, key),
+        (_, Some(prefix), _) => batch.delete_prefix_in(&keyspace, prefix),
+        (.., Some((from, to))) if to.is_empty() => batch.delete_range_in(&keyspace, from..),
+        (.., Some((from, to))) => {
+            batch.delete_range_in(&keyspace, (Bound::Included(from), Bound::Excluded(to)))
+        }
+        _ => batch.delete_range_in(&keyspace, ..),
+    };
     db.write_with(batch, Durability::Synced)?;
     Ok(db.close()?)
 }
 
+/// The first key of a range, and its end; empty if there is none.
+fn bounds(args: &Args, range: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
+    let at = range.windows(2).position(|dots| dots == b"..");
+    let (from, to) = match at.map(|at| (&range[..at], &range[at + 2..])) {
+        Some((from, to)) if !to.windows(2).any(|dots| dots == b"..") && !to.starts_with(b".") => (from, to),
+        _ => {
+            return Err(Failure::Usage(
+                r"a range is A..B, A.. or ..B; dots in a key are --escaped '\x2e'".into(),
+            ));
+        }
+    };
+    let decode = |bytes| args.lines.arguments.decode_bytes(bytes).map(|bytes| bytes.into_owned());
+    let (from, to) = (decode(from)?, decode(to)?);
+    if !to.is_empty() && from > to {
+        return Err(Failure::Usage("the range starts after its end".into()));
+    }
+    Ok((from, to))
+}
+
 fn delete_many(args: &Args) -> Result<()> {
-    let mut lines = args.keys.lines_of_input()?;
-    let db = args.keys.store.existing()?;
-    let keyspace = args.keys.within.existing(&db)?;
+    let mut lines = Lines::open(Path::new("-"), args.lines, Content::Key)?;
+    let db = args.store.existing()?;
+    let keyspace = args.within.existing(&db)?;
     let tally = write_lines(db, &mut lines, Settling::NEVER, "deleted", |line, batch| {
-        let key = args.keys.lines.decode(line)?;
+        let key = args.lines.decode(line)?;
         check_limits(&key, b"")?;
         batch.delete_in(&keyspace, &key);
         Ok(key.len() as u64)
     })?;
     let mut out = Output::new();
-    if args.keys.format.json {
+    if args.format.json {
         let mut summary = Object::new();
         summary.insert("lines".into(), tally.lines.into());
         summary.insert("blank_lines".into(), lines.blank().into());

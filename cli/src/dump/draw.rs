@@ -172,6 +172,14 @@ fn list_table(lines: &mut Vec<String>, level: &str, table: &TableShape, columns:
     }
     let room = columns.saturating_sub(PART_INDENT + " to ".len()) / 2;
     lines.push(format!("{indent}{} to {}", fit(&table.smallest, room), fit(&table.largest, room)));
+    if table.spans > 0 {
+        lines.extend(flow(
+            &indent,
+            PART_INDENT,
+            &counted(table.spans, "deleted range", "deleted ranges"),
+            columns,
+        ));
+    }
     if let Some(origin) = &table.origin {
         lines.extend(flow(&indent, PART_INDENT, &describe_origin(origin), columns));
     }

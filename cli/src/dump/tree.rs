@@ -83,6 +83,7 @@ fn object(owner: Option<(&KeyspaceShape, &RunShape)>, table: &TableShape) -> Jso
         "bytes": table.bytes,
         "entries": table.entries,
         "tombstones": table.tombstones,
+        "spans": table.spans,
         "keys": table.keys,
         "sequence_min": table.seqnos.0,
         "sequence_max": table.seqnos.1,

@@ -46,6 +46,31 @@ fn deleting_succeeds_whether_the_key_was_present_or_absent() {
 }
 
 #[test]
+fn ranges_prefixes_and_all_keys_are_deleted_without_a_word() {
+    let store = temp_store();
+    let db = &store.db;
+    store.load(b"a\t1\nb\t2\nb1\t3\nb2\t4\nc\t5\nd..e\t6\n");
+    assert_eq!(run(&["delete", db, "--range", "b1..c"]).ok(), "");
+    assert_eq!(run(&["scan", db]).ok(), "a\t1\nb\t2\nc\t5\nd..e\t6\n");
+    assert_eq!(run(&["delete", db, "--range", "..b"]).ok(), "");
+    assert_eq!(run(&["delete", db, "--prefix", "d"]).ok(), "");
+    assert_eq!(run(&["scan", db]).ok(), "b\t2\nc\t5\n");
+    for range in ["c..b", "b", "a..b..c", "a...b"] {
+        run(&["delete", db, "--range", range]).fails(2);
+    }
+    run(&["delete", db, "b", "--all"]).fails(2);
+    run(&["delete", db]).fails(2);
+    run(&["delete", db, "--all", "--json"]).fails(2);
+    assert_eq!(run(&["delete", db, "--range", "c.."]).ok(), "");
+    assert_eq!(run(&["scan", db]).ok(), "b\t2\n");
+    assert_eq!(run(&["delete", db, "--all"]).ok(), "");
+    assert_eq!(run(&["scan", db]).ok(), "");
+    store.load(b"d..e\t6\n");
+    assert_eq!(run(&["delete", db, "--escaped", "--range", "d\\x2e\\x2ee..e"]).ok(), "");
+    assert_eq!(run(&["scan", db]).ok(), "");
+}
+
+#[test]
 fn json_results_have_text_as_text_and_other_bytes_as_base64() {
     let store = temp_store();
     let db = &store.db;

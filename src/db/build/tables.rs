@@ -26,6 +26,7 @@ use crate::filter::FilterPlan;
 use crate::iter::InternalIterator;
 use crate::memory::Building;
 use crate::memtable::{Memtable, MemtableIter};
+use crate::spans::{RangeDelete, fragment};
 use crate::table::{APPEND_BYTES, TableConfig, TableWriter};
 use crate::table_meta::TableMeta;
 use crate::version::{SharedByTables, TableHandle, Version};
@@ -46,6 +47,8 @@ pub(in crate::db) struct MergeWork<'a> {
     pub(in crate::db) output: &'a Output,
     /// What the outputs record of the inputs.
     pub(in crate::db) lineage: &'a Lineage,
+    /// Those of the input.
+    pub(in crate::db) range_deletes: Vec<RangeDelete>,
 }
 
 impl Engine {
@@ -68,8 +71,9 @@ impl Engine {
             cuts: &[],
             output: &output,
             lineage: &lineage,
+            range_deletes: memtable.memtable.spans().above(0),
         };
-        let tables = self.merge_into(tree, &work, &input, &|_| Ok(()))?;
+        let tables = self.merge_into(tree, work, &input, &|_| Ok(()))?;
         let bytes: u64 = tables.iter().map(|table| table.meta.len).sum();
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -89,11 +93,11 @@ impl Engine {
     pub(in crate::db) fn merge_into(
         &self,
         tree: &Tree,
-        work: &MergeWork<'_>,
+        work: MergeWork<'_>,
         input: &(dyn Fn() -> Result<Box<dyn InternalIterator>> + Sync),
         check: &(dyn Fn(u64) -> Result<()> + Sync),
     ) -> Result<Vec<Arc<TableHandle>>> {
-        let &MergeWork { version, inputs, level, cuts, output, lineage } = work;
+        let MergeWork { version, inputs, level, cuts, output, lineage, range_deletes } = work;
         let options = tree.options.load_full();
         let lookups = tree.lookups();
         let shape = tree.shape();
@@ -108,6 +112,7 @@ impl Engine {
         let memory_max = memory.builder_max(self.options.background_threads + 1, options.block_bytes);
         let memory_max = memory_max / (cuts.len() + 1);
         let snapshots = self.sequence.snapshots.numbers();
+        let spans = Arc::new(fragment(range_deletes, &snapshots));
         let merge_part = |part: usize, check: &dyn Fn(u64) -> Result<()>| {
             let building = Building::new(memory);
             let merge = Merge {
@@ -127,14 +132,16 @@ impl Engine {
                 memory: &|bytes| building.set(bytes),
                 check,
             };
-            merge.run(&mut *input()?, Retain::new(snapshots.clone()))
+            merge.run(&mut *input()?, Retain::new(snapshots.clone()).with_spans(Arc::clone(&spans)))
         };
         let metas = self.merge_parts(cuts.len() + 1, check, merge_part)?;
         let shared = self.shared_by_tables(tree.id);
         let tables: Vec<_> =
             metas.into_iter().map(|meta| TableHandle::new(Arc::new(meta), &shared)).collect();
         tables.iter().for_each(|table| table.set_made_at(lookups));
-        if let Err(error) = tables.iter().try_for_each(|table| table.open().map(drop)) {
+        if let Err(error) =
+            tables.iter().try_for_each(|table| table.open().map(drop).and(table.spans().map(drop)))
+        {
             tables.iter().for_each(|table| table.set_obsolete());
             return Err(error);
         }

@@ -40,7 +40,13 @@ pub(in crate::db) fn apply(
         let (tree, active) = all.find(|(tree, _)| tree.id == entry.keyspace).ok_or_else(foreign)?;
         // Made by the first entry: an empty memtable is never flushed.
         let active = active.get_or_init(|| tree.memtable_for(log));
-        let (memtable, tag) = (&*active.memtable, Tag::new(entry.seqno, entry.kind));
+        let memtable = &*active.memtable;
+        if entry.kind == EntryKind::RangeDelete {
+            memtable.delete_range(&bytes[entry.key], &bytes[entry.value], entry.seqno);
+            has_grown = true;
+            continue;
+        }
+        let tag = Tag::new(entry.seqno, entry.kind);
         let new = NewEntry { key: &bytes[entry.key], tag, value: &bytes[entry.value] };
         if is_alone {
             has_grown = memtable.insert_group(&[new]);

@@ -30,7 +30,8 @@ use crate::error::Result;
 use crate::hash::key_hash;
 use crate::key::{EntryKind, SeqNo};
 use crate::limits::SEQNO_MAX;
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, Newest, SpanStack};
+use crate::spans::RangeDelete;
 
 impl KeyCondition {
     /// The entries that were written.
@@ -147,31 +148,33 @@ struct Since<'g> {
 impl<'g> Since<'g> {
     /// The newest entry of a key, if it is newer than the caller's look, and whether it is of the same group.
     fn latest(&self, hash: u64, key: &[u8]) -> Option<(Latest<'g>, bool)> {
-        if let Some(place) = self.overlay.find(self.earlier, self.tree, hash, key) {
-            let value = place.value.clone().map(|value| &self.earlier[place.batch].bytes[value]);
+        if let Some(found) = self.overlay.find(self.earlier, self.tree, hash, key) {
+            let value = found.and_then(|place| Some(&self.earlier[place.batch].bytes[place.value.clone()?]));
             return Some((value.map_or(Latest::Deleted, Latest::InBatch), true));
         }
         let entries = self.memtables.iter().filter_map(|memtable| memtable.get(hash, key, SEQNO_MAX));
-        let newest = entries.max_by_key(|entry| entry.tag().seqno());
-        let entry = newest.filter(|entry| entry.tag().seqno() > self.read_at)?;
-        Some(match entry.tag().kind() {
-            EntryKind::Put => (Latest::InMemtable(entry.value()), false),
-            EntryKind::Delete | EntryKind::RangeDelete => (Latest::Deleted, false),
-        })
+        let newest = entries.max_by_key(Newest::seqno).filter(|newest| newest.seqno() > self.read_at)?;
+        let put = newest.put().map(|put| Latest::InMemtable(put.value()));
+        Some((put.unwrap_or(Latest::Deleted), false))
     }
 }
 
-/// The last entry of each key in the batches of a group that are decided.
+/// The last entry of each key in the batches of a group that are decided, and their range deletes.
 pub(in crate::db) struct Overlay {
     hash_seed: u64,
     /// How many batches of the group are in here.
     covered: usize,
     /// By the hash of the key; of several keys with the same hash, the others at the next free numbers.
     places: HashMap<u64, Place, BuildHasherDefault<IsHash>>,
+    /// By their numbers among all entries in here.
+    range_deletes: Vec<(KeyspaceId, SpanStack)>,
+    entries: u64,
 }
 
 /// Where an entry is in the group.
 struct Place {
+    /// Its number among all entries, from 1 on.
+    number: u64,
     batch: usize,
     keyspace: KeyspaceId,
     key: Range<usize>,
@@ -181,11 +184,11 @@ struct Place {
 
 impl Overlay {
     fn new(hash_seed: u64) -> Self {
-        Self { hash_seed, covered: 0, places: HashMap::default() }
+        Self { hash_seed, covered: 0, places: HashMap::default(), range_deletes: Vec::new(), entries: 0 }
     }
 
     fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.places.is_empty() && self.range_deletes.is_empty()
     }
 
     /// Adds the batches that are not in here yet.
@@ -197,14 +200,34 @@ impl Overlay {
             }
             for entry in BatchReader::open(&admitted.bytes).map_err(own_batch)? {
                 let entry = entry.map_err(own_batch)?;
-                let key = &admitted.bytes[entry.key.clone()];
+                self.entries += 1;
+                let (number, key) = (self.entries, &admitted.bytes[entry.key.clone()]);
+                if entry.kind == EntryKind::RangeDelete {
+                    let end = Some(&admitted.bytes[entry.value]).filter(|end| !end.is_empty());
+                    self.range_deletes_of(entry.keyspace).insert(key, end, number);
+                    continue;
+                }
                 let slot = self.slot(decided, entry.keyspace, key_hash(self.hash_seed, key), key);
                 let value = (entry.kind == EntryKind::Put).then_some(entry.value);
-                self.places.insert(slot, Place { batch, keyspace: entry.keyspace, key: entry.key, value });
+                self.places
+                    .insert(slot, Place { number, batch, keyspace: entry.keyspace, key: entry.key, value });
             }
         }
         self.covered = decided.len();
         Ok(())
+    }
+
+    fn range_deletes_of(&mut self, keyspace: KeyspaceId) -> &SpanStack {
+        let at = self.range_deletes.iter().position(|(id, _)| *id == keyspace).unwrap_or_else(|| {
+            self.range_deletes.push((keyspace, SpanStack::new()));
+            self.range_deletes.len() - 1
+        });
+        &self.range_deletes[at].1
+    }
+
+    /// The range deletes of these batches.
+    pub(in crate::db) fn range_deletes(&self) -> impl Iterator<Item = (KeyspaceId, RangeDelete)> {
+        self.range_deletes.iter().flat_map(|(id, all)| all.above(0).into_iter().map(|one| (*id, one)))
     }
 
     /// The keys of these batches.
@@ -215,8 +238,23 @@ impl Overlay {
         self.places.values().map(|place| (place.keyspace, &decided[place.batch].bytes[place.key.clone()]))
     }
 
-    fn find(&self, decided: &[Admitted], keyspace: KeyspaceId, hash: u64, key: &[u8]) -> Option<&Place> {
-        if self.is_empty() { None } else { self.places.get(&self.slot(decided, keyspace, hash, key)) }
+    /// The last entry of a key; `Some(None)`: a range delete is the last.
+    fn find(
+        &self,
+        decided: &[Admitted],
+        keyspace: KeyspaceId,
+        hash: u64,
+        key: &[u8],
+    ) -> Option<Option<&Place>> {
+        if self.is_empty() {
+            return None;
+        }
+        let place = self.places.get(&self.slot(decided, keyspace, hash, key));
+        let over = self.range_deletes.iter().find(|(id, _)| *id == keyspace);
+        match over.and_then(|(_, all)| all.covering(key, SEQNO_MAX)) {
+            Some(number) if place.is_none_or(|place| place.number < number) => Some(None),
+            _ => place.map(Some),
+        }
     }
 
     /// The number at which a key is, or would be added.
@@ -465,6 +503,58 @@ mod tests {
         assert_eq!((db.stats().batches, db.stats().entries), (2, 2));
     }
 
+    /// A batch that deletes a range, and then writes.
+    fn ranged(tree: &Arc<Tree>, range: (&str, &str), put: &[(&str, &str)]) -> Admitted {
+        let mut batch = WriteBatch::new();
+        batch.push_range_delete(tree.id, range.0.as_bytes(), range.1.as_bytes());
+        for (key, value) in put {
+            batch.push_put(tree.id, key.as_bytes(), value.as_bytes());
+        }
+        let bytes = batch.into_parts().unwrap().0;
+        Admitted { bytes, trees: vec![Arc::clone(tree)], condition: None, may_exceed: None }
+    }
+
+    #[test]
+    fn range_deletes_before_it_in_the_group_delete_the_keys_that_no_later_entry_writes() {
+        let (db, tree) = open();
+        let other = Arc::clone(&db.keyspace("other", KeyspaceOptions::new()).unwrap().tree);
+        ["b", "c", "x"].into_iter().for_each(|key| db.put(key, "old").unwrap());
+        let insert = |key, is_absent| asks(&db, &tree, &[(key, Some("new"))], Rule::Absent, &[is_absent]);
+        let mut group = [
+            ranged(&other, ("a", ""), &[]),
+            insert("b", false),
+            plain(&tree, &[("d", Some("1"))]),
+            ranged(&tree, ("b", "e"), &[("c", "1")]),
+            insert("b", false),
+            insert("c", true),
+            insert("d", true),
+            insert("x", false),
+            ranged(&tree, ("d", ""), &[]),
+            insert("x", false),
+        ];
+        run(&db, &mut group);
+        let refused = |rests_on_group| Decision::Nothing { rests_on_group };
+        let decisions: Vec<_> = [1, 4, 5, 6, 7, 9].map(|at| decision(&group[at])).into();
+        let write = Decision::Write;
+        assert_eq!(decisions, [refused(false), write, refused(true), write, refused(false), write]);
+    }
+
+    #[test]
+    fn a_range_delete_since_the_lookup_decides_also_if_it_is_flushed_and_kept() {
+        let (db, tree) = open();
+        ["b", "c"].into_iter().for_each(|key| db.put(key, "old").unwrap());
+        let expects = |key| asks(&db, &tree, &[(key, Some("new"))], Rule::Equals(b"old".into()), &[true]);
+        let _kept = tree.keep_memtables(db.engine().sequence.visible());
+        let mut group = [expects("b"), expects("c"), expects("b"), expects("c")];
+        db.delete_range("a".."c").unwrap();
+        run(&db, &mut group[..2]);
+        db.flush().unwrap();
+        run(&db, &mut group[2..]);
+        let refused = Decision::Nothing { rests_on_group: false };
+        let decisions: Vec<_> = group.iter().map(decision).collect();
+        assert_eq!(decisions, [refused, Decision::Write, refused, Decision::Write]);
+    }
+
     #[test]
     fn keys_with_the_same_hash_are_told_apart() {
         let (_, tree) = open();
@@ -474,9 +564,10 @@ mod tests {
         for (at, (entry, key)) in entries.into_iter().zip([b"a", b"b"]).enumerate() {
             let slot = overlay.slot(&group, 0, u64::MAX, key);
             assert_eq!(slot, u64::MAX.wrapping_add(at as u64));
-            overlay
-                .places
-                .insert(slot, Place { batch: 0, keyspace: 0, key: entry.key, value: Some(entry.value) });
+            overlay.places.insert(
+                slot,
+                Place { number: 1, batch: 0, keyspace: 0, key: entry.key, value: Some(entry.value) },
+            );
         }
         let found = |keyspace, key| overlay.find(&group, keyspace, u64::MAX, key).is_some();
         assert!(found(0, b"a") && found(0, b"b") && !found(0, b"c") && !found(1, b"a"));

@@ -15,7 +15,8 @@ use super::conflict_check::Overlay;
 use crate::counters::Stripe;
 use crate::db::engine::Engine;
 use crate::db::queues::condition::{Admitted, Check, Decision, ReadCondition};
-use crate::db::queues::read_set::{Interval, ReadSet, only_key};
+use crate::db::queues::intervals::Interval;
+use crate::db::queues::read_set::{ReadSet, only_key};
 use crate::db::read::sources::newer_runs;
 use crate::db::state::keyspace::tree::{Tree, View};
 use crate::error::{Error, Result};
@@ -24,6 +25,7 @@ use crate::iter::InternalIterator;
 use crate::key::{InternalKey, SeqNo, Tag};
 use crate::limits::SEQNO_MAX;
 use crate::memtable::Entry;
+use crate::spans::{Span, Spans, fragment};
 use crate::version::Lookup;
 
 /// The error of a transaction that has read a key which was changed.
@@ -42,10 +44,14 @@ impl Engine {
             if !view.has_newer(seqno) {
                 continue;
             }
+            let deleted = RangeDeletes::above(&view, seqno);
             for interval in part.intervals() {
                 let changed = match only_key(interval) {
                     Some(key) => self.is_changed(&view, key, seqno)?.then(|| key.clone()),
-                    None => first_changed(&view, interval, seqno)?,
+                    None => match (first_changed(&view, interval, seqno)?, deleted.first_in(interval)?) {
+                        (Some(entry), Some(range)) => Some(entry.min(range)),
+                        (entry, range) => entry.or(range),
+                    },
                 };
                 if let Some(key) = changed {
                     return Ok(Some(conflict(&part.tree, &key)));
@@ -58,15 +64,52 @@ impl Engine {
     fn is_changed(&self, view: &View, key: &[u8], seqno: SeqNo) -> Result<bool> {
         let hash = key_hash(self.keyspaces.hash_seed, key);
         match view.get_in_memtables(key, hash, SEQNO_MAX) {
-            Some(entry) if entry.tag().seqno() > seqno => Ok(true),
             // Tables have older entries.
-            Some(_) => Ok(false),
+            Some(newest) => Ok(newest.seqno() > seqno),
             None => {
                 let stripe = Stripe::of_thread();
                 let lookup = Lookup { user_key: key, seqno: SEQNO_MAX, hash, stripe };
                 view.version.has_newer(&lookup, seqno)
             }
         }
+    }
+}
+
+/// The range deletes of a view above a number.
+struct RangeDeletes<'v> {
+    view: &'v View,
+    seqno: SeqNo,
+    in_memtables: Spans,
+}
+
+impl<'v> RangeDeletes<'v> {
+    fn above(view: &'v View, seqno: SeqNo) -> Self {
+        let in_memtables = view.memtables().flat_map(|memtable| memtable.memtable.spans().above(seqno));
+        Self { view, seqno, in_memtables: fragment(in_memtables, &[]) }
+    }
+
+    /// The first key of an interval that one of them has deleted.
+    fn first_in(&self, (start, end): Interval<'_>) -> Result<Option<Bytes>> {
+        let end = end.map(|end| &end[..]);
+        let first = |spans: &Spans| {
+            let newer = |span: &Span<'_>| span.seqnos.first().is_some_and(|newest| *newest > self.seqno);
+            let span = spans.overlapping(start, end).find(newer)?;
+            Some(Bytes::copy_from_slice(span.start).max(start.clone()))
+        };
+        let mut found = first(&self.in_memtables);
+        if !self.view.version.has_spans() {
+            return Ok(found);
+        }
+        for (_, run) in self.view.version.all_runs() {
+            let part = run.between(|key| key < &start[..], |key| end.is_some_and(|end| key >= end));
+            for table in run.tables[part].iter().filter(|table| table.meta.seqno_max > self.seqno) {
+                if let Some(key) = table.spans()?.and_then(|spans| first(&spans)) {
+                    found = Some(found.map_or_else(|| key.clone(), |found| found.min(key.clone())));
+                    break;
+                }
+            }
+        }
+        Ok(found)
     }
 }
 
@@ -174,6 +217,13 @@ impl ReadCondition {
                     first = Some(key.clone());
                 }
             }
+            for range_delete in memtables.iter().flat_map(|memtable| memtable.spans().above(self.read_at)) {
+                if let Some(key) = part.first_in(&range_delete.start, range_delete.end())
+                    && first.as_ref().is_none_or(|first| *key < **first)
+                {
+                    first = Some(key.to_vec());
+                }
+            }
             if let Some(key) = first {
                 return Some(Check::Refused { why: conflict(&part.tree, &key), rests_on_group: false });
             }
@@ -185,8 +235,14 @@ impl ReadCondition {
     fn in_group(&self, earlier: &[Admitted], overlay: &Overlay) -> Option<Check> {
         let read =
             |&(keyspace, key): &(_, &[u8])| self.reads.part(keyspace).is_some_and(|part| part.contains(key));
-        let (keyspace, key) = overlay.keys(earlier).filter(read).min()?;
-        let why = conflict(&self.reads.part(keyspace)?.tree, key);
+        let key = overlay.keys(earlier).filter(read).min().map(|(keyspace, key)| (keyspace, key.to_vec()));
+        let deleted = overlay.range_deletes().filter_map(|(keyspace, range_delete)| {
+            let part = self.reads.part(keyspace)?;
+            let key = part.first_in(&range_delete.start, range_delete.end())?;
+            Some((keyspace, key.to_vec()))
+        });
+        let (keyspace, key) = deleted.chain(key).min()?;
+        let why = conflict(&self.reads.part(keyspace)?.tree, &key);
         Some(Check::Refused { why, rests_on_group: true })
     }
 }

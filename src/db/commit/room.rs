@@ -13,7 +13,7 @@ use crate::db::state::keyspace::pace::DELAY_MAX;
 use crate::db::state::keyspace::tree::Tree;
 use crate::error::Result;
 use crate::memory::Growth;
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, SpanStack};
 use crate::sorting::sort_by_key;
 
 /// With less memory for memtables, what a memtable allocates ahead is not little of it.
@@ -131,7 +131,8 @@ impl Engine {
 }
 
 /// Whether the memtables have room for a group in any case, and blocks need not give way to it: the shortest entry, of
-/// three bytes, takes at most 80 times as much, and what a memtable allocates ahead is little of so much memory.
+/// three bytes, takes at most 80 times as much, a range delete of four bytes 500 times, and what a memtable allocates ahead
+/// is little of so much memory.
 #[inline]
 pub(in crate::db) fn has_much_room<'g>(
     used: usize,
@@ -141,7 +142,9 @@ pub(in crate::db) fn has_much_room<'g>(
     let Some((bytes, trees)) = group.next() else { return true };
     // Of more, each memtable is looked at.
     let most = most.min(Memtable::FLUSH_BYTES_MAX);
-    let is_small = trees.len() == 1 && bytes.len() <= most / 2048;
+    let is_small = trees.len() == 1
+        && bytes.len() <= most / 2048
+        && (bytes.len() <= most / 16384 || batch::range_deletes(bytes).0 == 0);
     is_small && used <= most / 2 && most >= MUCH_ROOM_MIN && group.next().is_none()
 }
 
@@ -153,10 +156,12 @@ fn is_overfull(active: usize, more: usize) -> bool {
 
 /// The most that the memtables can grow by when a group is applied.
 pub(in crate::db) fn memory_of<'g>(group: impl Iterator<Item = Part<'g>> + Clone) -> usize {
-    let (mut entries, mut len) = (0, 0);
+    let (mut entries, mut len, mut of_spans) = (0, 0, 0_usize);
     for (bytes, _) in group.clone() {
         entries += batch::count(bytes) as usize;
         len += bytes.len();
+        let (range_deletes, of_ranges) = batch::range_deletes(bytes);
+        of_spans = of_spans.saturating_add(SpanStack::bytes_max(range_deletes, of_ranges));
     }
     let mut trees = group.flat_map(|(_, trees)| trees);
     let Some(first) = trees.next() else { return 0 };
@@ -164,7 +169,7 @@ pub(in crate::db) fn memory_of<'g>(group: impl Iterator<Item = Part<'g>> + Clone
     sort_by_key(&mut others, |tree| tree.id);
     others.dedup_by_key(|tree| tree.id);
     let jumps = others.iter().map(|tree| tree.growth_max());
-    let jumps = jumps.fold(first.growth_max(), usize::saturating_add);
+    let jumps = jumps.fold(first.growth_max().saturating_add(of_spans), usize::saturating_add);
     Memtable::bytes_max(entries, len, 1 + others.len()).saturating_add(jumps)
 }
 
@@ -208,19 +213,28 @@ mod tests {
             let db = options.open("/db").unwrap();
             let tree = db.engine().keyspaces.default_tree();
             let most = db.engine().context.memory.memtables_max();
-            for (entries, value) in [(1, 0), (1, most / 4000), (most / 2048 / 3 - 5, 0), (10, most / 20800)] {
+            for (entries, value, ranges) in [
+                (1, 0, false),
+                (1, most / 4000, false),
+                (most / 2048 / 3 - 5, 0, false),
+                (10, most / 20800, false),
+                (1, 0, true),
+                ((most / 16384 / 4).saturating_sub(5).max(1), 0, true),
+                (most / 2048 / 4 - 5, 0, true),
+            ] {
                 let mut batch = WriteBatch::new();
                 for _ in 0..entries {
-                    if value > 0 {
-                        batch.put("", vec![7; value])
-                    } else {
-                        batch.delete("")
+                    match value {
+                        0 if ranges => batch.push_range_delete(0, b"", b""),
+                        0 => batch.delete(""),
+                        _ => batch.put("", vec![7; value]),
                     };
                 }
                 let (bytes, ..) = batch.into_parts().unwrap();
                 let group = || std::iter::once((&bytes[..], std::slice::from_ref(&tree)));
                 let has_much = has_much_room(most / 2, most, group());
-                assert_eq!(has_much, most >= MUCH_ROOM_MIN, "{entries} of {value} in {budget}");
+                let are_few = !ranges || entries < most / 16384;
+                assert_eq!(has_much, most >= MUCH_ROOM_MIN && are_few, "{entries} of {value} in {budget}");
                 let ahead = db.engine().context.memory.memtables_ahead();
                 assert!(!has_much || memory_of(group()) <= ahead, "{entries} of {value} in {budget}");
                 assert!(!has_much_room(most / 2 + 1, most, group()));

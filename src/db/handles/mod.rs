@@ -1,13 +1,14 @@
 //! What users call: the store, its keyspaces, snapshots, iterators and statistics.
 //!
 //! A handle says where it reads or writes as a view (`read_view`, `write_view`). The calls that all handles have are
-//! written once, by a macro (`read_calls`, `write_calls`, `conditional/calls`).
+//! written once, by a macro (`read_calls`, `write_calls`, `range_deletes`, `conditional/calls`).
 
 pub(in crate::db) mod conditional;
 mod copies;
 pub(in crate::db) mod iteration;
 pub(in crate::db) mod keyspace;
 pub(in crate::db) mod owner;
+mod range_deletes;
 pub(in crate::db) mod read_calls;
 pub(in crate::db) mod read_view;
 #[cfg(test)]

@@ -8,11 +8,15 @@ use bytes::Bytes;
 use crate::db::handles::owner::Owner;
 use crate::db::latencies::Call;
 use crate::db::read::own_writes::Own;
+use crate::db::read::sources::Sources;
 use crate::db::state::keyspace::tree::{Tree, View};
 use crate::error::{Error, Result};
 use crate::iter::EntryValue;
 use crate::key::SeqNo;
-use crate::snapshot_read::Moment;
+use crate::snapshot_read::{KeyRange, Moment};
+
+/// Makes what a scan reads from.
+pub(in crate::db) type SourceOf = Box<dyn FnMut() -> Result<Sources> + Send>;
 
 /// Where a handle reads: in a keyspace, as it is now or as a snapshot sees it.
 pub(in crate::db) struct Reads<'a> {
@@ -50,7 +54,7 @@ impl Reads<'_> {
     }
 
     /// What is read, and up to which sequence number.
-    pub(in crate::db) fn moment(&self) -> Result<(Arc<View>, Moment)> {
+    fn moment(&self) -> Result<(Arc<View>, Moment)> {
         self.check()?;
         let engine = self.owner.engine();
         let known = self.tree.empty_ranges.known();
@@ -59,6 +63,19 @@ impl Reads<'_> {
         engine.check_readable(self.tree)?;
         let seqno = self.seqno.unwrap_or_else(|| engine.sequence.visible());
         Ok((view, Moment::new(seqno, known)))
+    }
+
+    /// What a scan of a range reads from, each time it is called, and from which moment on.
+    pub(in crate::db) fn sources(&self, range: &KeyRange) -> Result<(Arc<View>, Moment, SourceOf)> {
+        let (view, mut moment) = self.moment()?;
+        let own = self.own.as_deref().and_then(Own::spans);
+        if own.is_some() {
+            // What these hide is there for others.
+            moment = moment.seqno().into();
+        }
+        let (of, range, seqno) = (Arc::clone(&view), range.clone(), moment.seqno());
+        let source = move || Ok(Sources::new(&of, &range, seqno, own.as_ref()));
+        Ok((view, moment, Box::new(source)))
     }
 
     /// A part of its caller, where it is mostly known that there are no writes to lay over. Only the common case is short.

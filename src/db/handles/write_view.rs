@@ -15,6 +15,7 @@ use crate::db::write::completion::Commit;
 use crate::db::write::inserts::Then;
 use crate::db::write::key_writes::{KeyWrite, Single};
 use crate::error::Result;
+use crate::snapshot_read::KeyRange;
 use crate::{WriteBatch, batch};
 
 /// Where a handle writes.
@@ -30,6 +31,17 @@ impl Writes<'_> {
 
     pub(in crate::db) fn delete(&self, key: &[u8], durability: Durability) -> Result<()> {
         self.write(key, None, durability)
+    }
+
+    pub(in crate::db) fn delete_range(&self, range: &KeyRange, durability: Durability) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.push_range(self.tree.id, range);
+        let engine = self.owner.engine();
+        let (bytes, _, count) = batch.into_parts()?;
+        engine.latencies.time(Call::Write.of_write(durability), || match count {
+            0 => engine.check_writable().and_then(|()| self.tree.check_alive()),
+            _ => engine.write_in(self.tree, bytes, durability),
+        })
     }
 
     #[inline(always)]

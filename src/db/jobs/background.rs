@@ -19,9 +19,10 @@ use super::refilter::find_unusable_filter;
 use crate::batch::KeyspaceId;
 use crate::compaction::claimed_ranges::Busy;
 use crate::compaction::debt;
+use crate::compaction::deletes::covered;
+use crate::compaction::deletes::tombstones::{self, Readers};
 use crate::compaction::pick::{self, Urgency};
 use crate::compaction::task::Task;
-use crate::compaction::tombstones::{self, Readers};
 use crate::db::engine::Engine;
 use crate::db::latencies::Call;
 use crate::db::queues::job_queue::FlushUrgency;
@@ -445,6 +446,11 @@ impl Engine {
 }
 
 impl Free<'_> {
+    /// Tables that are dropped need no compaction.
+    fn pick_covered(&self) -> Option<(Urgency, Task)> {
+        covered::pick(&self.version, &self.busy, self.readers.oldest_snapshot)
+    }
+
     fn pick_for_shape(&self) -> Option<(Urgency, Task)> {
         pick::pick(&self.version, &self.busy, &self.tree.shape())
     }
@@ -464,12 +470,12 @@ impl Free<'_> {
 
     /// The most urgent compaction.
     fn pick(&self) -> Option<(Urgency, Task)> {
-        self.pick_for_shape().or_else(|| self.pick_for_tombstones())
+        self.pick_covered().or_else(|| self.pick_for_shape()).or_else(|| self.pick_for_tombstones())
     }
 
     /// The same, to be carried out.
     fn take(&self) -> Option<(Urgency, Task)> {
-        self.pick_for_shape().or_else(|| {
+        self.pick_covered().or_else(|| self.pick_for_shape()).or_else(|| {
             let picked = self.pick_for_tombstones()?;
             // A move costs nothing: what scans have skipped pays for the compaction after it.
             if !picked.1.trivial_move {

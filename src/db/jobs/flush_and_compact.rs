@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::iter::InternalIterator;
 use crate::merge::{MergeIter, RunIter};
+use crate::spans::RangeDelete;
 use crate::version::{TableHandle, Version};
 
 /// Why a job was not done.
@@ -115,9 +116,11 @@ impl Engine {
         progress: Option<&Progress>,
     ) -> Result<(), JobError> {
         if task.trivial_move {
-            let added =
-                task.inputs.iter().map(|(_, table)| (task.output_level, 0, Arc::clone(table))).collect();
-            self.counters.trivial_moves.fetch_add(1, Ordering::Relaxed);
+            let moved = if task.drops() { &[][..] } else { &task.inputs };
+            let added = moved.iter().map(|(_, table)| (task.output_level, 0, Arc::clone(table))).collect();
+            if !task.drops() {
+                self.counters.trivial_moves.fetch_add(1, Ordering::Relaxed);
+            }
             let removed = task.inputs.clone();
             let change = TreeChange { tree: Arc::clone(tree), removed, added, flushed: None };
             self.publish(Vec::new(), Change::Trees(vec![change]))?;
@@ -145,8 +148,9 @@ impl Engine {
         let (version, level) = (&view.version, task.output_level);
         let merged = task_lineage(tree, task).and_then(|lineage| {
             let (inputs, cuts) = (&task.numbers(), &self.cuts(tree, task));
-            let work = MergeWork { version, inputs, level, cuts, output, lineage: &lineage };
-            self.merge_into(tree, &work, &input, &check)
+            let range_deletes = task_range_deletes(task)?;
+            let work = MergeWork { version, inputs, level, cuts, output, lineage: &lineage, range_deletes };
+            self.merge_into(tree, work, &input, &check)
         });
         let added = match merged {
             Ok(added) => added,
@@ -228,6 +232,15 @@ fn task_lineage(tree: &Tree, task: &Task) -> Result<Lineage> {
         });
     }
     Ok(Lineage { newest, ..lineage_of(tree, inputs) })
+}
+
+/// The range deletes of the inputs.
+fn task_range_deletes(task: &Task) -> Result<Vec<RangeDelete>> {
+    let mut range_deletes = Vec::new();
+    for (_, table) in &task.inputs {
+        range_deletes.extend(table.spans()?.iter().flat_map(|spans| spans.to_range_deletes()));
+    }
+    Ok(range_deletes)
 }
 
 /// What a compaction writes.

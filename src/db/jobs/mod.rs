@@ -15,3 +15,6 @@ mod maintain;
 mod open_all;
 mod refilter;
 mod refilter_keyspace;
+
+#[cfg(test)]
+mod range_deletes;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::batch::{BatchEntry, KeyspaceId};
-use crate::key::{Tag, key_prefix};
+use crate::key::{EntryKind, SeqNo, Tag, key_prefix};
 use crate::memtable::{Memtable, NewEntry};
 
 /// What an entry counts for beside its bytes: its place, another one while the entries are sorted, and as much again,
@@ -58,8 +58,17 @@ struct BatchPlace {
 #[derive(Debug, Default)]
 struct Entries {
     places: Vec<EntryPlace>,
+    range_deletes: Vec<RangeDeletePlace>,
     /// The log that the first one is in.
     log: u64,
+}
+
+/// A range delete in the bytes of a part.
+#[derive(Debug, Clone, Copy)]
+struct RangeDeletePlace {
+    seqno: SeqNo,
+    start: (u32, u32),
+    end: (u32, u32),
 }
 
 /// An entry in the bytes of a part.
@@ -110,13 +119,16 @@ impl LogPart {
         let Some(batch) = self.batches.last() else { return };
         let place = |range: &Range<usize>| (batch.at + range.start as u32, batch.at + range.end as u32);
         let (key, value) = (place(&entry.key), place(&entry.value));
-        let prefix = key_prefix(slice(&self.bytes, key));
-        let tag = Tag::new(entry.seqno, entry.kind);
-        let entries = self
-            .entries
-            .entry(entry.keyspace)
-            .or_insert_with(|| Entries { places: Vec::new(), log: batch.log });
-        entries.places.push(EntryPlace { prefix, tag, key, value });
+        let log = batch.log;
+        let entries =
+            self.entries.entry(entry.keyspace).or_insert_with(|| Entries { log, ..Entries::default() });
+        if entry.kind == EntryKind::RangeDelete {
+            entries.range_deletes.push(RangeDeletePlace { seqno: entry.seqno, start: key, end: value });
+        } else {
+            let prefix = key_prefix(slice(&self.bytes, key));
+            let tag = Tag::new(entry.seqno, entry.kind);
+            entries.places.push(EntryPlace { prefix, tag, key, value });
+        }
         self.count += 1;
     }
 
@@ -174,7 +186,12 @@ impl<'p> Piece<'p> {
             // The header of a batch is before its keys.
             let before = |at: usize| entries.places.partition_point(|place| place.key.0 as usize <= at);
             let places = &entries.places[before(start)..before(end)];
-            (!places.is_empty()).then_some(KeyspaceEntries { keyspace, part, places, log: entries.log })
+            let before =
+                |at: usize| entries.range_deletes.partition_point(|place| place.start.0 as usize <= at);
+            let range_deletes = &entries.range_deletes[before(start)..before(end)];
+            let is_empty = places.is_empty() && range_deletes.is_empty();
+            let entries = KeyspaceEntries { keyspace, part, places, range_deletes, log: entries.log };
+            (!is_empty).then_some(entries)
         })
     }
 }
@@ -192,6 +209,7 @@ pub(in crate::db) struct KeyspaceEntries<'p> {
     pub(in crate::db) keyspace: KeyspaceId,
     part: &'p LogPart,
     places: &'p [EntryPlace],
+    range_deletes: &'p [RangeDeletePlace],
     /// The log that the first entry of the keyspace in the part is in.
     pub(in crate::db) log: u64,
 }
@@ -203,11 +221,17 @@ impl KeyspaceEntries<'_> {
 
     /// Bytes of keys and values.
     pub(in crate::db) fn bytes(&self) -> usize {
-        let len = |(start, end): (u32, u32)| (end - start) as usize;
         self.places.iter().map(|place| len(place.key) + len(place.value)).sum()
     }
 
-    /// Inserts the entries into a memtable, in the order of their keys. Returns whether it takes more memory now.
+    /// How many range deletes there are, and the bytes of their keys.
+    pub(in crate::db) fn range_deletes(&self) -> (usize, usize) {
+        let bytes = self.range_deletes.iter().map(|place| len(place.start) + len(place.end)).sum();
+        (self.range_deletes.len(), bytes)
+    }
+
+    /// Inserts the entries into a memtable, in the order of their keys, and the range deletes in the order of the log.
+    /// Returns whether it takes more memory now.
     pub(super) fn insert_into(&self, memtable: &Memtable) -> bool {
         let bytes = &self.part.bytes;
         let mut sorted = self.places.to_vec();
@@ -217,8 +241,15 @@ impl KeyspaceEntries<'_> {
             tag: place.tag,
             value: slice(bytes, place.value),
         };
-        memtable.insert_all(sorted.iter().map(entry))
+        for place in self.range_deletes {
+            memtable.delete_range(slice(bytes, place.start), slice(bytes, place.end), place.seqno);
+        }
+        memtable.insert_all(sorted.iter().map(entry)) || !self.range_deletes.is_empty()
     }
+}
+
+fn len((start, end): (u32, u32)) -> usize {
+    (end - start) as usize
 }
 
 /// Compares entries whose keys have the same first bytes.

@@ -38,7 +38,7 @@ use crate::error::Result;
 use crate::manifest::edit::{EditItem, LogEnd};
 use crate::manifest::state::ManifestState;
 use crate::memory::LeaseKind;
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, SpanStack};
 use crate::sync::lock;
 use crate::wal::{FramedWriter, READER_BYTES, RecordKind};
 
@@ -231,14 +231,16 @@ impl Engine {
         let (mut trees, mut count, mut bytes, mut growth) = (0, 0, 0, 0);
         for entries in piece.entries() {
             let Some(tree) = self.keyspaces.get(entries.keyspace) else { return false };
-            let more = entries.bytes() + entries.len() * MEMTABLE_ENTRY_BYTES;
+            let (range_deletes, of_ranges) = entries.range_deletes();
+            let of_spans = SpanStack::bytes_max(range_deletes, of_ranges);
+            let more = entries.bytes() + entries.len() * MEMTABLE_ENTRY_BYTES + of_spans;
             if tree.active_bytes() + more > tree.memtable_bytes() {
                 return false;
             }
             trees += 1;
             count += entries.len();
             bytes += entries.bytes();
-            growth += tree.growth_max();
+            growth += tree.growth_max() + of_spans;
         }
         let memory = &self.context.memory;
         trees == 0

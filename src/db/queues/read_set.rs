@@ -6,11 +6,11 @@
 //! what was not read, but it never forgets what was.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
+use super::intervals::{Interval, Intervals};
 use crate::batch::KeyspaceId;
 use crate::db::state::keyspace::tree::Tree;
 use crate::snapshot_read::successor;
@@ -18,9 +18,6 @@ use crate::sync::lock;
 
 /// What the intervals of a transaction take at most, in bytes.
 pub(in crate::db) const READ_BYTES_MAX: usize = 4 << 20;
-
-/// What an interval takes beside its keys, about.
-const INTERVAL_BYTES: usize = 112;
 
 /// The keys of a transaction's reads.
 pub(in crate::db) struct ReadSet {
@@ -32,8 +29,7 @@ pub(in crate::db) struct ReadSet {
 /// The keys of one keyspace.
 pub(in crate::db) struct Part {
     pub(in crate::db) tree: Arc<Tree>,
-    /// By the first key of each interval, the first key after it; `None`: it has no upper bound.
-    intervals: BTreeMap<Bytes, Option<Bytes>>,
+    intervals: Intervals,
 }
 
 /// Where the reads of one keyspace are noted.
@@ -42,9 +38,6 @@ pub(in crate::db) struct Tracker {
     pub(in crate::db) reads: Arc<Mutex<ReadSet>>,
     pub(in crate::db) tree: Arc<Tree>,
 }
-
-/// The first key of an interval, and the first one after it.
-pub(in crate::db) type Interval<'a> = (&'a Bytes, Option<&'a Bytes>);
 
 /// The key of an interval that holds one key.
 pub(in crate::db) fn only_key((start, end): Interval<'_>) -> Option<&Bytes> {
@@ -100,8 +93,8 @@ impl ReadSet {
             return;
         }
         let part = self.parts.entry(tree.id);
-        let part = part.or_insert_with(|| Part { tree: Arc::clone(tree), intervals: BTreeMap::new() });
-        let freed = part.add(start, end, &mut self.bytes);
+        let part = part.or_insert_with(|| Part { tree: Arc::clone(tree), intervals: Intervals::default() });
+        let freed = part.intervals.add(start, end, &mut self.bytes);
         self.bytes -= freed;
         if self.bytes > self.bytes_max {
             self.coarsen();
@@ -111,72 +104,25 @@ impl ReadSet {
     /// Joins intervals until the set takes half of what it may.
     fn coarsen(&mut self) {
         while self.bytes > self.bytes_max / 2 && self.parts().any(|part| part.intervals.len() > 1) {
-            self.parts.values_mut().for_each(Part::join_neighbours);
-            self.bytes = self.parts().map(Part::bytes).sum();
+            self.parts.values_mut().for_each(|part| part.intervals.join_neighbours());
+            self.bytes = self.parts().map(|part| part.intervals.bytes()).sum();
         }
     }
-}
-
-fn bytes_of((start, end): Interval<'_>) -> usize {
-    INTERVAL_BYTES + start.len() + end.map_or(0, Bytes::len)
 }
 
 impl Part {
     pub(in crate::db) fn intervals(&self) -> impl Iterator<Item = Interval<'_>> {
-        self.intervals.iter().map(|(start, end)| (start, end.as_ref()))
+        self.intervals.iter()
     }
 
     pub(in crate::db) fn contains(&self, key: &[u8]) -> bool {
-        let before = self.intervals.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back();
-        before.is_some_and(|(_, end)| end.as_ref().is_none_or(|end| key < end))
+        self.intervals.contains(key)
     }
 
-    fn bytes(&self) -> usize {
-        self.intervals().map(bytes_of).sum()
+    /// The first key of `start..end` that was read; an empty end is no end.
+    pub(in crate::db) fn first_in<'a>(&'a self, start: &'a [u8], end: &[u8]) -> Option<&'a [u8]> {
+        self.intervals.first_in(start, end)
     }
-
-    /// Adds an interval and joins those that it meets. Adds what it takes to `bytes`, and returns what the joined
-    /// ones took.
-    fn add(&mut self, mut start: Bytes, mut end: Option<Bytes>, bytes: &mut usize) -> usize {
-        let mut freed = 0;
-        if let Some((first, last)) = self.intervals.range_mut::<Bytes, _>(..=&start).next_back()
-            && last.as_ref().is_none_or(|last| *last >= start)
-        {
-            if is_at_least(last.as_ref(), end.as_ref()) {
-                return 0;
-            }
-            freed += bytes_of((first, last.as_ref()));
-            start = first.clone();
-        }
-        let next = |intervals: &BTreeMap<Bytes, Option<Bytes>>, end: &Option<Bytes>| {
-            let (next, last) =
-                intervals.range::<Bytes, _>((Bound::Excluded(&start), Bound::Unbounded)).next()?;
-            end.as_ref().is_none_or(|end| next <= end).then(|| (next.clone(), last.clone()))
-        };
-        while let Some((met, last)) = next(&self.intervals, &end) {
-            freed += bytes_of((&met, last.as_ref()));
-            self.intervals.remove(&met);
-            if is_at_least(last.as_ref(), end.as_ref()) {
-                end = last;
-            }
-        }
-        *bytes += bytes_of((&start, end.as_ref()));
-        self.intervals.insert(start, end);
-        freed
-    }
-
-    /// Joins each second interval with the one before.
-    fn join_neighbours(&mut self) {
-        let mut old = std::mem::take(&mut self.intervals).into_iter();
-        while let Some((start, end)) = old.next() {
-            self.intervals.insert(start, old.next().map_or(end, |(_, end)| end));
-        }
-    }
-}
-
-/// Whether an interval that ends at `one` goes as far as one that ends at `other`.
-fn is_at_least(one: Option<&Bytes>, other: Option<&Bytes>) -> bool {
-    one.is_none_or(|one| other.is_some_and(|other| one >= other))
 }
 
 #[cfg(test)]
@@ -192,7 +138,7 @@ mod tests {
     }
 
     fn check(reads: &ReadSet) {
-        assert_eq!(reads.bytes, reads.parts().map(Part::bytes).sum::<usize>());
+        assert_eq!(reads.bytes, reads.parts().map(|part| part.intervals.bytes()).sum::<usize>());
         for part in reads.parts() {
             let intervals: Vec<_> = part.intervals().collect();
             assert!(intervals.iter().all(|(start, end)| end.is_none_or(|end| end > *start)));

@@ -148,9 +148,11 @@ impl Moment<'_> {
         let mut wanted = Set::below(len);
         if view.has_memtables() {
             for number in wanted {
-                if let Some(entry) = view.get_in_memtables(parts[number], hashes[number], seqno) {
+                if let Some(newest) = view.get_in_memtables(parts[number], hashes[number], seqno) {
                     wanted.remove(number);
-                    found(number, (entry.tag(), EntryValue::Inline(entry.value())))?;
+                    if let Some(put) = newest.put() {
+                        found(number, (put.tag(), EntryValue::Inline(put.value())))?;
+                    }
                 }
             }
         }

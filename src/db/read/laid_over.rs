@@ -82,7 +82,7 @@ impl LaidOver {
             return None;
         }
         let end = window.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let mut within = self.writes.range::<[u8], _>((Bound::Included(&window.start[..]), end));
+        let mut within = self.writes.keys.range::<[u8], _>((Bound::Included(&window.start[..]), end));
         let (key, value) = match direction {
             Direction::Up => within.next().filter(|(key, _)| stored.is_none_or(|stored| *key <= stored)),
             Direction::Down => {

@@ -63,16 +63,17 @@ impl Engine {
         let seqno = seqno.unwrap_or_else(|| self.sequence.visible());
         let hash = key_hash(self.keyspaces.hash_seed, user_key);
         if view.has_memtables()
-            && let Some(entry) = view.get_in_memtables(user_key, hash, seqno)
+            && let Some(newest) = view.get_in_memtables(user_key, hash, seqno)
         {
-            return if entry.tag().kind() == EntryKind::Put {
-                read(EntryValue::Inline(entry.value())).map(Some)
-            } else {
-                Ok(None)
-            };
+            return newest.put().map(|put| read(EntryValue::Inline(put.value()))).transpose();
         }
         let stripe = Stripe::of_thread();
         tree.count_lookups(stripe, 1);
+        if view.version.has_spans() {
+            let found = view.version.get_under_spans(&Lookup { user_key, seqno, hash, stripe })?;
+            let put = found.filter(|(tag, _)| tag.kind() == EntryKind::Put);
+            return put.map(|(_, value)| read(value)).transpose();
+        }
         let Some(newest) = view.version.candidate(user_key, hash, stripe) else { return Ok(None) };
         match view.version.get_from(newest, &Lookup { user_key, seqno, hash, stripe }) {
             Ok(Some((tag, value))) if tag.kind() == EntryKind::Put => read(value).map(Some),
@@ -86,7 +87,7 @@ impl Engine {
         let view = tree.view_ref();
         let hash = key_hash(self.keyspaces.hash_seed, user_key);
         match view.get_in_memtables(user_key, hash, self.sequence.visible()) {
-            Some(entry) => entry.tag().kind() == EntryKind::Put,
+            Some(newest) => newest.put().is_some(),
             None => view.version.may_contain(user_key, hash),
         }
     }

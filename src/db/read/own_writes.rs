@@ -1,20 +1,31 @@
 //! The writes of a batch or of a transaction, sorted by keyspace and key, so that they can be read.
 //!
-//! Of several writes of one key only the last is kept. The map of a keyspace is shared with the iterators over
-//! it: a write while an iterator exists copies the map first, so that an iterator sees the writes before it.
+//! Of several writes of one key only the last is kept. A range delete removes the writes of its keys; it comes before all
+//! writes that are kept. The writes of a keyspace are shared with the iterators over them: a write while an iterator exists
+//! copies them first, so that an iterator sees the writes before it.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::batch::{KeyspaceId, OpenId, WriteBatch};
+use crate::db::queues::intervals::Intervals;
 use crate::db::queues::read_set::Tracker;
 use crate::error::{Error, Result};
-use crate::limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, SEQNO_MAX, VALUE_BYTES_MAX};
+use crate::snapshot_read::KeyRange;
+use crate::spans::{Spans, SpansBuilder};
 
-/// The last write of each key of a keyspace. `None`: the key is deleted.
-pub(in crate::db) type Writes = BTreeMap<Bytes, Option<Bytes>>;
+/// The writes of a keyspace.
+#[derive(Debug, Clone, Default)]
+pub(in crate::db) struct Writes {
+    /// The last write of each key. `None`: the key is deleted.
+    pub(super) keys: BTreeMap<Bytes, Option<Bytes>>,
+    /// What was deleted before.
+    ranges: Intervals,
+}
 
 /// The most that an encoded entry takes beside its key and its value.
 const FRAMING_BYTES: usize = 21;
@@ -23,7 +34,7 @@ const FRAMING_BYTES: usize = 21;
 #[derive(Debug, Clone, Default)]
 pub(in crate::db) struct OwnWrites {
     keyspaces: BTreeMap<KeyspaceId, Arc<Writes>>,
-    /// The number of writes, and about what they take in a batch.
+    /// The number of writes of keys, and about what all writes take in a batch.
     len: usize,
     bytes: usize,
     /// The first write that was rejected.
@@ -55,7 +66,7 @@ impl OwnWrites {
     pub(in crate::db) fn set(&mut self, keyspace: KeyspaceId, key: &[u8], value: Option<&[u8]>) {
         let value_len = value.map_or(0, <[u8]>::len);
         let size = |value_len| FRAMING_BYTES + key.len() + value_len;
-        let before = self.keyspaces.get(&keyspace).and_then(|writes| writes.get(key));
+        let before = self.keyspaces.get(&keyspace).and_then(|writes| writes.keys.get(key));
         let before = before.map(|value| size(value.as_ref().map_or(0, Bytes::len)));
         let bytes = self.bytes - before.unwrap_or(0) + size(value_len);
         let limits = [
@@ -67,9 +78,38 @@ impl OwnWrites {
             return self.refuse(Error::limit(what, limit as u64, asked as u64));
         }
         let writes = Arc::make_mut(self.keyspaces.entry(keyspace).or_default());
-        writes.insert(Bytes::copy_from_slice(key), value.map(Bytes::copy_from_slice));
+        writes.keys.insert(Bytes::copy_from_slice(key), value.map(Bytes::copy_from_slice));
         self.bytes = bytes;
         self.len += usize::from(before.is_none());
+    }
+
+    /// Deletes the keys of a range. O(log n) for each key in it that was written, and O(n) if an iterator over the keyspace
+    /// exists.
+    pub(in crate::db) fn delete_range(&mut self, keyspace: KeyspaceId, range: &KeyRange) {
+        let (start, end) = match range.to_delete() {
+            Ok(Some(range)) => range,
+            Ok(None) => return,
+            Err(error) => return self.refuse(error),
+        };
+        let bytes = self.bytes + FRAMING_BYTES + start.len() + end.len();
+        if bytes > BATCH_BYTES_MAX {
+            return self.refuse(Error::limit("batch size", BATCH_BYTES_MAX as u64, bytes as u64));
+        }
+        let writes = Arc::make_mut(self.keyspaces.entry(keyspace).or_default());
+        let upper = if end.is_empty() { Bound::Unbounded } else { Bound::Excluded(&end) };
+        let hidden: Vec<_> = writes
+            .keys
+            .range::<Bytes, _>((Bound::Included(&start), upper))
+            .map(|(key, _)| key.clone())
+            .collect();
+        let mut bytes = self.bytes;
+        for key in hidden {
+            let value = writes.keys.remove(&key).flatten();
+            bytes -= FRAMING_BYTES + key.len() + value.map_or(0, |value| value.len());
+            self.len -= 1;
+        }
+        let freed = writes.ranges.add(start, (!end.is_empty()).then_some(end), &mut bytes);
+        self.bytes = bytes - freed;
     }
 
     fn refuse(&mut self, error: Error) {
@@ -78,12 +118,12 @@ impl OwnWrites {
 
     /// Whether there is nothing to write, and nothing was rejected.
     pub(in crate::db) fn is_empty(&self) -> bool {
-        self.len == 0 && self.refused.is_none()
+        self.len() == 0 && self.refused.is_none()
     }
 
-    /// The number of keys.
+    /// The number of keys and of ranges.
     pub(in crate::db) fn len(&self) -> usize {
-        self.len
+        self.len + self.keyspaces.values().map(|writes| writes.ranges.len()).sum::<usize>()
     }
 
     /// Removes all writes.
@@ -106,14 +146,17 @@ impl OwnWrites {
         own
     }
 
-    /// The same writes as a batch, in the order of keyspaces and keys.
+    /// The same writes as a batch, in the order of keyspaces, ranges and keys.
     pub(in crate::db) fn to_batch(&self) -> WriteBatch {
         let mut batch = WriteBatch::with_capacity(self.bytes);
         if let Some(store) = self.store {
             batch.bind(store);
         }
         for (&keyspace, writes) in &self.keyspaces {
-            for (key, value) in &**writes {
+            for (start, end) in writes.ranges.iter() {
+                batch.push_range_delete(keyspace, start, end.map_or(&[], |end| end));
+            }
+            for (key, value) in &writes.keys {
                 match value {
                     Some(value) => batch.push_put(keyspace, key, value),
                     None => batch.push_delete(keyspace, key),
@@ -135,7 +178,18 @@ impl Own {
 
     /// What was written of a key.
     pub(in crate::db) fn find(&self, key: &[u8]) -> Option<&Option<Bytes>> {
-        self.writes.as_ref()?.get(key)
+        let writes = self.writes.as_ref()?;
+        writes.keys.get(key).or_else(|| writes.ranges.contains(key).then_some(&None))
+    }
+
+    /// The ranges that were deleted, newer than everything in the store. `None` if there are none.
+    pub(in crate::db) fn spans(&self) -> Option<Arc<Spans>> {
+        let ranges = &self.writes.as_ref()?.ranges;
+        let mut spans = SpansBuilder::default();
+        for (start, end) in ranges.iter() {
+            spans.push(&start[..].into(), end.map(|end| end[..].into()).as_ref(), &[SEQNO_MAX]);
+        }
+        (!spans.is_empty()).then(|| Arc::new(spans.finish()))
     }
 
     /// The same, and reads of the store are noted.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::covered::Covered;
+use super::covers::Covers;
 use crate::block::BlockIter;
 use crate::db::state::keyspace::tree::View;
 use crate::error::{Error, Result, Step};
@@ -10,6 +12,7 @@ use crate::key::{InternalKey, SeqNo};
 use crate::memtable::MemtableIter;
 use crate::merge::{MergeIter, RunIter, RunSource};
 use crate::snapshot_read::KeyRange;
+use crate::spans::Spans;
 use crate::table::TableIter;
 use crate::version::TableHandle;
 
@@ -21,17 +24,33 @@ pub(in crate::db) enum Sources {
 }
 
 impl Sources {
-    pub(in crate::db) fn new(view: &View, range: &KeyRange) -> Self {
-        let mut sources = Vec::new();
-        for memtable in view.memtables().filter(|memtable| !memtable.memtable.is_empty()) {
-            sources.push(Source::Memtable(memtable.memtable.iter()));
+    /// For a reader at this number, to whom also `own` range deletes hide the entries of the store.
+    pub(in crate::db) fn new(view: &View, range: &KeyRange, seqno: SeqNo, own: Option<&Arc<Spans>>) -> Self {
+        let (mut covers, mut sources) = (Covers::new(seqno), Vec::new());
+        own.into_iter().for_each(|own| covers.add(own, range));
+        for memtable in view.memtables().map(|memtable| &memtable.memtable) {
+            let spans = memtable.spans();
+            if !spans.is_empty() {
+                spans.lists_at(seqno).iter().for_each(|list| covers.add(list, range));
+            }
+            if matches!(memtable.len(), 1..) {
+                let seqno_max = memtable.seqno_max().unwrap_or(0);
+                sources.push(Source::Memtable(memtable.iter()).under(&covers, seqno, || seqno_max));
+            }
         }
         for (_, run) in view.version.all_runs() {
             let part = run.between(|key| range.starts_after(key), |key| range.ends_before(key));
-            if !part.is_empty() {
-                let tables = Arc::clone(&run.tables);
-                sources.push(Source::run(Tables { tables, part, fill_cache: true }));
+            if part.is_empty() {
+                continue;
             }
+            if view.version.has_spans() {
+                covers.add_run(run, &part);
+            }
+            let tables = Arc::clone(&run.tables);
+            let newest =
+                || run.tables[part.clone()].iter().map(|table| table.meta.seqno_max).max().unwrap_or(0);
+            let source = Source::run(Tables { tables, part: part.clone(), fill_cache: true });
+            sources.push(source.under(&covers, seqno, newest));
         }
         match sources.pop() {
             Some(only) if sources.is_empty() => Self::One(only),
@@ -61,11 +80,21 @@ pub(in crate::db) fn newer_runs(view: &View, start: &[u8], end: Option<&[u8]>, a
 pub(in crate::db) enum Source {
     Memtable(MemtableIter),
     Run(Box<RunIter<Tables>>),
+    /// One of the others, some of whose entries range deletes hide.
+    Covered(Box<Covered<Self>>),
 }
 
 impl Source {
     fn run(tables: Tables) -> Self {
         Self::Run(Box::new(RunIter::new(tables)))
+    }
+
+    /// The same under these range deletes, for a reader at a number. `seqno_max` returns the largest number in it.
+    fn under(self, covers: &Covers, seqno: SeqNo, seqno_max: impl FnOnce() -> SeqNo) -> Self {
+        if covers.is_empty() {
+            return self;
+        }
+        Self::Covered(Box::new(Covered::new(self, covers.clone(), seqno.min(seqno_max()))))
     }
 }
 
@@ -136,7 +165,7 @@ macro_rules! iterate_by_variant {
     };
 }
 
-iterate_by_variant!(Source: Memtable, Run);
+iterate_by_variant!(Source: Memtable, Run, Covered);
 iterate_by_variant!(Sources: One, Merge);
 
 /// Tables of one run as the source of a [`RunIter`].

@@ -18,6 +18,7 @@ use crate::db::state::durability::Durability;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LogPosition;
 use crate::error::{Error, Result};
+use crate::snapshot_read::KeyRange;
 use crate::sync::lock;
 
 /// Reads and writes over all keyspaces that take place as if at one moment; made by [`Db::transaction`].
@@ -222,6 +223,10 @@ impl Transaction {
 
     fn set(&self, tree: &Tree, key: &[u8], value: Option<&[u8]>) {
         lock(&self.writes).set(tree.id, key, value);
+    }
+
+    pub(super) fn push_range(&self, range: &KeyRange) {
+        lock(&self.writes).delete_range(self.default.id, range);
     }
 
     /// One keyspace in this transaction, with the same calls.
@@ -454,6 +459,13 @@ impl KeyspaceTransaction<'_> {
             self.tx.set(&self.keyspace.tree, key, value);
         }
         self
+    }
+
+    pub(super) fn push_range(&self, range: &KeyRange) {
+        let mut writes = lock(&self.tx.writes);
+        if writes.bind(self.keyspace.owner.engine().id) {
+            writes.delete_range(self.keyspace.tree.id, range);
+        }
     }
 }
 

@@ -36,7 +36,7 @@ use crate::key::SeqNo;
 #[doc(alias = "overlay")]
 #[derive(Debug, Clone, Default)]
 pub struct IndexedBatch {
-    writes: OwnWrites,
+    pub(super) writes: OwnWrites,
 }
 
 impl IndexedBatch {

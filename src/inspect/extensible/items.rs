@@ -69,7 +69,7 @@ pub(in crate::inspect) fn describe_item(field: &Field<'_>, secrets: bool) -> Des
             let start = varint_len((*keyspace).into()) + varint_len(*number);
             return Described::new("filters replaced", place).with_record(start, describe_table);
         }
-        EditItem::StoreIds(ids) => ("store ids", ids.iter().map(|id| hex(id)).collect::<Vec<_>>().join(" ")),
+        EditItem::StoreIds(ids) => ("store ids", ids.iter().map(hex).collect::<Vec<_>>().join(" ")),
         EditItem::BucketBoundary { keyspace, boundary: Boundary { time, seqno } } => {
             ("boundary", format!("time {time} begins at sequence {seqno} in keyspace {keyspace}"))
         }

@@ -3,7 +3,7 @@
 use super::record::{Record, name};
 use super::walk::{self, Ending, FramedItem};
 use crate::batch::{self, BatchReader};
-use crate::codec::{DecodeError, Reader};
+use crate::codec::Reader;
 use crate::file_header::FileKind;
 use crate::inspect::file::{Head, Window};
 use crate::inspect::output::{
@@ -15,11 +15,6 @@ use crate::wal::{Boundary, ContentReader, RecordKind};
 /// The layouts of a promise and of a close record.
 pub(super) const MARK: [(&str, Form<'_>); 2] = [("edit count", Form::Number(8)), ("edit hash", Form::Hex(8))];
 const CLOSE: [(&str, Form<'_>); 3] = [("last sequence number", Form::Number(8)), MARK[0], MARK[1]];
-
-/// A batch with all that this version can read.
-fn open_batch(bytes: &[u8]) -> Result<BatchReader<'_>, DecodeError> {
-    BatchReader::open(bytes).map(BatchReader::with_ranges)
-}
 
 /// What all records of a log add up to.
 #[derive(Debug, Default)]
@@ -45,7 +40,7 @@ impl Totals {
             RecordKind::Edit => {}
         }
         let (RecordKind::Batch, Some(bytes)) = (record.kind, &record.bytes) else { return };
-        let Ok(batch) = open_batch(bytes) else { return };
+        let Ok(batch) = BatchReader::open(bytes) else { return };
         if batch.count > 0 {
             let first = self.seqnos.map_or(batch.first, |seqnos| seqnos.0);
             self.seqnos = Some((first, batch.last_seqno()));
@@ -171,7 +166,7 @@ fn describe_record(out: &mut Out<'_>, record: &Record, lines: &mut Lines) -> Res
 fn note(record: &Record) -> String {
     let fragments = counted(record.fragment_count, "fragment", "fragments");
     let body = record.bytes.as_deref().unwrap_or_default();
-    match (record.kind, open_batch(body)) {
+    match (record.kind, BatchReader::open(body)) {
         (RecordKind::Batch, Ok(batch)) if batch.count > 0 => {
             let entries = counted(batch.count.into(), "entry", "entries");
             let (first, last) = (batch.first, batch.last_seqno());
@@ -184,7 +179,7 @@ fn note(record: &Record) -> String {
 /// The entries of a batch, as such.
 fn entries(out: &mut Out<'_>, record: &Record, wanted: Entries) -> Result {
     let (RecordKind::Batch, Some(body)) = (record.kind, &record.bytes) else { return Ok(()) };
-    let Ok(batch) = open_batch(body) else { return Ok(()) };
+    let Ok(batch) = BatchReader::open(body) else { return Ok(()) };
     batch.map_while(|entry| entry.ok()).try_for_each(|entry| {
         let (delete, value) = (entry.kind != EntryKind::Put, &body[entry.value]);
         out.event(&Event::Entry(Entry {
@@ -208,7 +203,7 @@ fn describe_batch(out: &mut Out<'_>, payload: Payload, body: &[u8]) -> Result {
         body,
         &[("first sequence number", Form::Number(8)), ("entry count", Form::Number(4))],
     )?;
-    let Ok(batch) = open_batch(body) else { return Ok(()) };
+    let Ok(batch) = BatchReader::open(body) else { return Ok(()) };
     let mut at = batch::HEADER_BYTES;
     let place = |at: usize| payload.place(at as u64);
     for entry in batch.map_while(|entry| entry.ok()) {

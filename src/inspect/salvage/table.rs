@@ -7,6 +7,7 @@
 //!
 //! Memory: a block, and a value when it is asked for.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use bytes::Bytes;
 
 use crate::block::{BlockIter, BlockKind, BlockValues, ChunkRef, ENVELOPE_BYTES, Envelope, unseal};
 use crate::checksum::FileId;
+use crate::codec::DecodeError;
 use crate::error::Result;
 use crate::file_header::HEADER_BYTES;
 use crate::fs::ReadFile;
@@ -22,6 +24,8 @@ use crate::inspect::filter_block;
 use crate::inspect::output::Stop;
 use crate::inspect::table::{Ends, Stated, next_intact, wasted_bytes_max};
 use crate::key::InternalKey;
+use crate::spans::RangeDelete;
+use crate::spans::block::SpanReader;
 use crate::table::Properties;
 use crate::table_meta::TableMeta;
 
@@ -58,6 +62,31 @@ impl TableFacts {
                 Ok(Self { properties, ..facts })
             }
         }
+    }
+
+    /// Whether the table says that it has spans.
+    pub(crate) fn has_spans(&self) -> bool {
+        self.properties.as_ref().is_some_and(|own| own.spans.is_some())
+    }
+
+    /// The range deletes of its spans; `None` if a part of them is damaged or not known.
+    pub(crate) fn read_spans(&self, file: &dyn ReadFile) -> Option<Vec<RangeDelete>> {
+        let stated = self.properties.as_ref()?.spans.as_ref()?;
+        let (mut reader, mut all) = (SpanReader::default(), Vec::new());
+        for handle in &stated.blocks {
+            handle.check(self.blocks_end).ok()?;
+            let sealed = file.read_to_vec(handle.len as usize, handle.offset).ok()?;
+            let payload = crate::block::open(&self.file_id, handle.offset, sealed, BlockKind::Spans).ok()?;
+            let key = |range: &Range<usize>| Arc::from(&payload[range.clone()]);
+            let read = reader.read::<DecodeError>(&payload, &mut |span| {
+                let end = (!span.end.is_empty()).then(|| key(&span.end));
+                let of = |&seqno| RangeDelete { start: key(&span.start), end: end.clone(), seqno };
+                all.extend(span.seqnos.iter().map(of));
+                Ok(())
+            });
+            read.ok()?;
+        }
+        (reader.totals().deletes == stated.deletes).then_some(all)
     }
 }
 

@@ -65,9 +65,11 @@ pub struct TableShape {
     pub tombstones: u64,
     /// Distinct user keys.
     pub keys: u64,
-    /// Smallest user key; of a long one the first 1024 bytes.
+    /// Ranges of keys that range deletes hide in older tables.
+    pub spans: u64,
+    /// Smallest user key, ranges included; of a long one the first 1024 bytes.
     pub smallest: Vec<u8>,
-    /// Largest user key; of a long one the first 1024 bytes.
+    /// Largest user key, ranges included; of a long one the first 1024 bytes.
     pub largest: Vec<u8>,
     /// Smallest and largest sequence number.
     pub seqnos: (u64, u64),

@@ -61,6 +61,7 @@ impl Shapes<'_> {
             entries: meta.entries,
             tombstones: meta.tombstones,
             keys: meta.keys,
+            spans: meta.spans.as_ref().map_or(0, |spans| spans.count),
             smallest: trimmed(&meta.smallest),
             largest: trimmed(&meta.largest),
             seqnos: (meta.seqno_min, meta.seqno_max),

@@ -60,6 +60,9 @@ impl Index {
         footer: &Footer,
         target: InternalKey<'_>,
     ) -> Result<Option<BlockHandle>> {
+        if !footer.has_entries() {
+            return Ok(None);
+        }
         let (mut block, mut node) = (footer.root, Some(&self.node));
         for level in 1..=footer.index_depth {
             let loaded = node.and_then(|node| node.0.get()?.as_deref());

@@ -104,7 +104,7 @@ pub(super) fn batch_range_delete(vector: &Vector) {
 }
 
 fn batch_of(vector: &Vector, bytes: &[u8]) {
-    let reader = BatchReader::open(&vector.bytes).unwrap().with_ranges();
+    let reader = BatchReader::open(&vector.bytes).unwrap();
     let mut facts = vec![("first sequence number", reader.first.to_string())];
     for entry in reader {
         let entry = entry.unwrap();

@@ -66,7 +66,7 @@ fn count_entries(batch: &[u8]) -> u32 {
     let mut claimed = batch.to_vec();
     let most = (batch.len() - HEADER_BYTES) / 3;
     claimed[8..12].copy_from_slice(&(most as u32).to_le_bytes());
-    let reader = BatchReader::open(&claimed).expect("the count is possible").with_ranges();
+    let reader = BatchReader::open(&claimed).expect("the count is possible");
     reader.take_while(Result::is_ok).count() as u32
 }
 
@@ -91,7 +91,7 @@ fn built(input: &mut Input<'_>) -> Vec<u8> {
 }
 
 fn check(bytes: &[u8]) {
-    let Ok(reader) = BatchReader::open(bytes).map(BatchReader::with_ranges) else { return };
+    let Ok(reader) = BatchReader::open(bytes) else { return };
     let (first, last) = (reader.first, reader.last_seqno());
     assert!(reader.count as usize <= bytes.len() && last <= SEQNO_MAX);
     let count = reader.count;
@@ -122,17 +122,27 @@ fn check(bytes: &[u8]) {
 fn apply(batch: &Bytes, entries: &[BatchEntry]) {
     let memtable = Arc::new(Memtable::new(64 << 10, SEED));
     let mut newest: BTreeMap<Bytes, (Tag, Bytes)> = BTreeMap::new();
-    for entry in entries.iter().filter(|entry| entry.kind != EntryKind::RangeDelete) {
+    let is_range = |entry: &&BatchEntry| entry.kind == EntryKind::RangeDelete;
+    for entry in entries {
         let (key, value) = (batch.slice(entry.key.clone()), batch.slice(entry.value.clone()));
+        if is_range(&entry) {
+            memtable.delete_range(&key, &value, entry.seqno);
+            continue;
+        }
         let tag = Tag::new(entry.seqno, entry.kind);
         memtable.insert(&key, tag, &value);
         newest.insert(key, (tag, value));
     }
     for (key, found) in &newest {
         let seqno = found.0.seqno();
-        let get = |seqno| memtable.get(key_hash(SEED, key), key, seqno);
+        let get = |seqno| memtable.get(key_hash(SEED, key), key, seqno)?.entry();
         assert_eq!(get(seqno).map(|entry| (entry.tag(), entry.value())).as_ref(), Some(found));
         assert!(seqno.checked_sub(1).and_then(get).is_none_or(|entry| entry.tag() < found.0));
+        let is_over = |range: &&BatchEntry| {
+            let (start, end) = (&batch[range.key.clone()], &batch[range.value.clone()]);
+            range.seqno > seqno && *start <= **key && (end.is_empty() || **key < *end)
+        };
+        assert_eq!(get(SEQNO_MAX).is_none(), entries.iter().filter(is_range).any(|range| is_over(&range)));
     }
     let mut iter = memtable.iter();
     let mut walked = 0;
@@ -141,5 +151,5 @@ fn apply(batch: &Bytes, entries: &[BatchEntry]) {
         walked += 1;
         iter.next().expect("a memtable has no errors");
     }
-    assert_eq!(walked, entries.len());
+    assert_eq!(walked, entries.iter().filter(|entry| !is_range(entry)).count());
 }

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use crate::batch::WriteBatch;
 use crate::block::Compression;
 use crate::db::{Db, Durability, Iter, Keyspace, Snapshot};
+use crate::error::Error;
 use crate::filter::fuzzing::Input;
 use crate::filter::{FilterKind, FilterPolicy};
 use crate::fs::{CrashPolicy, MemFs};
@@ -157,7 +158,7 @@ impl World {
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
-        match input.below(22) {
+        match input.below(23) {
             0 | 1 => self.write(input, 1),
             2 => self.write_if(input),
             3 => {
@@ -203,6 +204,7 @@ impl World {
             16 => self.reopen(),
             17 => self.crash(CrashPolicy::KeepAll),
             18 => self.crash(CrashPolicy::DropUnsynced),
+            20 => self.delete_range(input),
             19 => {
                 let seed = input.u16();
                 self.crash(CrashPolicy::Random(seed.into()));
@@ -219,7 +221,13 @@ impl World {
             let (kind, key) = (input.u8(), key(input));
             let space = usize::from(kind & 1);
             let keyspace = self.space(space);
-            if kind & 6 == 6 {
+            if kind & 30 == 30 {
+                let end = self::key(input);
+                if key <= end {
+                    batch.delete_range_in(&keyspace, &key..&end);
+                    maps[space].retain(|other, _| *other < key || *other >= end);
+                }
+            } else if kind & 6 == 6 {
                 batch.delete_in(&keyspace, &key);
                 maps[space].remove(&key);
             } else {
@@ -234,6 +242,39 @@ impl World {
         if synced {
             self.all_durable();
         }
+    }
+
+    fn delete_range(&mut self, input: &mut Input<'_>) {
+        let mut maps = Maps::clone(self.now());
+        let (space, bounds) = (input.below(SPACES), (bound(input), bound(input)));
+        let deleted = match (&bounds, input.below(4)) {
+            (_, 0) => {
+                let prefix = key(input);
+                maps[space].retain(|key, _| !key.starts_with(&prefix));
+                self.space(space).delete_prefix(prefix)
+            }
+            ((Bound::Unbounded, Bound::Unbounded), 1) => {
+                maps[space].clear();
+                self.space(space).clear()
+            }
+            (
+                (
+                    Bound::Included(start) | Bound::Excluded(start),
+                    Bound::Included(end) | Bound::Excluded(end),
+                ),
+                _,
+            ) if start > end => {
+                let reversed = self.space(space).delete_range(&bounds);
+                assert!(matches!(reversed, Err(Error::InvalidArgument { .. })));
+                return;
+            }
+            _ => {
+                maps[space].retain(|key, _| !within(&bounds, key));
+                self.space(space).delete_range(&bounds)
+            }
+        };
+        deleted.expect("a write succeeds");
+        self.history.push(Arc::new(maps));
     }
 
     /// A conditional write: of one key, or of several new ones.

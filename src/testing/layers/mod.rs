@@ -18,8 +18,8 @@ use sources::{Module, Sources};
 /// layers before it in this list.
 const LAYERS: [&[&str]; 8] = [
     &["counters", "error", "histogram", "limits", "sorting", "sync"],
-    &["batch", "key", "spans"],
-    &["block", "file_header", "iter", "memtable", "table_meta"],
+    &["batch", "key"],
+    &["block", "file_header", "iter", "memtable", "spans", "table_meta"],
     &["cache", "filename", "fs", "manifest", "memory", "table", "wal"],
     &["compaction", "merge", "obsolete_files", "snapshot_read", "version"],
     &["inspect"],

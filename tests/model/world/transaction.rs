@@ -1,12 +1,8 @@
 //! Transactions: what each sees, and whether others have changed what it read.
 
-use std::ops::RangeBounds;
-
 use super::super::ops::{Ends, Step};
+use super::super::reference::half_open;
 use super::*;
-
-/// A put, or a delete.
-type Write = (Space, Vec<u8>, Option<Vec<u8>>);
 
 /// What a transaction has read.
 enum Read {
@@ -16,18 +12,38 @@ enum Read {
 }
 
 impl Read {
-    fn holds(&self, of: Space, key: &Vec<u8>) -> bool {
+    fn is_changed_by(&self, write: &Done) -> bool {
+        let (Self::Key(space, _) | Self::Range(space, ..)) = self;
+        if *space != write.space() {
+            return false;
+        }
+        let written = match write {
+            Done::Key(_, key, _) => (Bound::Included(key.clone()), Bound::Included(key.clone())),
+            Done::Range(_, bounds) => bounds.clone(),
+        };
+        self.intervals().iter().any(|read| meet(read, &written))
+    }
+
+    /// What was read, as intervals.
+    fn intervals(&self) -> Vec<ByteBounds> {
         match self {
-            Self::Key(space, read) => *space == of && read == key,
-            Self::Range(space, bounds, passed) => {
-                let is_passed = passed.as_ref().is_none_or(|[low, high]| {
-                    low.as_ref().is_some_and(|low| key <= low)
-                        || high.as_ref().is_some_and(|high| key >= high)
-                });
-                *space == of && bounds.contains(key) && is_passed
+            Self::Key(_, key) => vec![(Bound::Included(key.clone()), Bound::Included(key.clone()))],
+            Self::Range(_, bounds, None) => vec![bounds.clone()],
+            Self::Range(_, (start, end), Some([low, high])) => {
+                let low = low.iter().map(|low| (start.clone(), Bound::Included(low.clone())));
+                let high = high.iter().map(|high| (Bound::Included(high.clone()), end.clone()));
+                low.chain(high).collect()
             }
         }
     }
+}
+
+/// Whether there can be a key in both.
+fn meet(one: &ByteBounds, other: &ByteBounds) -> bool {
+    let ((one, one_end), (other, other_end)) = (half_open(one), half_open(other));
+    let is_before = |key: &Vec<u8>, end: &Option<Vec<u8>>| end.as_ref().is_none_or(|end| key < end);
+    let start = one.max(other);
+    is_before(&start, &one_end) && is_before(&start, &other_end)
 }
 
 impl World {
@@ -36,16 +52,19 @@ impl World {
     pub(super) fn transaction(
         &mut self,
         steps: &[Step],
-        others: Vec<Write>,
+        others: &[Done],
         is_flushed: bool,
         synced: bool,
     ) -> Result<(), String> {
         let tx = self.db.transaction();
         // What the transaction sees, and what it has done.
         let mut seen: Vec<Option<Arc<Map>>> = (0..SPACES).map(|at| Some(self.space(at)?.1)).collect();
-        let (mut reads, mut writes) = (Vec::new(), Vec::<Write>::new());
+        let (mut reads, mut writes) = (Vec::new(), Vec::<Done>::new());
         for step in steps {
-            let (Step::Look(space, _) | Step::Walk(space, ..) | Step::Write(space, ..)) = step;
+            let space = match step {
+                Step::Look(space, _) | Step::Walk(space, ..) => space,
+                Step::Write(Write::Key(space, ..) | Write::Range(space, _)) => space,
+            };
             let Some(keyspace) = self.spaces[usize::from(*space)].clone() else { continue };
             let map = seen[usize::from(*space)].as_mut().expect("it exists");
             let inside = tx.keyspace(&keyspace);
@@ -56,7 +75,11 @@ impl World {
                     self.compare_value(&key, &ok("get", inside.get(&key))?, wanted.as_ref())?;
                     let many = ok("multi_contains", inside.multi_contains(&[&key]))?;
                     equal("multi_contains", many, vec![wanted.is_some()])?;
-                    if !writes.iter().any(|(of, written, _)| of == space && *written == key) {
+                    let is_own = |write: &Done| match write {
+                        Done::Key(of, written, _) => of == space && *written == key,
+                        Done::Range(of, bounds) => of == space && holds(bounds, &key),
+                    };
+                    if !writes.iter().any(is_own) {
                         reads.push(Read::Key(*space, key));
                     }
                 }
@@ -66,34 +89,35 @@ impl World {
                     let passed = self.walk_in(inside.range(&bounds), left, ends, usize::from(*most))?;
                     reads.push(Read::Range(*space, bounds, passed));
                 }
-                Step::Write(space, key, val) => {
-                    let (key, value) = (key.bytes(), val.map(|val| val.bytes()));
+                Step::Write(write) => {
                     let map = Arc::make_mut(map);
-                    match &value {
-                        Some(value) => {
-                            inside.put(&key, value);
-                            map.insert(key[..].into(), value[..].into());
+                    for write in done(&[*write]) {
+                        match &write {
+                            Done::Key(_, key, Some(value)) => {
+                                inside.put(key, value);
+                                map.insert(key[..].into(), value[..].into());
+                            }
+                            Done::Key(_, key, None) => {
+                                inside.delete(key);
+                                map.remove(&key[..]);
+                            }
+                            Done::Range(_, bounds) => {
+                                inside.delete_range(bounds);
+                                map.retain(|key, _| !holds(bounds, key));
+                            }
                         }
-                        None => {
-                            inside.delete(&key);
-                            map.remove(&key[..]);
-                        }
+                        writes.push(write);
                     }
-                    writes.push((*space, key, value));
                 }
             }
         }
-        let is_there = |(space, ..): &(Space, _, _)| self.spaces[usize::from(*space)].is_some();
-        let changed: Vec<_> = others
-            .iter()
-            .filter(|other| is_there(other))
-            .map(|(space, key, _)| (*space, key.clone()))
-            .collect();
+        let is_there = |write: &&Done| self.spaces[usize::from(write.space())].is_some();
+        let changed: Vec<_> = others.iter().filter(is_there).cloned().collect();
         self.batch(others, false)?;
         if is_flushed {
             ok("flush", self.db.flush())?;
         }
-        let conflicts = changed.iter().any(|(space, key)| reads.iter().any(|read| read.holds(*space, key)));
+        let conflicts = changed.iter().any(|write| reads.iter().any(|read| read.is_changed_by(write)));
         let is_refused = conflicts && !writes.is_empty();
         match tx.commit_with(durability(synced)) {
             Ok(()) if !is_refused => {}
@@ -103,7 +127,7 @@ impl World {
         self.count_change(!is_refused);
         is_refused.hash(&mut self.answer);
         if !is_refused {
-            writes.into_iter().for_each(|(space, key, value)| self.reference.write(space, key, value));
+            writes.into_iter().for_each(|write| self.note(write));
         }
         Ok(())
     }

@@ -8,6 +8,9 @@
 //! A whole manifest says where each log ends. Otherwise a newer log may show that a batch has failed, or may
 //! have ([`reused_seqnos`](super::reused_seqnos)): it does not count, or is doubtful.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use super::plan::Certainty;
 use super::report::{LostWrites, ManifestCondition, RepairReport};
 use super::reused_seqnos::{NewerLogs, Standing, UsedLog};
@@ -20,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::inspect::{LogItem, read_log};
 use crate::key::{EntryKind, SeqNo};
+use crate::spans::RangeDelete;
 
 /// Reads all logs into `scratch`.
 pub(super) fn read_logs(
@@ -144,6 +148,13 @@ impl Reader<'_, '_, '_> {
             let is_behind_loss = self.losses.ranges.iter().any(|loss| loss.concerns(flushed));
             let is_doubtful = is_behind_loss || standing == Standing::InDoubt;
             let certainty = if is_doubtful { Certainty::Doubtful } else { Certainty::Certain };
+            if entry.kind == EntryKind::RangeDelete {
+                let key = |range: &Range<usize>| Arc::from(&bytes[range.clone()]);
+                let end = (!entry.value.is_empty()).then(|| key(&entry.value));
+                let range_delete = RangeDelete { start: key(&entry.key), end, seqno: entry.seqno };
+                self.scratch.add_range(entry.keyspace, range_delete, certainty);
+                continue;
+            }
             let value = (entry.kind == EntryKind::Put).then(|| &bytes[entry.value.clone()]);
             let key = &bytes[entry.key.clone()];
             self.scratch.add(entry.keyspace, (key, value), entry.seqno, certainty)?;

@@ -18,6 +18,7 @@ use std::cmp::Reverse;
 use bytes::Bytes;
 
 use super::plan::Certainty;
+use super::range_deletes::RangeDeletes;
 use super::report::{DoubtfulRanges, LostEntries};
 use super::sources::Source;
 use crate::batch::WriteBatch;
@@ -79,10 +80,18 @@ impl<'a> Target<'a> {
     }
 
     /// Merges all sources into the new store.
-    pub(super) fn merge(&mut self, mut sources: Vec<Source<'_>>, lost: &mut Vec<LostEntries>) -> Result<()> {
+    pub(super) fn merge(
+        &mut self,
+        mut sources: Vec<Source<'_>>,
+        range_deletes: &RangeDeletes,
+        lost: &mut Vec<LostEntries>,
+    ) -> Result<()> {
         while let Some(user) = sources.iter().filter_map(|source| Some(&source.head()?.user)).min().cloned() {
-            if let Some(verdict) = judge(&sources, &user, self.ranks_hold) {
-                self.keep(&mut sources[verdict.source], &user, verdict.certainty)?;
+            if let Some(verdict) = judge(&sources, &user, self.ranks_hold)
+                && let Some(head) = sources[verdict.source].head()
+                && let Some(certainty) = range_deletes.leave(head, verdict.certainty)
+            {
+                self.keep(&mut sources[verdict.source], &user, certainty)?;
             }
             sources.iter_mut().try_for_each(|source| source.pass(&user, lost))?;
         }

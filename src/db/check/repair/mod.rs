@@ -7,6 +7,7 @@
 //! | `logs`, `spill` | the writes of the logs, sorted by the new store |
 //! | `reused_seqnos` | which of them have failed, as newer logs show |
 //! | `sources`, `merge` | tables and writes merged, key by key, into the new store |
+//! | `range_deletes` | those of tables and logs, and what they leave of an entry |
 //! | `run` | the whole of it |
 //! | `report` | what is gone, and what is doubtful |
 //!
@@ -22,6 +23,7 @@ mod logs;
 mod losses;
 mod merge;
 mod plan;
+mod range_deletes;
 mod report;
 mod reused_seqnos;
 mod run;

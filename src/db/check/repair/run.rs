@@ -5,6 +5,7 @@ use std::path::Path;
 use super::logs::read_logs;
 use super::merge::{Target, doubtful_name};
 use super::plan::Planned;
+use super::range_deletes::RangeDeletes;
 use super::report::{DoubtfulRanges, ManifestCondition, RepairReport, RepairedKeyspace};
 use super::sources::{Chain, Source, chains};
 use super::spill::Scratch;
@@ -170,6 +171,9 @@ impl Repaired<'_> {
         let mut target =
             Target::new(db, certain, ranges, options, survey.manifest == ManifestCondition::Whole);
         let mut sources = Vec::new();
+        let logged = id.map_or(&[][..], |id| scratch.range_deletes(id));
+        let lost = &mut report.lost_entries;
+        let range_deletes = RangeDeletes::read(survey, name.as_deref(), &tables, logged, lost)?;
         for chain in chains(tables) {
             let chain = Chain::new(survey, name.clone(), chain, &mut report.lost_entries)?;
             sources.push(Source::Tables(Box::new(chain)));
@@ -177,7 +181,7 @@ impl Repaired<'_> {
         if let Some(id) = id {
             sources.extend(scratch.writes(id)?.map(|writes| Source::Log(Box::new(writes))));
         }
-        target.merge(sources, &mut report.lost_entries)?;
+        target.merge(sources, &range_deletes, &mut report.lost_entries)?;
         let (keys, values) = (target.certain_keys, target.doubtful_values);
         report.doubtful.extend(target.ranges.finish());
         let as_of = id.map(|id| survey.as_of(id, losses));

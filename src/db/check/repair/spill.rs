@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::plan::{Certainty, Head};
+use super::range_deletes::Logged;
 use crate::batch::{KeyspaceId, WriteBatch};
 use crate::codec::{Reader, put_u64};
 use crate::db::handles::iteration::iter::Iter;
@@ -16,6 +17,7 @@ use crate::db::state::durability::Durability;
 use crate::error::{Error, Result};
 use crate::key::{EntryKind, SeqNo, Tag};
 use crate::manifest::keyspace_options::KeyspaceOptions;
+use crate::spans::RangeDelete;
 
 /// Names of these keyspaces begin so. A store that has one is not completely repaired.
 const UNFINISHED: &str = "repair-unfinished";
@@ -24,6 +26,8 @@ const UNFINISHED: &str = "repair-unfinished";
 pub(super) struct Scratch<'a> {
     db: &'a Db,
     keyspaces: BTreeMap<KeyspaceId, [Keyspace; 2]>,
+    /// The range deletes of each keyspace; they stay in memory.
+    range_deletes: BTreeMap<KeyspaceId, Vec<Logged>>,
     /// Begins the names of the keyspaces: the old store may have some that begin like ours.
     prefix: String,
 }
@@ -35,7 +39,16 @@ impl<'a> Scratch<'a> {
         while taken.iter().any(|name| name.starts_with(&prefix)) {
             prefix.push('-');
         }
-        Self { db, keyspaces: BTreeMap::new(), prefix }
+        Self { db, keyspaces: BTreeMap::new(), range_deletes: BTreeMap::new(), prefix }
+    }
+
+    /// Takes a range delete.
+    pub(super) fn add_range(&mut self, id: KeyspaceId, range_delete: RangeDelete, certainty: Certainty) {
+        self.range_deletes.entry(id).or_default().push((range_delete, certainty));
+    }
+
+    pub(super) fn range_deletes(&self, id: KeyspaceId) -> &[Logged] {
+        self.range_deletes.get(&id).map_or(&[], Vec::as_slice)
     }
 
     /// Takes a write; `value` is `None` for a delete. Of two writes to a key the one with the larger sequence

@@ -37,7 +37,7 @@ pub(super) struct Survey {
     pub(super) manifest: ManifestCondition,
     pub(super) state: ManifestState,
     /// The tables that it names, by number.
-    metas: HashMap<u64, Arc<TableMeta>>,
+    pub(super) metas: HashMap<u64, Arc<TableMeta>>,
     /// If edits behind damage are part of the state: up to which sequence number all entries of a keyspace were
     /// in tables before the damage.
     flushed_before_damage: Option<BTreeMap<KeyspaceId, SeqNo>>,
@@ -334,7 +334,10 @@ impl Survey {
                 keyspace: origin.as_ref().map(|origin| origin.keyspace),
                 place: None,
                 is_readable: facts.is_some(),
-                bounds: properties.map(|own| (own.smallest.clone(), own.largest.clone())),
+                bounds: properties.map(|own| {
+                    let bounds = own.to_meta(number, [0; 16], 0, 0);
+                    (bounds.smallest, bounds.largest)
+                }),
                 seqno_max: properties.map(|own| own.seqno_max),
                 entries: properties.map(|own| own.entries),
                 has_single_entries: properties.is_some_and(|own| own.keys == own.entries),

@@ -150,3 +150,59 @@ fn a_newer_table_that_names_its_keyspace_does_not_vouch_for_one_that_names_none(
     assert_eq!(report.certain_keys(), 0, "{report:#?}");
     assert_eq!(db.get("old").unwrap(), None, "it was deleted");
 }
+
+/// A store of keys 0 to 99. Range deletes hide 10 to 39 in a table and 60 to the end in the log; 20 and 70 were put since.
+fn with_range_deletes(fs: &MemFs) -> Vec<Vec<u8>> {
+    let db = options(fs).open(DIR).unwrap();
+    let key = |number: u8| vec![number];
+    (0..100).for_each(|number| db.put(key(number), "old").unwrap());
+    db.compact().unwrap();
+    db.put(key(200), "flushed").unwrap();
+    db.delete_range(key(10)..key(40)).unwrap();
+    db.put(key(20), "new").unwrap();
+    db.flush().unwrap();
+    db.delete_range(key(60)..).unwrap();
+    db.put(key(70), "new").unwrap();
+    let expected: Vec<_> = db.iter().map(|entry| entry.unwrap().0.to_vec()).collect();
+    db.close().unwrap();
+    assert_eq!(expected, (0..10).chain([20]).chain(40..60).chain([70]).map(key).collect::<Vec<_>>());
+    expected
+}
+
+fn keys_of(db: &Db) -> Vec<Vec<u8>> {
+    db.iter().map(|entry| entry.unwrap().0.to_vec()).collect()
+}
+
+#[test]
+fn range_deletes_of_tables_and_logs_hide_what_they_hid() {
+    let fs = MemFs::new();
+    let expected = with_range_deletes(&fs);
+    let report = options(&fs).repair(DIR, NEW).unwrap();
+    assert!(report.lost_entries.is_empty() && report.doubtful.is_empty(), "{report:?}");
+    assert_eq!(keys_of(&options(&fs).open(NEW).unwrap()), expected);
+}
+
+#[test]
+fn spans_that_cannot_be_read_make_the_keys_under_them_doubtful() {
+    let fs = MemFs::new();
+    let expected = with_range_deletes(&fs);
+    let table = files(&fs, ".sst").into_iter().find(|(path, bytes)| {
+        let file = fs.open(path).unwrap();
+        let facts = TableFacts::read(&file, path, None).unwrap();
+        facts.has_spans() && !bytes.is_empty()
+    });
+    let (path, mut bytes) = table.unwrap();
+    let file = fs.open(&path).unwrap();
+    let spans = TableFacts::read(&file, &path, None).unwrap().properties.unwrap().spans.unwrap();
+    bytes[spans.blocks[0].offset as usize + 25] ^= 1;
+    fs.overwrite(&path, bytes);
+    let report = options(&fs).repair(DIR, NEW).unwrap();
+    let file = path.file_name().unwrap().to_str().unwrap().to_owned();
+    assert_eq!(report.lost_entries.iter().map(|lost| &lost.file).collect::<Vec<_>>(), [&file]);
+    let db = options(&fs).open(NEW).unwrap();
+    let certain = keys_of(&db);
+    assert!(certain.iter().all(|key| expected.contains(key)), "{certain:?}");
+    let doubtful = db.keyspace("doubtful", KeyspaceOptions::new()).unwrap();
+    let doubtful: Vec<_> = doubtful.iter().map(|entry| entry.unwrap().0.to_vec()).collect();
+    assert!((10..40).filter(|number| *number != 20).all(|number| doubtful.contains(&vec![number])));
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::db::handles::owner::Owner;
-use crate::db::handles::read_view::Reads;
+use crate::db::handles::read_view::{Reads, SourceOf};
 use crate::db::latencies::Call;
 use crate::db::queues::value::Value;
 use crate::db::read::merged_cursor::MergedCursor;
@@ -73,20 +73,14 @@ pub struct Cursor<'t> {
 
 impl Cursor<'_> {
     pub(in crate::db) fn new(reads: &Reads<'_>, range: KeyRange) -> Self {
-        let moment = reads.moment();
-        let (at, range) = match &moment {
-            Ok((_, at)) => (at.clone(), range),
-            // Also a movement in an empty range gets the error.
-            Err(_) => (0.into(), KeyRange::all()),
+        let (own, source, at, range): (_, SourceOf, _, _) = match reads.sources(&range) {
+            Ok((_, at, source)) => {
+                let own = reads.own.as_deref();
+                (own.map(|own| Box::new(MergedCursor::new(own.clone(), &range))), source, at, range)
+            }
+            // It has only its error, which also a movement in an empty range gets.
+            Err(error) => (None, Box::new(move || Err(error.clone())), 0.into(), KeyRange::all()),
         };
-        // One that cannot read has only its error.
-        let own = reads.own.as_deref().filter(|_| moment.is_ok());
-        let own = own.map(|own| Box::new(MergedCursor::new(own.clone(), &range)));
-        let part = range.clone();
-        let source = Box::new(move || match &moment {
-            Ok((view, _)) => Ok(Sources::new(view, &part)),
-            Err(error) => Err(error.clone()),
-        });
         let store = snapshot_read::Cursor::new(source, at, range);
         let (tree, owner) = (Arc::clone(reads.tree), Arc::clone(reads.owner));
         Self { store, own, tree, owner, transaction: PhantomData }

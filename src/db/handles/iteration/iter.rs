@@ -58,9 +58,7 @@ impl Scan<'_> {
     }
 
     fn begin(reads: &Reads<'_>, range: KeyRange) -> Result<Self> {
-        let (view, moment) = reads.moment()?;
-        let (of, part) = (Arc::clone(&view), range.clone());
-        let source = Box::new(move || Ok(Sources::new(&of, &part)));
+        let (view, moment, source) = reads.sources(&range)?;
         let tree = Arc::clone(reads.tree);
         let own = reads.own.as_deref().map(|own| Box::new(Merged::new(own.clone(), &range)));
         let range = Range::new(source, moment, range);

@@ -21,7 +21,7 @@ use crate::filter::{FilterPlan, FilterPolicy};
 use crate::key::SeqNo;
 use crate::manifest::edit::LEVELS;
 use crate::memory;
-use crate::memtable::{Entry, Memtable};
+use crate::memtable::{Memtable, Newest};
 use crate::options::KeyspaceOptions;
 use crate::snapshot_read::EmptyRanges;
 use crate::sync::lock;
@@ -32,6 +32,9 @@ const SKIPPED_MAX: u64 = 1 << 18;
 
 /// A memtable of fewer entries is not flushed because of scans.
 const SLOW_ENTRIES_MIN: u64 = 512;
+
+/// A memtable with so many range deletes is flushed.
+const RANGE_DELETES_MAX: usize = 1 << 17;
 
 /// A memtable and the log that its oldest entry is in.
 pub(in crate::db) struct LoggedMemtable {
@@ -73,14 +76,14 @@ impl View {
         self.active.is_some() || !self.immutables.is_empty()
     }
 
-    /// The newest entry of the key in a memtable that is visible at this number. `hash` is that of the key.
+    /// What the memtables say of the key at this number: an entry or a range delete. `hash` is that of the key.
     #[inline(never)]
     pub(in crate::db) fn get_in_memtables(
         &self,
         user_key: &[u8],
         hash: u64,
         seqno: SeqNo,
-    ) -> Option<Entry<'_>> {
+    ) -> Option<Newest<'_>> {
         self.memtables().find_map(|memtable| memtable.memtable.get(hash, user_key, seqno))
     }
 
@@ -453,6 +456,7 @@ impl Tree {
         let view = self.count_memtables();
         let Some(active) = &view.active else { return false };
         let is_full = active.memtable.size_bytes() >= self.memtable_bytes()
+            || active.memtable.spans().len() >= RANGE_DELETES_MAX
             || is_slow && active.memtable.len() >= SLOW_ENTRIES_MIN;
         if is_full {
             self.set_grown();

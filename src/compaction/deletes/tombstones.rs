@@ -10,6 +10,9 @@
 //!   tree of deleted keys becomes empty, and few tombstones that stay for long go too;
 //! - *slow scans*: scans have skipped so many hidden entries that compacting the table costs less.
 //!
+//! A table with range deletes weighs at least a quarter of its entries and of those in the older tables that it overlaps:
+//! as if its range deletes hid so many, and where nothing is older, as they go when the table is rewritten.
+//!
 //! The table with the most weight per rewritten byte is compacted into the next level; it is moved if nothing
 //! overlaps it there but something does further down, and rewritten in its place if nothing does. Each task
 //! brings tombstones down or drops them, so that they come to an end.
@@ -19,12 +22,13 @@
 
 use std::sync::Arc;
 
-use super::claimed_ranges::Busy;
-use super::pick::{Urgency, level_0_groups, level_0_task, overlapping, table_inputs};
-use super::task::Task;
+use crate::compaction::claimed_ranges::Busy;
+use crate::compaction::pick::{Urgency, level_0_groups, level_0_task, overlapping, table_inputs};
+use crate::compaction::task::Task;
 use crate::key::SeqNo;
 use crate::manifest::edit::LEVELS;
-use crate::version::{TableHandle, Version};
+use crate::table_meta::TableMeta;
+use crate::version::{Run, TableHandle, Version};
 
 /// Weight of the tombstones over the number of entries at which they are a reason to compact.
 const SHARE_MAX: f64 = 0.1;
@@ -46,6 +50,7 @@ pub(crate) struct Readers {
 
 /// How much the tombstones of each table weigh.
 struct Weights<'a> {
+    version: &'a Version,
     readers: &'a Readers,
     busy: &'a Busy,
     entries: u64,
@@ -53,9 +58,10 @@ struct Weights<'a> {
 }
 
 impl<'a> Weights<'a> {
-    fn new(version: &Version, busy: &'a Busy, readers: &'a Readers) -> Self {
+    fn new(version: &'a Version, busy: &'a Busy, readers: &'a Readers) -> Self {
         let tables = || version.all_tables().map(|(_, table)| &table.meta);
         Self {
+            version,
             readers,
             busy,
             entries: tables().map(|meta| meta.entries).fold(0, u64::saturating_add),
@@ -69,7 +75,19 @@ impl<'a> Weights<'a> {
             return 0.0;
         }
         let age = (self.newest - meta.seqno_max) as f64 / self.entries.max(1) as f64;
-        meta.tombstones as f64 * (1.0 + age.min(AGE_MAX))
+        let tombstones = match &meta.spans {
+            Some(spans) => meta.tombstones.max(spans.count).max(self.overlapped(table) / 4),
+            None => meta.tombstones,
+        };
+        tombstones as f64 * (1.0 + age.min(AGE_MAX))
+    }
+
+    /// The entries of a table and of all that it overlaps in older runs.
+    fn overlapped(&self, table: &TableHandle) -> u64 {
+        let of_run = |run: &Run| run.tables.iter().any(|other| other.meta.number == table.meta.number);
+        let runs = self.version.all_runs().map(|(_, run)| run).skip_while(|run| !of_run(run)).skip(1);
+        let older = runs.flat_map(|run| run.overlapping(&table.meta.smallest, &table.meta.largest));
+        older.map(|older| older.meta.entries).fold(table.meta.entries, u64::saturating_add)
     }
 
     fn of_all<'t>(&self, tables: impl IntoIterator<Item = &'t Arc<TableHandle>>) -> f64 {
@@ -102,10 +120,12 @@ pub(crate) fn pick(version: &Version, busy: &Busy, readers: &Readers) -> Option<
     Some((Urgency::of_score(share.min(0.999)), task))
 }
 
-/// The number that the oldest snapshot must have, or one above it, for another table with tombstones to count.
+/// The number that the oldest snapshot must have, or one above it, for another table with tombstones or range deletes to
+/// count.
 pub(crate) fn held_back(version: &Version, oldest_snapshot: SeqNo) -> Option<SeqNo> {
     let metas = version.all_tables().map(|(_, table)| &table.meta);
-    let held = metas.filter(|meta| meta.tombstones > 0 && meta.seqno_max > oldest_snapshot);
+    let is_heavy = |meta: &TableMeta| meta.tombstones > 0 || meta.spans.is_some();
+    let held = metas.filter(|meta| is_heavy(meta) && meta.seqno_max > oldest_snapshot);
     held.map(|meta| meta.seqno_max).min()
 }
 
@@ -119,7 +139,7 @@ fn table_task(version: &Version, busy: &Busy, level: usize, table: &Arc<TableHan
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(in crate::compaction) mod tests {
     use std::collections::HashSet;
 
     use super::*;

@@ -1,0 +1,172 @@
+//! A source of a scan under range deletes.
+//!
+//! An entry that a range delete hides reads as a tombstone with the number of the entry. So a reader hides it, counts it and
+//! learns about empty ranges as with any tombstone. If the range delete is newer than everything in the source, as it mostly is
+//! for sources older than its own, the whole stretch under it is passed by one seek.
+//!
+//! Steps within a block are handed on as long as the reader stays in a stretch without range deletes.
+
+use super::covers::{Covers, Over};
+use crate::block::BlockIter;
+use crate::error::{Error, Step};
+use crate::iter::{EntryValue, Failure, InternalIterator, LentValue};
+use crate::key::{EntryKind, InternalKey, SeqNo, Tag, key_prefix};
+use crate::limits::SEQNO_MAX;
+
+/// The [`InternalIterator`] over a source, with what hides its entries.
+pub(in crate::db) struct Covered<I> {
+    source: I,
+    /// The range deletes of the source and of all newer ones.
+    covers: Covers,
+    /// The largest number in the source that the reader can see, or a larger one.
+    seqno_max: SeqNo,
+    /// What is over the current entry, and for which keys that holds.
+    over: Over,
+    /// Whether `over` was found.
+    is_known: bool,
+    is_hidden: bool,
+    /// Whether everything that comes is hidden.
+    has_left: bool,
+    is_forward: bool,
+    failure: Failure,
+}
+
+impl<I: InternalIterator> Covered<I> {
+    pub(super) fn new(source: I, covers: Covers, seqno_max: SeqNo) -> Self {
+        Self {
+            source,
+            covers,
+            seqno_max,
+            over: Over::default(),
+            is_known: false,
+            is_hidden: false,
+            has_left: false,
+            is_forward: true,
+            failure: Failure::default(),
+        }
+    }
+
+    /// Does one movement, then passes what is hidden. Repeats the error of the movement that failed.
+    fn attempt(&mut self, is_forward: bool, movement: impl FnOnce(&mut I) -> Step) -> Step {
+        self.failure.repeat()?;
+        self.is_forward = is_forward;
+        match movement(&mut self.source).and_then(|()| self.settle()) {
+            Ok(()) => Ok(()),
+            Err(error) => self.failure.keep(error),
+        }
+    }
+
+    /// Looks whether the current entry is hidden, after stretches of which all entries are.
+    fn settle(&mut self) -> Step {
+        self.has_left = false;
+        loop {
+            self.is_hidden = false;
+            let Some(key) = self.source.key() else { return Ok(()) };
+            if !self.is_known || !self.over.contains(key.user) {
+                self.is_known = false;
+                self.covers.find(key.user, &mut self.over)?;
+                self.is_known = true;
+            }
+            self.is_hidden = key.tag.seqno() < self.over.newest;
+            if !self.is_hidden || self.over.newest < self.seqno_max || self.has_left {
+                return Ok(());
+            }
+            self.leave_stretch()?;
+        }
+    }
+
+    /// Moves to the first entry behind the stretch.
+    fn leave_stretch(&mut self) -> Step {
+        if self.is_forward {
+            let Some(end) = self.over.end() else {
+                self.has_left = true;
+                return Ok(());
+            };
+            self.source.seek(first_of(end))?;
+            if self.source.key().is_some_and(|key| key.user < end) {
+                return Err(self.source.out_of_order());
+            }
+        } else {
+            let start = self.over.start();
+            self.source.seek_before(first_of(start))?;
+            if self.source.key().is_some_and(|key| key.user >= start) {
+                return Err(self.source.out_of_order());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the entries around the current one are as the source has them.
+    fn is_bare(&self) -> bool {
+        self.is_known && self.over.newest == 0
+    }
+}
+
+/// The internal key that comes before all entries of a user key.
+fn first_of(user: &[u8]) -> InternalKey<'_> {
+    InternalKey::new(user, Tag::newest_at(SEQNO_MAX))
+}
+
+impl<I: InternalIterator> InternalIterator for Covered<I> {
+    fn seek_first(&mut self) -> Step {
+        self.attempt(true, I::seek_first)
+    }
+
+    fn seek_last(&mut self) -> Step {
+        self.attempt(false, I::seek_last)
+    }
+
+    fn seek(&mut self, target: InternalKey<'_>) -> Step {
+        self.attempt(true, |source| source.seek(target))
+    }
+
+    fn seek_before(&mut self, target: InternalKey<'_>) -> Step {
+        self.attempt(false, |source| source.seek_before(target))
+    }
+
+    fn next(&mut self) -> Step {
+        self.attempt(true, I::next)
+    }
+
+    fn prev(&mut self) -> Step {
+        self.attempt(false, I::prev)
+    }
+
+    fn key(&self) -> Option<InternalKey<'_>> {
+        let key = self.source.key().filter(|_| !self.has_left)?;
+        let hidden = || InternalKey::new(key.user, Tag::new(key.tag.seqno(), EntryKind::Delete));
+        Some(if self.is_hidden { hidden() } else { key })
+    }
+
+    fn value(&self) -> EntryValue {
+        self.source.value()
+    }
+
+    fn lent(&mut self) -> Option<(InternalKey<'_>, LentValue<'_>)> {
+        if !self.is_hidden {
+            return self.source.lent();
+        }
+        self.key().map(|key| (key, LentValue::Inline(&[])))
+    }
+
+    fn block(&self) -> Option<&BlockIter> {
+        self.source.block().filter(|_| !self.is_hidden)
+    }
+
+    /// Only in a stretch without range deletes, up to a block that reaches beyond it.
+    fn leading_block(&mut self, limit: Option<u64>) -> Option<&mut BlockIter> {
+        if !self.is_bare() {
+            return None;
+        }
+        let limit = match self.over.end().filter(|_| self.is_forward) {
+            Some(end) => Some(limit.unwrap_or(u64::MAX).min(key_prefix(end))),
+            None => limit,
+        };
+        let reaches_beyond = !self.is_forward && !self.over.start().is_empty();
+        if reaches_beyond { None } else { self.source.leading_block(limit) }
+    }
+
+    fn out_of_order(&self) -> Box<Error> {
+        self.source.out_of_order()
+    }
+}

@@ -1,0 +1,23 @@
+//! The spans of a table in memory, within its budget, once they have been read.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::memory::{Entry, Memory};
+use crate::spans::Spans;
+
+/// Shared by all handles of a table.
+#[derive(Default)]
+pub(super) struct ResidentSpans(OnceLock<(Arc<Spans>, Entry)>);
+
+impl ResidentSpans {
+    #[inline]
+    pub(super) fn get(&self) -> Option<&Arc<Spans>> {
+        self.0.get().map(|(spans, _)| spans)
+    }
+
+    /// Keeps them, unless another thread was faster.
+    pub(super) fn keep(&self, spans: Spans, memory: &Arc<Memory>) -> &Arc<Spans> {
+        let entry = memory.enter(spans.size_bytes());
+        &self.0.get_or_init(|| (Arc::new(spans), entry)).0
+    }
+}
