@@ -101,6 +101,7 @@ fn loaded_in_haste(policy: FilterPolicy, keys: u64, lag: u64) -> Db {
         .memtable_bytes(110 << 10)
         .table_bytes(256 << 10)
         .level_base_bytes(256 << 10)
+        .l0_runs(12)
         .level_ratio(4);
     let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).default_keyspace(keyspace);
     let db = options.open("/db").unwrap();
@@ -115,7 +116,7 @@ fn loaded_in_haste(policy: FilterPolicy, keys: u64, lag: u64) -> Db {
 
 #[test]
 fn a_tree_loaded_fast_uses_its_whole_filter_total_once_it_is_settled() {
-    let db = loaded_in_haste(policy(FilterKind::Auto, FilterAllocation::Optimal), 300_000, 1000);
+    let db = loaded_in_haste(policy(FilterKind::Auto, FilterAllocation::Optimal), 300_000, 2000);
     let upper = &db.stats().keyspaces[0].levels[..2];
     assert!(upper[1].keys > 100_000, "its upper levels are overfull: {}", upper[1].keys);
     db.flush().unwrap();

@@ -136,7 +136,9 @@ impl MemFs {
     /// The state after a crash now, with the same limit. Locks are released, the observer is not copied.
     #[must_use]
     pub fn crash(&self, policy: CrashPolicy) -> Self {
-        let mut tree = self.tree().clone();
+        // Locked until the image is complete: names and contents are of one moment.
+        let locked = self.tree();
+        let mut tree = locked.clone();
         let room = AtomicU64::new(self.inner.room.load(Ordering::SeqCst));
         let with =
             |tree| Self { inner: Arc::new(Inner { room, tree: Mutex::new(tree), ..Inner::default() }) };

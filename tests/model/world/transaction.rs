@@ -106,7 +106,10 @@ impl World {
                                 map.retain(|key, _| !holds(bounds, key));
                             }
                         }
-                        writes.push(write);
+                        // A range without keys is no write.
+                        if !matches!(&write, Done::Range(_, bounds) if !meet(bounds, bounds)) {
+                            writes.push(write);
+                        }
                     }
                 }
             }
