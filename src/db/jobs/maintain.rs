@@ -97,6 +97,10 @@ impl Engine {
                 && !self.idle_now()
         })?;
         self.remove_obsolete_files();
+        self.retry.work_at_once(Work::ReserveFile);
+        if self.lacks_reserve_file() {
+            self.make_reserve_file();
+        }
         self.look_for_space();
         Ok(())
     }

@@ -224,6 +224,13 @@ impl Retry {
         });
     }
 
+    /// Makes this work due, because a caller waits for it.
+    pub(in crate::db) fn work_at_once(&self, work: Work) {
+        self.change(|failed| {
+            failed.get_mut(&work).into_iter().for_each(|failed| failed.set_due(failed.at));
+        });
+    }
+
     /// Makes all work due, because files were removed. Work that failed just now waits for the shortest
     /// delay, since the files may be what it left, unless a caller waits for it.
     pub(in crate::db) fn note_room(&self) {
