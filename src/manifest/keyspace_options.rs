@@ -169,7 +169,8 @@ impl KeyspaceOptions {
     }
 
     /// Number of runs at which level 0 is compacted; 4 by default. Threads that have been idle for a second compact it
-    /// at half as many, if the runs overlap at most three times their bytes in level 1.
+    /// at half as many, if the runs overlap at most three times their bytes in level 1. Writers are slowed above twice this
+    /// number, and wait at three times it; memtables to be flushed count.
     #[must_use]
     pub fn l0_runs(mut self, runs: usize) -> Self {
         self.l0_runs = runs;

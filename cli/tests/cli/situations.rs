@@ -314,7 +314,7 @@ fn plain(line: &str) -> String {
         let is_far = at > 0 && words[at - 1] == "offset" && bare.len() > 3;
         let next = words.get(at + 1).map_or("", |word| word.trim_end_matches([',', ';', ':', ')']));
         let is_measured = matches!(next, "B" | "KiB" | "MiB" | "s" | "bytes" | "wasted" | "%")
-            || words[at + 1..].starts_with(&["lines", "a", "second"]);
+            || words[at + 1..].starts_with(&["lines", "a", "second;"]);
         let is_hex = bare.len() >= 8
             && bare.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
         let is_time = bare.len() == 20 && bare.ends_with('Z') && bare.contains('T');
