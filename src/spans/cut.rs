@@ -22,17 +22,8 @@ impl Spans {
 #[cfg(test)]
 mod tests {
     use super::super::Span;
+    use super::super::list::tests::sample;
     use super::*;
-
-    /// `b..d` at 9 and 4, `d..f` at 4, and `h..` at 7.
-    fn sample() -> Spans {
-        let key = |key: &str| Arc::<[u8]>::from(key.as_bytes());
-        let mut builder = SpansBuilder::default();
-        builder.push(&key("b"), Some(&key("d")), &[9, 4]);
-        builder.push(&key("d"), Some(&key("f")), &[4]);
-        builder.push(&key("h"), None, &[7]);
-        builder.finish()
-    }
 
     #[test]
     fn spans_are_cut_to_a_range() {

@@ -207,12 +207,12 @@ fn key_bytes(key: &[u8]) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::builder::SpansBuilder;
     use super::*;
 
     /// `b..d` at 9 and 4, `d..f` at 4, and `h..` at 7.
-    fn sample() -> Spans {
+    pub(in crate::spans) fn sample() -> Spans {
         let key = |key: &str| Arc::<[u8]>::from(key.as_bytes());
         let mut builder = SpansBuilder::default();
         builder.push(&key("b"), Some(&key("d")), &[9, 4]);
