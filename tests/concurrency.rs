@@ -66,6 +66,46 @@ fn eight_synced_writers_share_their_syncs() {
     assert_eq!(store::open(&image).unwrap().iter().count() as u64, writes);
 }
 
+/// Flushes take longer than other writers wait for a thread that has priority.
+#[test]
+fn a_batch_larger_than_the_memtables_is_written_after_a_few_slow_flushes_whatever_others_write() {
+    let fs = MemFs::new();
+    let options = Options::new().fs(Arc::new(fs.clone())).memory_budget(1 << 20).background_threads(2);
+    let db = options.open(DIR).unwrap();
+    let flushes = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&flushes);
+    fs.observe(move |_, op| {
+        if matches!(op, Op::Create(path) if is(path, "sst")) {
+            count.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(1200));
+        }
+        Ok(())
+    });
+    let is_written = AtomicBool::new(false);
+    let flushed = std::thread::scope(|scope| {
+        for writer in 0..16u32 {
+            let (db, is_written, flushes) = (&db, &is_written, &flushes);
+            scope.spawn(move || {
+                let mut n = 0u32;
+                while !is_written.load(Ordering::Relaxed) && flushes.load(Ordering::Relaxed) < 20 {
+                    db.put([writer, n].map(u32::to_be_bytes).concat(), [7; 1000]).unwrap();
+                    n += 1;
+                }
+            });
+        }
+        while flushes.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        let mut batch = WriteBatch::new();
+        batch.put("large", vec![7; 2 << 20]);
+        db.write(batch).unwrap();
+        is_written.store(true, Ordering::Relaxed);
+        flushes.load(Ordering::Relaxed)
+    });
+    assert!(flushed <= 8, "after {flushed} flushes");
+    assert_eq!(db.get("large").unwrap().unwrap().len(), 2 << 20);
+}
+
 #[test]
 fn a_snapshot_holds_what_it_saw_across_flushes_compactions_and_deletes() {
     let db = store::open(&MemFs::new()).unwrap();

@@ -115,6 +115,12 @@ impl Engine {
         has_much_room(used, most, group.clone()) || used.saturating_add(memory_of(group)) <= most
     }
 
+    /// Whether a batch needs most of the memory of the memtables, so that they never have room for it while others write.
+    pub(in crate::db) fn is_large(&self, batch: Part<'_>) -> bool {
+        let half = self.context.memory.memtables_max() / 2;
+        batch.0.len() > half || memory_of(std::iter::once(batch)) > half
+    }
+
     /// A tree whose memtable may have no places for a group.
     fn overfull<'g>(&self, group: impl Iterator<Item = Part<'g>> + Clone) -> Option<&'g Arc<Tree>> {
         if self.context.memory.memtables() <= Memtable::FLUSH_BYTES_MAX {

@@ -47,7 +47,7 @@ pub(in crate::db) struct Outcome {
 /// A writer that waits for a leader.
 pub(in crate::db) struct Request {
     bytes: usize,
-    closes: bool,
+    is_alone: bool,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -90,12 +90,21 @@ impl Wanted {
             Self::Seal(_) | Self::Barrier | Self::Close => 0,
         }
     }
+
+    /// Whether it is a group of its own.
+    fn is_alone(&self) -> bool {
+        match self {
+            Self::Batch(admitted) => admitted.may_exceed == Some(true),
+            Self::Close => true,
+            Self::Seal(_) | Self::Barrier => false,
+        }
+    }
 }
 
 impl Request {
     fn new(work: Wanted) -> Arc<Self> {
-        let (bytes, closes) = (work.bytes(), matches!(work, Wanted::Close));
-        Arc::new(Self { bytes, closes, state: Mutex::new(State::Waiting(work)), changed: Condvar::new() })
+        let (bytes, is_alone) = (work.bytes(), work.is_alone());
+        Arc::new(Self { bytes, is_alone, state: Mutex::new(State::Waiting(work)), changed: Condvar::new() })
     }
 
     fn wait(&self) -> Turn {
@@ -162,18 +171,18 @@ impl CommitQueue {
     }
 
     /// Takes the requests that the leader carries out together with its own: those that have waited longest,
-    /// as far as they fit in [`GROUP_BYTES_MAX`]. A request to close is alone.
+    /// as far as they fit in [`GROUP_BYTES_MAX`].
     pub(in crate::db) fn take_followers(&self, own: &Wanted) -> Vec<Arc<Request>> {
         let mut group = Vec::new();
         // Who comes just now is in the next group.
-        if matches!(own, Wanted::Close) || self.waiting.load(Ordering::Relaxed) == 0 {
+        if own.is_alone() || self.waiting.load(Ordering::Relaxed) == 0 {
             return group;
         }
         let mut bytes = own.bytes();
         let mut queue = lock(&self.queue);
         while let Some(next) = queue.waiting.front() {
             bytes += next.bytes;
-            if next.closes || bytes > GROUP_BYTES_MAX {
+            if next.is_alone || bytes > GROUP_BYTES_MAX {
                 break;
             }
             group.extend(queue.waiting.pop_front());

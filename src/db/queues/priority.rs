@@ -8,9 +8,6 @@
 //! time between two updates of a key it reads lost each of ten tries against eight threads (the test is in
 //! `transaction/tests`). A thread that succeeds has no reason to pause for longer.
 //!
-//! A batch that needs most of the memory of the memtables has priority from the start: while others write, the memtables
-//! would not become empty enough for it.
-//!
 //! No result relies on priority. A closure that waits for another writer is delayed, never deadlocked.
 
 use std::hash::{BuildHasher, RandomState};
@@ -23,9 +20,6 @@ use crate::sync::{lock, wait_for};
 
 /// How long a thread waits for the one that has priority. No test relies on its end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
-
-/// The longest priority of [`Tries::first`]. Each batch of another thread waits for [`PATIENCE`] at most meanwhile.
-const FIRST_MAX: Duration = Duration::from_secs(60);
 
 /// Each tenth try of a call has priority.
 pub(in crate::db) const PRIORITY_ONE_IN: u32 = 10;
@@ -106,11 +100,6 @@ pub(in crate::db) struct Tries<'l> {
 impl<'l> Tries<'l> {
     pub(in crate::db) fn new(lane: &'l PriorityLane) -> Self {
         Self { lane, lost: 0, has_priority: false }
-    }
-
-    /// A call that cannot succeed while others write: it has priority until this is dropped, for a minute at most.
-    pub(in crate::db) fn first(lane: &'l PriorityLane) -> Self {
-        Self { lane, lost: 0, has_priority: lane.take(FIRST_MAX) }
     }
 
     /// Whether the try that is under way is one with priority.

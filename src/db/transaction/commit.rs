@@ -91,7 +91,6 @@ impl Engine {
         let (bytes, keyspaces, _) = batch.into_parts()?;
         let trees = self.keyspaces.admit(&keyspaces)?;
         self.await_resume()?;
-        let _first = self.first_if_large(&bytes);
         let may_exceed = self.throttle((&bytes, &trees))?;
         let read: Vec<_> = reads.parts().map(|part| part.tree.clone()).collect();
         let mut commit = Commit { bytes, trees, may_exceed, reads, unchanged_to: read_at, attempts: 0 };

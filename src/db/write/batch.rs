@@ -1,7 +1,7 @@
 //! Writing a batch, in the thread of its caller.
 //!
-//! 1. Check that the store takes writes; take priority if the batch is large (`queues/priority`); wait until the
-//!    background keeps up and the memtables have room ([`stall`](super::stall)).
+//! 1. Check that the store takes writes; wait until the background keeps up and the memtables have room
+//!    ([`stall`](super::stall)).
 //! 2. Hand the batch to the commit leader (`commit/group_commit`). If there is no leader, the caller becomes the leader
 //!    without queueing.
 //! 3. If the leader found no room and no thread to make some, go back to 1.
@@ -13,7 +13,6 @@ use crate::WriteBatch;
 use crate::db::engine::Engine;
 use crate::db::queues::commit_queue::{Answer, Outcome, Wanted};
 use crate::db::queues::condition::Admitted;
-use crate::db::queues::priority::Tries;
 use crate::db::state::durability::Durability;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LogPosition;
@@ -73,7 +72,6 @@ impl Engine {
     /// Writes an encoded batch that has entries, and no condition.
     #[inline]
     fn write_plain(&self, mut bytes: Vec<u8>, trees: &[Arc<Tree>]) -> Result<LogPosition> {
-        let _first = self.first_if_large(&bytes);
         let mut may_exceed = self.throttle((&bytes, trees))?;
         point();
         while self.commit.lead() {
@@ -81,24 +79,15 @@ impl Engine {
             if let Some(position) = self.lead_alone(&mut bytes, trees, may_exceed)? {
                 return Ok(position);
             }
-            may_exceed = self.wait_for_relief((&bytes, trees), false)?;
+            may_exceed = self.wait_for_relief((&bytes, trees), true)?;
         }
         let admitted =
             Admitted { bytes, trees: trees.to_vec(), condition: None, may_exceed: Some(may_exceed) };
         self.submit_batch(admitted).map(|outcome| outcome.position)
     }
 
-    /// Priority for a batch that needs most of the memory of the memtables: as long as others write, they may never have
-    /// room for it.
-    #[inline]
-    pub(in crate::db) fn first_if_large(&self, bytes: &[u8]) -> Option<Tries<'_>> {
-        let is_large = bytes.len() > self.context.memory.memtables_max() / 2;
-        is_large.then(|| Tries::first(&self.commit.priority))
-    }
-
     /// Queues a batch, again and again if there was no room for it.
     pub(in crate::db) fn submit_batch(&self, mut admitted: Admitted) -> Result<Outcome> {
-        let _first = self.first_if_large(admitted.part_max().0);
         if admitted.may_exceed.is_none() {
             admitted.may_exceed = Some(self.throttle(admitted.part_max())?);
         }
@@ -107,7 +96,7 @@ impl Engine {
                 Answer::Done(outcome) => return Ok(outcome),
                 Answer::Stalled(batch) => admitted = batch,
             }
-            admitted.may_exceed = Some(self.wait_for_relief(admitted.part_max(), false)?);
+            admitted.may_exceed = Some(self.wait_for_relief(admitted.part_max(), true)?);
         }
     }
 }

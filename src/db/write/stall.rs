@@ -6,8 +6,10 @@
 //! falls with its pressure. At 1 they wait until a flush or a compaction has ended. Writers also wait until all
 //! memtables together have room for their batch; a keyspace with memtables that wait to be flushed leaves the
 //! others a part of that room. Each waits before it enters the commit queue, so that a keyspace whose flushes or
-//! compactions are behind slows only its own writers. The leader waits only for those who found room at the same
-//! time. While flushes or compactions fail, the pressure is at least one half. A writer gets an error if the wait might never end:
+//! compactions are behind slows only its own writers. The leader waits only for batches that found room at the same
+//! time, and for a *large* one, which needs most of this memory: other writers would use up its room before it is queued.
+//! If no thread is free to flush, the writer of a large batch flushes all memtables of that moment, and its batch is written
+//! even if there are others by then. While flushes or compactions fail, the pressure is at least one half. A writer gets an error if the wait might never end:
 //! because this work has been failing for long, or because level 0 is full and cannot be compacted without a
 //! damaged table. A memtable that cannot be sealed takes entries only as long as it has places for them; then writers get
 //! the error of sealing it.
@@ -26,8 +28,9 @@ use crate::db::queues::retry::Work;
 use crate::db::queues::workers::Jobs;
 use crate::db::state::failure::is_out_of_space;
 use crate::db::state::keyspace::pace::DELAY_MAX;
-use crate::db::state::keyspace::tree::{Tree, View};
+use crate::db::state::keyspace::tree::{LoggedMemtable, Tree, View};
 use crate::error::{Error, Result};
+use crate::key::SeqNo;
 use crate::options::IMMUTABLES_MAX;
 
 /// Rate of writing when pressure has just begun, in bytes per second.
@@ -83,7 +86,7 @@ impl Engine {
         }
         let is_failing = self.retry.is_failing(|work| is_for(trees, work));
         let now = pressure_of(trees).max(if is_failing { FAILING } else { 0.0 });
-        let lacks_room = self.lacks_room(batch);
+        let lacks_room = self.lacks_room_before_queue(batch);
         if now <= 0.0 && !lacks_room {
             return Ok(false);
         }
@@ -98,7 +101,7 @@ impl Engine {
             }
             std::thread::sleep(delay);
         } else {
-            may_exceed = self.wait_for_relief(batch, true)?;
+            may_exceed = self.wait_for_relief(batch, false)?;
         }
         let nanos = start.elapsed().as_nanos() as u64;
         self.counters.delays.fetch_add(1, Ordering::Relaxed);
@@ -122,25 +125,44 @@ impl Engine {
         used.saturating_add(memory_of(batches)) > most
     }
 
-    /// Waits until the memtables have room for a batch and, with `pressed`, until the pressure is below 1. Does
-    /// background work meanwhile if the store has no threads. A batch that is too large even for empty memtables waits
-    /// until they are empty. `true`: nothing can make room.
-    pub(super) fn wait_for_relief(&self, batch: Part<'_>, pressed: bool) -> Result<bool> {
+    /// [`Engine::lacks_room`] of a writer that has not queued its batch. The leader waits for the room of a large one.
+    fn lacks_room_before_queue(&self, batch: Part<'_>) -> bool {
+        self.lacks_room(batch) && (self.background.has_no_free_thread() || !self.is_large(batch))
+    }
+
+    /// Waits until the memtables have room for a batch: before it is `queued` also until the pressure is below 1, afterwards
+    /// because the leader found no room. Does background work meanwhile if the store has no threads. A batch that is too
+    /// large even for empty memtables waits until they are empty. `true`: nothing can make room.
+    pub(super) fn wait_for_relief(&self, batch: Part<'_>, queued: bool) -> Result<bool> {
         let (_, trees) = batch;
+        let mut sealed_to = None;
         loop {
             // Read before the pressure, so that a change in between ends the wait at once.
             let epoch = self.background.reservations.epoch();
             self.resume_first()?;
-            if self.disk_space.is_short() && (pressed || has_put(batch.0)) && self.await_space(batch)? {
+            if self.disk_space.is_short() && (!queued || has_put(batch.0)) && self.await_space(batch)? {
                 return Ok(false);
             }
-            let (is_pressed, lacks_room) = (pressed && pressure_of(trees) >= 1.0, self.lacks_room(batch));
+            let is_pressed = !queued && pressure_of(trees) >= 1.0;
+            let lacks_room =
+                if queued { self.lacks_room(batch) } else { self.lacks_room_before_queue(batch) };
             let is_relieved = !is_pressed && !lacks_room;
             if is_relieved || self.lifecycle.has_failed() || self.background.is_stopping() {
                 return Ok(false);
             }
             if let Some(error) = trees.iter().filter(|_| is_pressed).find_map(blocked_for) {
                 return Err((*error).clone());
+            }
+            if lacks_room && !is_pressed && self.may_seal() && self.background.has_no_free_thread() {
+                match sealed_to {
+                    Some(seqno) if self.is_flushed_to(seqno) => return Ok(true),
+                    None if self.is_large(batch) => {
+                        self.seal(self.keyspaces.with_memtables())?;
+                        sealed_to = Some(self.sequence.visible());
+                        continue;
+                    }
+                    _ => {}
+                }
             }
             if lacks_room && self.may_seal() && self.context.memory.immutables() == 0 {
                 match self.keyspaces.largest_filled().map(|largest| self.seal(vec![largest])) {
@@ -164,6 +186,13 @@ impl Engine {
                 return Ok(true);
             }
         }
+    }
+
+    /// Whether no memtable is left that was sealed when this number was the newest.
+    fn is_flushed_to(&self, seqno: SeqNo) -> bool {
+        let is_newer =
+            |memtable: &Arc<LoggedMemtable>| memtable.memtable.seqno_max().is_none_or(|max| max > seqno);
+        self.keyspaces.with_memtables().iter().all(|tree| tree.view_ref().memtables().all(is_newer))
     }
 
     /// Waits for space on the disk for a batch. `true` if it only deletes and the disk is full: nothing else holds it up.
