@@ -137,6 +137,11 @@ pub(crate) fn key_after(key: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
+/// Whether [`key_after`] of this key is shorter than the key.
+pub(crate) fn has_shorter_next(key: &[u8]) -> bool {
+    key.len() == KEY_BYTES_MAX && key.last() == Some(&0xff)
+}
+
 /// Length of the longest common prefix.
 #[inline]
 pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {

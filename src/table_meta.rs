@@ -97,8 +97,8 @@ static LARGEST_KEY: [u8; KEY_BYTES_MAX] = [0xff; KEY_BYTES_MAX];
 
 /// The last key before `end`, or `end` itself if that key is a long one. An empty end means no end.
 ///
-/// Tables of a run do not overlap in bounds that are computed so. A writer cuts spans right behind a key, so it need
-/// not care.
+/// Tables of a run do not overlap in bounds that are computed so. A writer cuts spans right behind a key, so this needs care
+/// only where the next key is shorter ([`has_shorter_next`](crate::key::has_shorter_next)).
 pub(crate) fn last_key(end: &Bytes) -> Bytes {
     match end.split_last() {
         None => Bytes::from_static(&LARGEST_KEY),

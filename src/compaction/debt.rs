@@ -37,7 +37,7 @@ pub(crate) fn is_none(runs: usize, debt: u64) -> bool {
     runs <= RUNS_NONE && debt <= DEBT_SLOW_MIN
 }
 
-/// The bytes that compactions have to write until every level is within its target; O(t) for t tables.
+/// The bytes that compactions have to write until every level is within its target; O(runs).
 pub(crate) fn debt(version: &Version, shape: &Shape) -> u64 {
     let bytes = |level: usize| version.bytes(level) as f64;
     let (mut debt, mut handed_on) = (0.0, 0.0);
@@ -58,11 +58,10 @@ pub(crate) fn debt(version: &Version, shape: &Shape) -> u64 {
 const TABLES_PER_STEP: u64 = 13;
 
 /// What the largest compaction reads that may be necessary to take entries out: level 0 as a whole with level 1, or a table
-/// with what it overlaps; O(t) for t tables.
+/// with what it overlaps; O(runs).
 pub(crate) fn largest_step(version: &Version) -> u64 {
-    let longest = version.all_tables().map(|(_, table)| table.meta.len).max().unwrap_or(0);
     let below = (1..LEVELS).map(|level| version.bytes(level)).fold(0, u64::saturating_add);
-    let of_table = longest.saturating_mul(TABLES_PER_STEP).min(below);
+    let of_table = version.totals().longest.saturating_mul(TABLES_PER_STEP).min(below);
     version.bytes(0).saturating_add(version.bytes(1)).max(of_table)
 }
 

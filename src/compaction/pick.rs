@@ -16,6 +16,7 @@
 //! that lookups probe fewer, if level 1 is not large beside it.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::claimed_ranges::Busy;
@@ -187,24 +188,28 @@ fn pick_level_0(version: &Version, busy: &Busy, shape: &Shape) -> Option<Task> {
     level_0_groups(version).into_iter().find_map(task)
 }
 
-/// The merge of the newest tables of a group of level 0 into one run there, for the lookups and the writers that would
-/// wait while a compaction reads the older tables. A table joins if it is at most twice as long as the newer ones
-/// together, so a byte is rewritten O(log n) times for n flushes.
+/// The merge of the newest runs of a group of level 0 into one run there, for the lookups and the writers that would
+/// wait while a compaction reads the older ones. A run joins if its tables of the group are at most twice as long as those
+/// of the newer runs together, so a byte is rewritten O(log n) times for n flushes.
 fn merge_within_level_0(version: &Version, busy: &Busy, shape: &Shape) -> Option<Task> {
     let task = |group: Vec<Arc<TableHandle>>| {
-        let mut bytes = 0_u64;
-        let mut joins = |table: &&Arc<TableHandle>| {
-            let joins = (bytes == 0 || table.meta.len <= bytes.saturating_mul(2)) && !busy.has(table);
-            bytes = bytes.saturating_add(table.meta.len);
-            joins
-        };
-        let newest = group.iter().take_while(|table| joins(table)).count();
-        let newest = &group[..newest];
-        let is_worth_it = newest.len() >= shape.l0_runs.max(2) && overlap_each_other(newest);
-        let inputs = with_level(0, newest).collect();
+        let numbers: HashSet<u64> = group.iter().map(|table| table.meta.number).collect();
+        let is_in_group = |table: &&Arc<TableHandle>| numbers.contains(&table.meta.number);
+        let (mut newest, mut runs): (Vec<Arc<TableHandle>>, usize) = (Vec::new(), 0);
+        for run in version.runs(0) {
+            let part: Vec<_> = run.tables.iter().filter(is_in_group).cloned().collect();
+            let is_short = newest.is_empty() || len_of(&part) <= len_of(&newest).saturating_mul(2);
+            if !is_short || part.iter().any(|table| busy.has(table)) {
+                break;
+            }
+            runs += usize::from(!part.is_empty());
+            newest.extend(part);
+        }
+        let is_worth_it = runs >= shape.l0_runs.max(2) && overlap_each_other(&newest);
+        let inputs = with_level(0, &newest).collect();
         is_worth_it.then_some(Task { inputs, output_level: 0, trivial_move: false })
     };
-    level_0_groups(version).into_iter().find_map(task).and_then(|task| busy.allowed(task))
+    level_0_groups(version).into_iter().filter_map(task).find_map(|task| busy.allowed(task))
 }
 
 /// The merge of a small group of level 0 into level 1, with the neighbours there that are no longer than all before
@@ -310,6 +315,26 @@ mod tests {
         assert!(pick(&full, &Busy::from_iter([2]), &SHAPE).is_none(), "a table of level 0 is busy");
         let (_, task) = pick(&full, &Busy::from_iter([6]), &SHAPE).unwrap();
         assert_eq!((numbers(&task), task.output_level), (vec![1, 2, 3, 4], 0), "a table below is busy");
+    }
+
+    #[test]
+    fn the_tables_of_a_run_count_once_when_newer_runs_are_merged() {
+        let busy: Vec<_> = (1..=4).map(|n| (0, n, "a", "z", 10)).collect();
+        let newer = |parts: &[(&'static str, &'static str, u64)], number: u64| {
+            let part = |(at, &(smallest, largest, len)): (usize, &(&'static str, &'static str, u64))| {
+                (0, number, number + at as u64, smallest, largest, len)
+            };
+            parts.iter().enumerate().map(part).collect::<Vec<_>>()
+        };
+        let long = newer(&[("a", "c", 10), ("d", "f", 10), ("g", "i", 10), ("j", "z", 10)], 5);
+        let short = [newer(&[("a", "z", 10)], 9), newer(&[("a", "z", 10)], 10)].concat();
+        let added = busy.iter().map(|&(level, n, from, to, len)| (level, n, n, from, to, len));
+        let added = added.chain(long).chain(short);
+        let tables = added.map(|(level, run, number, smallest, largest, len)| {
+            (level, run, handle(number, smallest, largest, len))
+        });
+        let tree = Version::default().apply(&HashSet::new(), tables.collect());
+        assert!(pick(&tree, &(1..=4).collect(), &SHAPE).is_none(), "three runs, of six tables");
     }
 
     #[test]

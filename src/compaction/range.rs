@@ -53,7 +53,8 @@ pub(crate) struct RangeCompaction {
 
 impl RangeCompaction {
     /// `None` if nothing would change: the tables of the range are one run without anything to drop, and none
-    /// `needs_rewriting`. Tables of numbers from `end_number` on do not exist yet.
+    /// `needs_rewriting`. Tables of numbers from `end_number` on do not exist yet; a later one of level 0 may have entries
+    /// of earlier ones ([`TableHandle::since`]).
     pub(crate) fn new(
         range: KeyRange,
         version: &Version,
@@ -72,6 +73,7 @@ impl RangeCompaction {
             *level == compaction.goal
                 && meta.tombstones == 0
                 && meta.entries == meta.keys
+                && meta.spans.is_none()
                 && !needs_rewriting(table)
         };
         (!tables.iter().all(is_settled)).then_some(compaction)
@@ -122,7 +124,7 @@ impl RangeCompaction {
     fn next_of_level_0(&self, version: &Version, shape: &Shape) -> Vec<Arc<TableHandle>> {
         let mut groups = level_0_groups(version);
         sort_by_key(&mut groups, |group| bounds_of(group).map(|(smallest, _)| smallest.clone()));
-        let is_old = |table: &Arc<TableHandle>| self.meets(table) && table.meta.number < self.end_number;
+        let is_old = |table: &Arc<TableHandle>| self.meets(table) && table.since() < self.end_number;
         let is_due = |group: &Vec<Arc<TableHandle>>| group.iter().any(is_old);
         let mut together: Vec<Arc<TableHandle>> = Vec::new();
         let mut bytes = 0u64;
@@ -384,6 +386,19 @@ mod tests {
             assert!(matches!(compaction.next(&tree, &Busy::from_iter([busy]), &SHAPE), Next::Busy));
         }
         assert!(matches!(compaction.next(&tree, &Busy::default(), &SHAPE), Next::Task(_)));
+    }
+
+    #[test]
+    fn tables_that_are_merged_within_level_0_meanwhile_are_as_old_as_the_oldest_of_them() {
+        let old: Vec<_> = (1..=4).map(|n| (0, n, "a", "z", 5)).collect();
+        let tree = version(&[&old[..], &[(1, 5, "a", "z", 60)]].concat());
+        let mut compaction = RangeCompaction::new(KeyRange::all(), &tree, &SHAPE, 100, |_| false).unwrap();
+        assert!(matches!(compaction.next(&tree, &Busy::from_iter([5]), &SHAPE), Next::Busy));
+        let merged = handle(200, "a", "z", 20);
+        merged.set_since(1);
+        let tree = tree.apply(&HashSet::from([1, 2, 3, 4]), vec![(0, 4, merged.closed())]);
+        let Next::Task(task) = compaction.next(&tree, &Busy::default(), &SHAPE) else { panic!("it is done") };
+        assert_eq!(task.numbers(), HashSet::from([5, 200]));
     }
 
     /// Takes the first task of a compaction of everything, which makes one table. While it runs, tables with

@@ -30,7 +30,7 @@ use crate::error::Result;
 use crate::filename::FileName;
 use crate::fs::Fs;
 use crate::iter::InternalIterator;
-use crate::key::{InternalKey, Tag, key_after};
+use crate::key::{InternalKey, Tag, has_shorter_next, key_after};
 use crate::limits::SEQNO_MAX;
 use crate::manifest::edit::LEVELS;
 use crate::spans::Spans;
@@ -126,7 +126,8 @@ impl Merge<'_> {
                     let looks = since_look >= MEMORY_INTERVAL;
                     if (is_full || looks) && writer.last_user_key() != key.user {
                         since_look = if looks { 0 } else { since_look };
-                        if is_full || self.uses_too_much(writer) {
+                        let may_end = ends_before_next(writer.last_user_key(), &outputs.spans);
+                        if may_end && (is_full || self.uses_too_much(writer)) {
                             let last = Bytes::copy_from_slice(writer.last_user_key());
                             outputs.finish_current(Bound::Included(last))?;
                         }
@@ -197,6 +198,12 @@ impl Merge<'_> {
             _ => self.shape.overlap_max(),
         }
     }
+}
+
+/// Whether the bounds of a table that ends with this key end before the next key, if these spans are cut there. The next key
+/// of one that cannot be longer and ends with ff is shorter, and as the end of a span it counts as a key of the table.
+fn ends_before_next(last: &[u8], spans: &Spans) -> bool {
+    !has_shorter_next(last) || spans.covering(last, SEQNO_MAX).is_none()
 }
 
 /// The tables of this attempt. `created` has the numbers of the files it made, and of no others: they are

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::shape::Shape;
-use crate::key::key_after;
+use crate::key::{has_shorter_next, key_after};
 use crate::manifest::edit::LEVELS;
 use crate::sorting::sort_by_key;
 use crate::version::TableHandle;
@@ -54,6 +54,8 @@ impl Task {
         let (mut cuts, mut before): (Vec<Bytes>, u64) = (Vec::new(), 0);
         for meta in &tables {
             let is_new = cuts.last().unwrap_or(&tables[0].smallest) < &meta.smallest;
+            // Spans cannot be cut behind such a key: see `Merge`.
+            let is_new = is_new && !has_shorter_next(&meta.smallest);
             if is_new && before.saturating_mul(parts) >= bytes.saturating_mul(cuts.len() as u64 + 1) {
                 cuts.extend(key_after(&meta.smallest).map(Bytes::from));
             }

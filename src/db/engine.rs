@@ -116,6 +116,8 @@ pub(in crate::db) struct Counters {
     pub(in crate::db) flushes: AtomicU64,
     pub(in crate::db) compactions: AtomicU64,
     pub(in crate::db) trivial_moves: AtomicU64,
+    /// Tables that compactions could not read. While there are none, nothing looks for them.
+    pub(in crate::db) set_aside: AtomicU64,
     pub(in crate::db) flushed_bytes: AtomicU64,
     pub(in crate::db) compacted_bytes: AtomicU64,
     pub(in crate::db) rebuilt_filters: AtomicU64,

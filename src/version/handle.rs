@@ -28,6 +28,8 @@ pub(crate) struct TableHandle {
     pub(crate) meta: Arc<TableMeta>,
     pub(crate) counters: FilterCounters,
     pub(crate) filter: TableFilter,
+    /// The least number of a table whose entries it has, if it was merged within level 0; 0: its own number.
+    merged_since: AtomicU64,
     /// How many lookups had reached the tree when the table was made.
     made_at: AtomicU64,
     /// How many lookups of absent keys since then reached earlier handles of the table.
@@ -124,6 +126,7 @@ impl TableHandle {
         let meta = TableMeta { filters, ..(*self.meta).clone() };
         let file = Arc::clone(&self.file);
         let new = Self {
+            merged_since: AtomicU64::new(self.since()),
             set_aside: self.set_aside.clone(),
             spans: Arc::clone(&self.spans),
             filter: self.filter.successor(),
@@ -151,6 +154,7 @@ impl TableHandle {
         Self {
             meta,
             counters: FilterCounters::default(),
+            merged_since: AtomicU64::new(0),
             made_at: AtomicU64::new(0),
             absent_before: 0,
             absent_rate: Mutex::default(),
@@ -266,6 +270,7 @@ impl TableHandle {
     fn unopened(&self) -> Self {
         let (meta, file) = (Arc::clone(&self.meta), Arc::clone(&self.file));
         Self {
+            merged_since: AtomicU64::new(self.since()),
             made_at: AtomicU64::new(self.made_at()),
             absent_before: self.absent_lookups(),
             absent_rate: Mutex::new(*lock(&self.absent_rate)),
@@ -278,6 +283,19 @@ impl TableHandle {
     /// The table if it has been opened already.
     pub(crate) fn if_open(&self) -> Option<&Arc<Table>> {
         self.table.get()
+    }
+
+    /// The least number of a table whose entries it has, as far as tables of level 0 were merged since the store was opened.
+    pub(crate) fn since(&self) -> u64 {
+        match self.merged_since.load(Ordering::Relaxed) {
+            0 => self.meta.number,
+            since => since,
+        }
+    }
+
+    /// Stores that the table was merged from tables since this number.
+    pub(crate) fn set_since(&self, number: u64) {
+        self.merged_since.store(number, Ordering::Relaxed);
     }
 
     /// Stores how many lookups had reached the tree when the table was added.

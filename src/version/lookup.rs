@@ -78,7 +78,8 @@ impl Version {
         for run in self.newest_first() {
             let Some(handle) = run.table_for(lookup.user_key) else { continue };
             let span = handle.covering(lookup.user_key, lookup.seqno)?;
-            if span.is_none_or(|span| span < handle.meta.seqno_max)
+            if handle.meta.entries > 0
+                && span.is_none_or(|span| span < handle.meta.seqno_max)
                 && let Some(verdict) = handle.unless_absent(lookup.hash, lookup.stripe)
                 && let Some((tag, value)) = handle.read(lookup, verdict)?
                 && span.is_none_or(|span| span < tag.seqno())
@@ -112,7 +113,8 @@ impl Version {
 
     /// Whether a table may hold the key, as far as memory knows: a table not opened yet may.
     pub(crate) fn may_contain(&self, user_key: &[u8], hash: u64) -> bool {
-        let mut candidates = self.newest_first().iter().filter_map(|run| run.table_for(user_key));
+        let tables = self.newest_first().iter().filter_map(|run| run.table_for(user_key));
+        let mut candidates = tables.filter(|handle| handle.meta.entries > 0);
         candidates.any(|handle| handle.filter.probe(&handle.shared.context, hash) != Verdict::Absent)
     }
 }

@@ -51,3 +51,5 @@ pub(crate) use version::Version;
 pub(crate) use filter::REBUILDS_MAX;
 #[cfg(test)]
 pub(crate) use handle::tests::handle;
+#[cfg(test)]
+pub(crate) use version::VISITED;

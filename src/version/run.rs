@@ -1,11 +1,14 @@
 //! A run: tables that do not overlap, and the search for the one that can hold a key.
 
+use std::collections::HashMap;
+use std::iter::Sum;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::handle::TableHandle;
-use crate::key::{common_prefix, key_prefix};
+use crate::key::{SeqNo, common_prefix, key_prefix};
 use crate::sorting::sort_by;
+use crate::table_meta::TableMeta;
 
 /// Tables that are sorted by key and do not overlap; no user key lies in two of them. A clone is the same
 /// list: O(1).
@@ -18,6 +21,52 @@ pub(crate) struct Run {
     prefix: Arc<[u8]>,
     /// Of each table, in order.
     fences: Arc<[Fence]>,
+    totals: Totals,
+}
+
+/// Sums over tables. A run has them, so that a flush and the search for work after it look at runs and not at tables.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) tables: usize,
+    /// Sum and maximum of the file lengths. Lengths are what a manifest claims until a table is opened.
+    pub(crate) bytes: u64,
+    pub(crate) longest: u64,
+    pub(crate) filter_bytes: u64,
+    pub(crate) entries: u64,
+    pub(crate) tombstones: u64,
+    pub(crate) seqno_max: SeqNo,
+    /// The tables with range deletes.
+    pub(crate) with_spans: usize,
+}
+
+impl Totals {
+    fn of(meta: &TableMeta) -> Self {
+        Self {
+            tables: 1,
+            bytes: meta.len,
+            longest: meta.len,
+            filter_bytes: meta.filters.iter().map(|filter| filter.len).fold(0, u64::saturating_add),
+            entries: meta.entries,
+            tombstones: meta.tombstones,
+            seqno_max: meta.seqno_max,
+            with_spans: usize::from(meta.spans.is_some()),
+        }
+    }
+}
+
+impl Sum for Totals {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |a, b| Self {
+            tables: a.tables + b.tables,
+            bytes: a.bytes.saturating_add(b.bytes),
+            longest: a.longest.max(b.longest),
+            filter_bytes: a.filter_bytes.saturating_add(b.filter_bytes),
+            entries: a.entries.saturating_add(b.entries),
+            tombstones: a.tombstones.saturating_add(b.tombstones),
+            seqno_max: a.seqno_max.max(b.seqno_max),
+            with_spans: a.with_spans + b.with_spans,
+        })
+    }
 }
 
 /// Eight bytes of a table's bounds, from behind the prefix that all keys of the run share. Those of all tables
@@ -44,7 +93,26 @@ impl Run {
             smallest: part(&table.meta.smallest),
             largest: part(&table.meta.largest),
         };
-        Self { id, prefix: prefix.into(), fences: tables.iter().map(fence).collect(), tables: tables.into() }
+        let totals = tables.iter().map(|table| Totals::of(&table.meta)).sum();
+        let fences = tables.iter().map(fence).collect();
+        Self { id, prefix: prefix.into(), fences, totals, tables: tables.into() }
+    }
+
+    /// The sums over its tables: O(1).
+    pub(crate) fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Puts other handles in the places of those that `new` has a table for.
+    pub(super) fn replace(&mut self, new: &HashMap<u64, &Arc<TableHandle>>) {
+        let replaced = |(at, old): (usize, &Arc<TableHandle>)| Some((at, *new.get(&old.meta.number)?));
+        let replaced: Vec<_> = self.tables.iter().enumerate().filter_map(replaced).collect();
+        if replaced.is_empty() {
+            return;
+        }
+        let tables = Arc::make_mut(&mut self.tables);
+        replaced.into_iter().for_each(|(at, table)| tables[at] = Arc::clone(table));
+        self.totals = tables.iter().map(|table| Totals::of(&table.meta)).sum();
     }
 
     /// The one table that can hold `user_key`.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::handle::TableHandle;
-use super::run::Run;
+use super::run::{Run, Totals};
 use crate::manifest::edit::LEVELS;
 use crate::sorting::sort_by_key;
 
@@ -22,6 +22,12 @@ pub(crate) struct Version {
 /// What a core has in caches of its own on most machines: filters that take less together are not prefetched.
 const NEAR_BYTES: u64 = 1 << 20;
 
+#[cfg(test)]
+thread_local! {
+    /// The tables that this thread has visited one by one, for tests that count.
+    pub(crate) static VISITED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 impl Version {
     fn of(levels: [Vec<Run>; LEVELS]) -> Self {
         let (mut runs, mut ends) = (Vec::new(), [0; LEVELS]);
@@ -33,10 +39,8 @@ impl Version {
     }
 
     fn with(runs: Vec<Run>, ends: [usize; LEVELS]) -> Self {
-        let tables = runs.iter().flat_map(|run| run.tables.iter());
-        let filters = tables.flat_map(|table| table.meta.filters.iter().map(|filter| filter.len));
-        let is_far = filters.fold(0, u64::saturating_add) > NEAR_BYTES;
-        let has_spans = runs.iter().flat_map(|run| &*run.tables).any(|table| table.meta.spans.is_some());
+        let totals: Totals = runs.iter().map(Run::totals).sum();
+        let (is_far, has_spans) = (totals.filter_bytes > NEAR_BYTES, totals.with_spans > 0);
         Self { runs, ends, is_far, has_spans }
     }
 
@@ -76,17 +80,24 @@ impl Version {
     }
 
     pub(crate) fn tables(&self, level: usize) -> impl Iterator<Item = &Arc<TableHandle>> {
-        self.runs(level).iter().flat_map(|run| run.tables.iter())
+        let tables = self.runs(level).iter().flat_map(|run| run.tables.iter());
+        #[cfg(test)]
+        let tables = tables.inspect(|_| VISITED.set(VISITED.get() + 1));
+        tables
     }
 
     pub(crate) fn all_tables(&self) -> impl Iterator<Item = (usize, &Arc<TableHandle>)> {
-        self.all_runs().flat_map(|(level, run)| run.tables.iter().map(move |table| (level, table)))
+        (0..LEVELS).flat_map(|level| self.tables(level).map(move |table| (level, table)))
     }
 
-    /// Sum of the file lengths of a level.
+    /// Sum of the file lengths of a level; O(runs).
     pub(crate) fn bytes(&self, level: usize) -> u64 {
-        // Lengths are what a manifest claims until a table is opened.
-        self.tables(level).map(|table| table.meta.len).fold(0, u64::saturating_add)
+        self.runs(level).iter().map(Run::totals).sum::<Totals>().bytes
+    }
+
+    /// The sums over all tables; O(runs).
+    pub(crate) fn totals(&self) -> Totals {
+        self.runs.iter().map(Run::totals).sum()
     }
 
     /// The version without the tables of these numbers and with new ones, each in a run of a level. Runs that
@@ -103,7 +114,8 @@ impl Version {
         for (level, run) in self.all_runs() {
             let start = added.partition_point(|table| place(table) < (level, run.id));
             let more = added[start..].iter().take_while(|table| place(table) == (level, run.id));
-            if more.clone().next().is_none() && run.tables.iter().all(|table| is_kept(&table)) {
+            let is_same = || removed.is_empty() || run.tables.iter().all(|table| is_kept(&table));
+            if more.clone().next().is_none() && is_same() {
                 levels[level].push(run.clone());
                 continue;
             }
@@ -130,14 +142,7 @@ impl Version {
         let new: HashMap<u64, &Arc<TableHandle>> =
             tables.iter().map(|table| (table.meta.number, table)).collect();
         let mut runs = self.runs.clone();
-        for run in &mut runs {
-            let old = Arc::clone(&run.tables);
-            let changed =
-                old.iter().enumerate().filter_map(|(at, old)| Some((at, new.get(&old.meta.number)?)));
-            for (at, &table) in changed {
-                Arc::make_mut(&mut run.tables)[at] = Arc::clone(table);
-            }
-        }
+        runs.iter_mut().for_each(|run| run.replace(&new));
         Self::with(runs, self.ends)
     }
 

@@ -14,7 +14,7 @@ use crate::compaction::pick::Urgency;
 use crate::compaction::task::Task;
 use crate::key::{SeqNo, key_after};
 use crate::manifest::edit::LEVELS;
-use crate::spans::{Spans, SpansBuilder};
+use crate::spans::Spans;
 use crate::table_meta::TableMeta;
 use crate::version::{Run, TableHandle, Version};
 
@@ -25,7 +25,7 @@ pub(crate) fn pick(version: &Version, busy: &Busy, oldest_snapshot: SeqNo) -> Op
         return None;
     }
     let runs: Vec<(usize, &Run)> = version.all_runs().collect();
-    let (mut newer, mut dropped): (Vec<Spans>, Vec<(usize, Arc<TableHandle>)>) = (Vec::new(), Vec::new());
+    let (mut newer, mut dropped): (Vec<RunSpans>, Vec<(usize, Arc<TableHandle>)>) = (Vec::new(), Vec::new());
     for (at, (level, run)) in runs.iter().enumerate() {
         for table in run.tables.iter().filter(|table| !busy.has(table)) {
             let is_hidden = newer.iter().any(|spans| hides(spans, &table.meta, oldest_snapshot));
@@ -33,7 +33,7 @@ pub(crate) fn pick(version: &Version, busy: &Busy, oldest_snapshot: SeqNo) -> Op
                 dropped.push((*level, Arc::clone(table)));
             }
         }
-        newer.extend(spans_of(run).filter(|spans| !spans.is_empty()));
+        newer.extend(spans_of(run).filter(|lists| !lists.is_empty()));
     }
     let is_any = !dropped.is_empty();
     let task =
@@ -41,21 +41,33 @@ pub(crate) fn pick(version: &Version, busy: &Busy, oldest_snapshot: SeqNo) -> Op
     Some((Urgency::of_score(f64::from(u32::MAX)), task?))
 }
 
-/// The spans of a run as one list. Those that were cut between two of its tables are whole again.
-fn spans_of(run: &Run) -> Option<Spans> {
+/// The spans of a run, by table. A span that was cut between two tables ends in one list where the next list begins.
+type RunSpans = Vec<Arc<Spans>>;
+
+/// `None` if those of a table cannot be read.
+fn spans_of(run: &Run) -> Option<RunSpans> {
     let tables = run.tables.iter().filter(|table| table.meta.spans.is_some());
-    let lists = tables.map(|table| table.spans().ok()?);
-    let mut all = SpansBuilder::default();
-    for spans in lists.flatten() {
-        spans.iter().for_each(|span| all.push(span.start, span.end, span.seqnos));
-    }
-    Some(all.finish())
+    tables.map(|table| table.spans().ok()?).collect()
 }
 
 /// Whether all of a table is under newer range deletes that the oldest snapshot sees.
-fn hides(spans: &Spans, meta: &TableMeta, oldest_snapshot: SeqNo) -> bool {
+fn hides(lists: &RunSpans, meta: &TableMeta, oldest_snapshot: SeqNo) -> bool {
     let end = end_of(meta);
-    spans.covers(&meta.smallest, end.as_deref(), meta.seqno_max, oldest_snapshot)
+    let (mut from, end) = (&meta.smallest[..], end.as_deref());
+    let first = lists.partition_point(|list| matches!(list.end(), Some(Some(reached)) if **reached <= *from));
+    for list in &lists[first..] {
+        let reached = list.end().flatten().map(|reached| &**reached);
+        let is_last = reached.is_none() || end.is_some_and(|end| reached >= Some(end));
+        let to = if is_last { end } else { reached };
+        if !list.covers(from, to, meta.seqno_max, oldest_snapshot) {
+            return false;
+        }
+        match to {
+            Some(to) if !is_last => from = to,
+            _ => return true,
+        }
+    }
+    false
 }
 
 /// The key behind all of a table.

@@ -59,14 +59,8 @@ struct Weights<'a> {
 
 impl<'a> Weights<'a> {
     fn new(version: &'a Version, busy: &'a Busy, readers: &'a Readers) -> Self {
-        let tables = || version.all_tables().map(|(_, table)| &table.meta);
-        Self {
-            version,
-            readers,
-            busy,
-            entries: tables().map(|meta| meta.entries).fold(0, u64::saturating_add),
-            newest: tables().map(|meta| meta.seqno_max).max().unwrap_or(0),
-        }
+        let totals = version.totals();
+        Self { version, readers, busy, entries: totals.entries, newest: totals.seqno_max }
     }
 
     fn of(&self, table: &TableHandle) -> f64 {
@@ -97,6 +91,12 @@ impl<'a> Weights<'a> {
 
 /// The task that gets rid of the most tombstones for the bytes that it rewrites, if there is a reason.
 pub(crate) fn pick(version: &Version, busy: &Busy, readers: &Readers) -> Option<(Urgency, Task)> {
+    let totals = version.totals();
+    // The most that they can weigh, without a look at the tables.
+    let share_max = totals.tombstones as f64 * (1.0 + AGE_MAX) / totals.entries.max(1) as f64;
+    if totals.with_spans == 0 && (totals.tombstones == 0 || share_max < SHARE_MAX && readers.skipped == 0) {
+        return None;
+    }
     let weights = Weights::new(version, busy, readers);
     let share = weights.of_all(version.all_tables().map(|(_, table)| table)) / weights.entries.max(1) as f64;
     let affordable = readers.skipped.saturating_mul(BYTES_PER_SKIP);
@@ -123,6 +123,10 @@ pub(crate) fn pick(version: &Version, busy: &Busy, readers: &Readers) -> Option<
 /// The number that the oldest snapshot must have, or one above it, for another table with tombstones or range deletes to
 /// count.
 pub(crate) fn held_back(version: &Version, oldest_snapshot: SeqNo) -> Option<SeqNo> {
+    let totals = version.totals();
+    if totals.tombstones == 0 && totals.with_spans == 0 || totals.seqno_max <= oldest_snapshot {
+        return None;
+    }
     let metas = version.all_tables().map(|(_, table)| &table.meta);
     let is_heavy = |meta: &TableMeta| meta.tombstones > 0 || meta.spans.is_some();
     let held = metas.filter(|meta| is_heavy(meta) && meta.seqno_max > oldest_snapshot);

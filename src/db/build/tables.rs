@@ -102,7 +102,7 @@ impl Engine {
         let lookups = tree.lookups();
         let shape = tree.shape();
         let plan = || plan_output(&options.filter, &shape, version, lookups, output);
-        let (place, tables) = ((output.level, output.keys), version.all_tables().count());
+        let (place, tables) = ((output.level, output.keys), version.totals().tables);
         let filter = match !options.filter.expect_hits && (inputs.is_empty() || output.keys < SMALL_KEYS) {
             true => tree.planned_filter(options.filter, place, tables, plan),
             false => plan(),

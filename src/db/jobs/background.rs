@@ -11,6 +11,7 @@
 //! first of several threads does only the urgent jobs, so that no writer waits for a long compaction.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::filter_memory::may_change_groups;
@@ -263,7 +264,7 @@ impl Engine {
         if tree.is_none() {
             self.retry.forget(keyspace);
         }
-        if tree.is_some_and(|tree| may_change_groups(tree)) {
+        if tree.is_some_and(|tree| tree.is_survey_due() && may_change_groups(tree)) {
             self.background.set_residency_due();
         }
         let is_flush = tree.is_some_and(|tree| reserved.is_flush(tree));
@@ -271,7 +272,7 @@ impl Engine {
         let flush = self.if_due(Work::Flush(keyspace), flush, is_flush);
         let compaction = tree.and_then(|tree| {
             tree.set_debt(debt::debt(&tree.view().version, &tree.shape()));
-            self.free(tree, oldest_snapshot, reserved).pick()
+            self.free(tree, reserved).pick()
         });
         let held_back = tree.and_then(|tree| tombstones::held_back(&tree.view().version, oldest_snapshot));
         let urgency = compaction.map(|(urgency, _)| urgency);
@@ -282,7 +283,7 @@ impl Engine {
         // A store that was closed stays as it is while it is only read.
         let may_be_idle = self.background.threads > 0 && urgency.is_none() && !self.lifecycle.is_unchanged();
         let idle = tree.filter(|_| may_be_idle).and_then(|tree| {
-            let free = self.free(tree, oldest_snapshot, reserved);
+            let free = self.free(tree, reserved);
             free.pick_idle().map(|_| Instant::now() + IDLE_DELAY)
         });
         reserved.pending().set_idle(keyspace, idle);
@@ -336,7 +337,7 @@ impl Engine {
     fn next_compaction(&self, reserved: &mut Reserved<'_>) -> Option<Job> {
         while let Some(keyspace) = reserved.pending().take_compaction() {
             let Some(tree) = self.keyspaces.get(keyspace) else { continue };
-            let free = self.free(&tree, self.sequence.snapshots.oldest(), reserved);
+            let free = self.free(&tree, reserved);
             if let Some((_, task)) = free.take() {
                 return Some(Job::Compact(Arc::clone(&tree), task));
             }
@@ -354,7 +355,7 @@ impl Engine {
         }
         while let Some(keyspace) = reserved.pending().take_idle(now) {
             let Some(tree) = self.keyspaces.get(keyspace) else { continue };
-            let free = self.free(&tree, self.sequence.snapshots.oldest(), reserved);
+            let free = self.free(&tree, reserved);
             if let Some(task) = free.pick_idle() {
                 tree.set_idle_tried(newest_level_0(&free.version));
                 return Some(Job::Compact(Arc::clone(&tree), task));
@@ -434,10 +435,14 @@ struct Free<'a> {
 }
 
 impl Engine {
-    fn free<'t>(&self, tree: &'t Tree, oldest_snapshot: SeqNo, reserved: &Reserved<'_>) -> Free<'t> {
+    fn free<'t>(&self, tree: &'t Tree, reserved: &Reserved<'_>) -> Free<'t> {
         let mut busy = reserved.busy(tree);
         let version = Arc::clone(&tree.view().version);
-        busy.extend(version.set_aside());
+        // Read after the version: a snapshot that it misses is newer than all entries there.
+        let oldest_snapshot = self.sequence.snapshots.oldest();
+        if self.counters.set_aside.load(Ordering::Relaxed) > 0 {
+            busy.extend(version.set_aside());
+        }
         // On a full disk every tombstone is worth a compaction.
         let is_short = self.disk_space.is_short();
         let skipped = if is_short { u64::MAX } else { tree.skipped_since_compaction() };
@@ -489,13 +494,14 @@ impl Free<'_> {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::AtomicU64;
 
     use super::*;
     use crate::db::handles::keyspace::Keyspace;
     use crate::db::handles::store::Db;
     use crate::fs::{CrashPolicy, MemFs, Op};
     use crate::options::{KeyspaceOptions, Options};
+    use crate::version::VISITED;
 
     fn open() -> Db {
         Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/db").unwrap()
@@ -571,6 +577,34 @@ mod tests {
         let names = db.keyspaces();
         let has_key = |name: &&String| db.existing_keyspace(name).unwrap().contains("k").unwrap();
         assert_eq!(names.iter().filter(has_key).count(), 40);
+    }
+
+    /// The tables of a store of about so many, and those that a put with its flush visits in the mean.
+    fn visited_by_a_flush(tables: u32) -> (u64, u64) {
+        let options = KeyspaceOptions::new().table_bytes(4 << 10).level_base_bytes(1 << 30);
+        let options = options.compression(crate::Compression::None).l0_runs(128);
+        let db = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).default_keyspace(options);
+        let db = db.open("/db").unwrap();
+        let value = [7; 1000];
+        (0..4 * tables).for_each(|key| db.put(key.to_be_bytes(), value).unwrap());
+        db.compact().unwrap();
+        let flush = |key: u32| {
+            db.put(key.to_be_bytes(), "v").unwrap();
+            db.flush().unwrap();
+            while db.step().unwrap() {}
+        };
+        let before = VISITED.get();
+        (0..32).for_each(flush);
+        let visited = (VISITED.get() - before) / 32;
+        (db.stats().keyspaces[0].total().tables, visited)
+    }
+
+    #[test]
+    fn a_flush_and_the_search_for_work_after_it_visit_no_more_tables_in_a_large_store() {
+        let (few, by_few) = visited_by_a_flush(100);
+        let (many, by_many) = visited_by_a_flush(1000);
+        assert!(few >= 64 && many >= 7 * few, "{few} and {many} tables");
+        assert!(by_many <= 2 * by_few, "{by_few} of {few} tables, {by_many} of {many}");
     }
 
     #[test]

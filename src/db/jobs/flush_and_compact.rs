@@ -157,7 +157,12 @@ impl Engine {
             Err(error) => return Err(self.set_aside(tree, task, error)),
         };
         let bytes: u64 = added.iter().map(|table| table.meta.len).sum();
-        let run = if task.output_level == 0 { version.newest_run(&task.numbers()) } else { 0 };
+        let mut run = 0;
+        if task.output_level == 0 {
+            run = version.newest_run(&task.numbers());
+            let since = task.inputs.iter().map(|(_, table)| table.since()).min();
+            added.iter().for_each(|table| table.set_since(since.unwrap_or_default()));
+        }
         let change = TreeChange {
             tree: Arc::clone(tree),
             removed: task.inputs.clone(),
@@ -183,6 +188,7 @@ impl Engine {
             return JobError::Store(error);
         };
         table.set_aside(error.clone());
+        self.counters.set_aside.fetch_add(1, Ordering::Relaxed);
         let number = table.meta.number;
         tracing::error!(keyspace = tree.name, table = number, level, %error, "compactions leave a table alone");
         JobError::Table(error)

@@ -68,7 +68,7 @@ impl View {
     /// Whether there are entries above this number.
     pub(in crate::db) fn has_newer(&self, seqno: SeqNo) -> bool {
         self.memtables().any(|memtable| memtable.memtable.seqno_max() > Some(seqno))
-            || self.version.all_tables().any(|(_, table)| table.meta.seqno_max > seqno)
+            || self.version.totals().seqno_max > seqno
     }
 
     #[inline]
@@ -140,14 +140,16 @@ pub(in crate::db) struct Tree {
     /// Filters that were planned for flushes and small compactions, and may be used for the next ones: by level, and by
     /// the logarithm of the number of keys.
     planned_filters: Mutex<Vec<PlannedFilter>>,
+    /// Changes since [`Tree::is_survey_due`] was last true.
+    unsurveyed: AtomicUsize,
     _entry: memory::Entry,
 }
 
 /// What a keyspace takes in memory beside its state: its view, its options, and its entry in the manifest.
 const ENTRY_BYTES: usize = 1 << 10;
 
-/// So many tables let a plan be used once more. A plan looks at all tables, so it looks at this many in the mean.
-const TABLES_PER_PLAN: usize = 64;
+/// A look at all tables is made once for so many of them, so that each change of the tree pays for this many.
+const TABLES_PER_CHANGE: usize = 64;
 
 /// A filter that was planned.
 struct PlannedFilter {
@@ -202,6 +204,7 @@ impl Tree {
             lookups: Striped::default(),
             counted_lookups: AtomicU64::new(0),
             planned_filters: Mutex::default(),
+            unsurveyed: AtomicUsize::new(0),
             _entry: memtables.memory.enter(size_of::<Self>() + ENTRY_BYTES),
         })
     }
@@ -493,11 +496,21 @@ impl Tree {
             return known.filter;
         }
         let filter = plan();
-        let planned = PlannedFilter { place, policy, filter, uses_left: tables / TABLES_PER_PLAN };
+        let planned = PlannedFilter { place, policy, filter, uses_left: tables / TABLES_PER_CHANGE };
         let mut all = lock(&self.planned_filters);
         all.retain(|known| known.place != place);
         all.push(planned);
         filter
+    }
+
+    /// Whether a look at all tables is due after another change of the tree.
+    pub(in crate::db) fn is_survey_due(&self) -> bool {
+        let changes = self.unsurveyed.fetch_add(1, Ordering::Relaxed) + 1;
+        let is_due = changes.saturating_mul(TABLES_PER_CHANGE) >= self.view_ref().version.totals().tables;
+        if is_due {
+            self.unsurveyed.store(0, Ordering::Relaxed);
+        }
+        is_due
     }
 
     /// How many there were since this was last called.
