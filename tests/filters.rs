@@ -378,7 +378,6 @@ fn a_table_that_a_compaction_cannot_read_is_set_aside_and_writes_go_on() {
     (0..KEYS).for_each(|n| db.put(key(n), [1; 30]).unwrap());
     db.flush().unwrap();
     step_all(&db);
-    let level_0 = db.stats().keyspaces[0].levels[0].tables;
     db.close().unwrap();
     let broken = of_kind(&fs, ".sst").into_keys().next().unwrap();
     damage_data(&fs, &broken);
@@ -388,15 +387,7 @@ fn a_table_that_a_compaction_cannot_read_is_set_aside_and_writes_go_on() {
     assert_eq!((stats.keyspaces[0].total().set_aside_tables, stats.disabled), (1, None));
     let writes = (0..4000).map(|n| db.put(format!("new {n:06}"), [2; 40])).find_map(Result::err);
     let stats = db.stats();
-    match writes {
-        // The table is in the way of level 0: when that is full, writing ends with the damage for a reason.
-        Some(error) => {
-            assert!(error.is_corruption(), "{error}");
-            assert!(stats.disabled.is_some_and(|why| why.contains(&broken)), "{level_0}");
-            assert!(stats.keyspaces[0].levels[0].runs > 20);
-        }
-        None => assert_eq!(stats.disabled, None),
-    }
+    assert!(writes.is_none() && stats.disabled.is_none(), "{writes:?}");
     assert!(stats.batches > 500, "only {} batches", stats.batches);
     assert_eq!(db.get("new 000000").unwrap().as_deref(), Some(&[2; 40][..]));
 }

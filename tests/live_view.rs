@@ -409,6 +409,40 @@ fn a_reader_is_refreshed_to_another_store_that_was_put_into_the_directory() {
     assert!(all_start(&reader, b"second") && all_start(&earlier, b"first"));
 }
 
+#[test]
+fn a_reader_whose_directory_has_another_store_by_now_copies_no_file_of_that_store() {
+    let entries = |db: &Db| {
+        db.iter().map(Result::unwrap).map(|(key, value)| (key.to_vec(), value.to_vec())).collect::<Vec<_>>()
+    };
+    for reads in [false, true] {
+        let mem = MemFs::new();
+        let copy = Path::new("/copy");
+        let db = store::open(&mem).unwrap();
+        fill(&db, "first");
+        let first = entries(&db);
+        db.close().unwrap();
+        let reader = store::open_read_only(&mem).unwrap();
+        if reads {
+            assert_eq!(entries(&reader), first);
+        }
+        put_in_place(&mem, Vec::new());
+        let db = store::open(&mem).unwrap();
+        fill(&db, "second");
+        match reader.checkpoint(copy) {
+            Ok(()) => {
+                let copied =
+                    Options::new().fs(Arc::new(mem.clone())).background_threads(0).open(copy).unwrap();
+                assert_eq!(entries(&copied), first);
+                assert!(copied.verify().unwrap().damage.is_empty());
+            }
+            Err(error) => {
+                assert!(matches!(error, Error::Changed { .. } | Error::Io { .. }), "{error}");
+                assert!(mem.files(copy).is_empty());
+            }
+        }
+    }
+}
+
 /// Without filters and with values of one length, tables of two histories differ in their blocks alone.
 fn bare(mem: &MemFs) -> Options {
     let none = FilterPolicy::new(FilterKind::None);

@@ -370,7 +370,8 @@ pub(super) fn add(room: &mut Room, arena: &Arena, found: &Found, id: NodeId) -> 
             .map(|((digit, word), to)| *to = (digit, branch.link(word)))
             .count();
         links[count] = (target, id);
-        branch.words[0].store(branch.head | REPLACED, Memory::Relaxed);
+        // Release: a reader that loads it sees the links that were added before.
+        branch.words[0].store(branch.head | REPLACED, Memory::Release);
         make(room, arena, branch.size() + 1, at, &links[..=count])
     } else {
         let (entry, target) = ((entry, below), (target, id));

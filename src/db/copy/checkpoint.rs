@@ -40,6 +40,7 @@ use crate::db::engine::Engine;
 use crate::db::open::live_view::LiveView;
 use crate::db::state::files::random_id;
 use crate::error::{Error, Result};
+use crate::file_header::{FileHeader, HEADER_BYTES};
 use crate::filename::FileName;
 use crate::manifest::log::ManifestLog;
 use crate::manifest::state::LogState;
@@ -114,11 +115,16 @@ impl Copying<'_> {
 
     /// Gives a file that never changes a second name. Copies it if that cannot be done, or if the writer of the store
     /// has removed it: a view holds it open.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Changed`] if another store is in the directory of a view, and has a file of that name.
     fn link(&mut self, name: FileName) -> Result<()> {
         let (from, to) = (name.path(&self.source.dir), name.path(self.to.path()));
         if !self.links_are_refused {
             match self.to.fs().hard_link(&from, &to) {
-                Ok(()) => return Ok(()),
+                Ok(()) if !self.source.is_view() || self.is_named(name, &to)? => return Ok(()),
+                Ok(()) => self.to.fs().remove(&to).map_err(|error| Error::io("remove", &to, error))?,
                 Err(error) => match error.kind() {
                     ErrorKind::NotFound | ErrorKind::TooManyLinks => {}
                     ErrorKind::CrossesDevices
@@ -129,7 +135,22 @@ impl Copying<'_> {
                 },
             }
         }
-        self.copy(&from, &to)
+        self.copy(&from, &to)?;
+        match !self.source.is_view() || self.is_named(name, &to)? {
+            true => Ok(()),
+            false => Err(Error::changed(&from, "it is a file of another store")),
+        }
+    }
+
+    /// Whether a file is the one that the state names. Files have random ids.
+    fn is_named(&self, name: FileName, path: &Path) -> Result<bool> {
+        let Some(file_id) = self.source.file_id(name) else { return Ok(true) };
+        let io_error = |error| Error::io("read", path, error);
+        let file = self.to.fs().open(path).map_err(io_error)?;
+        let len = file.len().map_err(io_error)?.min(HEADER_BYTES as u64);
+        let bytes = file.read_to_vec(len as usize, 0).map_err(io_error)?;
+        // A damaged file is copied as it is.
+        Ok(FileHeader::decode(&bytes).map_or(true, |header| header.file_id == file_id))
     }
 
     fn copy(&self, from: &Path, to: &Path) -> Result<()> {

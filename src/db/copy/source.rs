@@ -81,6 +81,23 @@ impl Source {
         tables(&self.state).collect()
     }
 
+    /// The id that a file has in its header, if the state names it: of a table or a log.
+    pub(super) fn file_id(&self, name: FileName) -> Option<FileId> {
+        match name {
+            FileName::Table(number) => {
+                let mut keyspaces = self.state.keyspaces.values();
+                keyspaces.find_map(|keyspace| keyspace.tables.get(&number)).map(|place| place.meta.file_id)
+            }
+            FileName::Log(number) => self.state.logs.get(&number).map(|log| log.file_id),
+            _ => None,
+        }
+    }
+
+    /// Whether another store may take the place of the directory without an error: it is not locked.
+    pub(super) fn is_view(&self) -> bool {
+        self.locked.is_none()
+    }
+
     /// Checks that the directory of a store that is open for writing is still the one that was locked: files are linked by
     /// their paths.
     pub(super) fn check_in_place(&self) -> Result<()> {

@@ -99,6 +99,7 @@ impl Draft {
 
     /// Describes tables that become visible with the generation.
     pub(super) fn add(&mut self, change: TreeChange) -> Result<()> {
+        change.check_runs()?;
         let items = change.items();
         self.changes.push(change);
         self.describe(items)
@@ -107,6 +108,7 @@ impl Draft {
     /// Describes tables, and makes them visible now.
     pub(in crate::db) fn add_visible(&mut self, change: TreeChange) -> Result<()> {
         self.files.extend(change.added.iter().map(|(_, _, table)| FileName::Table(table.meta.number)));
+        change.check_runs()?;
         self.describe(change.items())?;
         change.install();
         Ok(())

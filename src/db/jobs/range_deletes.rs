@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crate::Db;
 use crate::fs::{CrashPolicy, MemFs};
+use crate::limits::KEY_BYTES_MAX;
 use crate::options::{KeyspaceOptions, Options};
 use crate::version::TableHandle;
 
@@ -86,6 +87,58 @@ fn tables_that_a_snapshot_needs_stay_until_it_is_released() {
     assert!(tables(&db).len() < all / 2, "{} of {all}", tables(&db).len());
     assert!(tables(&db).iter().all(|(_, table)| table.meta.spans.is_none()), "nothing is below");
     assert!(keys(&db) == left);
+}
+
+#[test]
+fn compact_rewrites_tables_for_their_range_deletes_alone() {
+    for reopens in [false, true] {
+        let fs = MemFs::new();
+        let mut db = open(&fs);
+        fill(&db, 0..100);
+        db.compact().unwrap();
+        let snapshot = db.snapshot();
+        db.clear().unwrap();
+        db.compact().unwrap();
+        assert_eq!((snapshot.iter().count(), keys(&db).len()), (100, 0));
+        drop(snapshot);
+        if reopens {
+            db.close().unwrap();
+            db = open(&fs);
+        }
+        db.compact().unwrap();
+        assert_eq!(tables(&db).len(), 0, "{reopens}");
+    }
+}
+
+/// The key behind a longest one that ends with ff is shorter.
+#[test]
+fn a_table_does_not_end_behind_a_longest_key_under_a_span_if_the_next_key_is_shorter() {
+    let last = [vec![b'a'; KEY_BYTES_MAX - 1], vec![0xff]].concat();
+    let next = [vec![b'a'; KEY_BYTES_MAX - 2], b"b".to_vec()].concat();
+    let fs = MemFs::new();
+    let db = open(&fs);
+    [&next[..], b"z"].into_iter().for_each(|key| db.put(key, "old").unwrap());
+    db.flush().unwrap();
+    let snapshot = db.snapshot();
+    db.clear().unwrap();
+    [&last[..], &next[..], b"b"].into_iter().for_each(|key| db.put(key, "new").unwrap());
+    let check = |db: &Db| {
+        assert_eq!(db.get(&next).unwrap().as_deref(), Some(&b"new"[..]));
+        assert_eq!(keys(db), [&last[..], &next[..], b"b"]);
+        assert!(db.verify().unwrap().damage.is_empty());
+    };
+    let image = fs.crash(CrashPolicy::KeepAll);
+    db.flush().unwrap();
+    check(&db);
+    db.compact().unwrap();
+    check(&db);
+    assert_eq!(snapshot.iter().count(), 2);
+    // As it is opened, the log becomes tables.
+    let options = Options::new().fs(Arc::new(image.clone())).background_threads(0).memory_budget(1 << 20);
+    let db = options.open("/db").unwrap();
+    check(&db);
+    db.close().unwrap();
+    check(&open(&image));
 }
 
 #[test]

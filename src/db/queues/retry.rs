@@ -254,11 +254,11 @@ impl Retry {
         self.find(|work, failed| is_concerned(work) && is_out_of_space(&failed.error)).is_some()
     }
 
-    /// Whether a flush or a compaction has found no room on the disk, for the first time in a row.
+    /// Whether a flush, a compaction or beginning a log has found no room on the disk, for the first time in a row.
     pub(in crate::db) fn is_newly_short_of_space(&self) -> bool {
-        let is_table_work = |work| matches!(work, Work::Flush(_) | Work::Compact(_));
+        let frees_space = |work| matches!(work, Work::Flush(_) | Work::Compact(_) | Work::BeginLog);
         self.find(|work, failed| {
-            is_table_work(work) && failed.delay == DELAY_MIN && is_out_of_space(&failed.error)
+            frees_space(work) && failed.delay == DELAY_MIN && is_out_of_space(&failed.error)
         })
         .is_some()
     }
