@@ -58,13 +58,14 @@ impl Engine {
                 return true;
             }
             let mut is_done = false;
+            // Not under the lock of the reservations: it takes the lock of the log, and calls the file system.
+            self.look_at_disk();
+            compaction.set_room(self.disk_space.room());
             let reservation = self.background.reservations.reserve_next(|reserved| {
                 let is_short = self.disk_space.is_short();
                 if reserved.is_extra() || is_short && !reserved.is_idle() {
                     return None;
                 }
-                self.look_at_disk();
-                compaction.set_room(self.disk_space.room());
                 // A table that was set aside is read again, so that the caller gets its error.
                 let version = Arc::clone(&tree.view().version);
                 match compaction.next(&version, &reserved.busy(tree), &tree.shape()) {
