@@ -3,9 +3,12 @@
 //! 1. A million keys with default options are deleted in key order: all keys of a store, and the first half
 //!    of a larger store. The first remaining entry is searched in each state.
 //! 2. A queue: take the first entry, delete it, append a new one.
+//! 3. Range deletes ([`ranges`]).
 //!
 //! Background work runs in steps between the batches, so the counts are the same in each run. The times are
 //! elapsed times of one thread.
+
+mod ranges;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -31,6 +34,12 @@ pub(crate) struct Args {
     /// Entries to take from the queue.
     #[arg(long, default_value_t = 200_000)]
     pops: u64,
+    /// Range deletes.
+    #[arg(long, default_value_t = 100_000)]
+    ranges: u64,
+    /// Entries in the log.
+    #[arg(long, default_value_t = 1_000_000)]
+    log: u64,
     /// Writes the tables to this file as well.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
@@ -44,6 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     report.text(&machine::describe());
     describe_deleted(args.keys, &mut report)?;
     describe_queue(args, &mut report)?;
+    ranges::describe(args.keys, args.ranges, args.log, &mut report)?;
     report.write(args.write.as_deref())
 }
 
