@@ -1,4 +1,4 @@
-//! What holds for every description, tried on the vectors of format.md.
+//! What holds for every description, tried on the vectors of format-vectors.md.
 
 mod forge;
 mod records;
