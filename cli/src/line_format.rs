@@ -60,7 +60,7 @@ impl LineFormat {
     /// The bytes of a part of a line, without its escapes.
     pub(crate) fn decode(self, text: &[u8]) -> Result<Cow<'_, [u8]>> {
         self.arguments.decode_bytes(text).map_err(|failure| {
-            Failure::Usage(format!("{failure}; without --escaped lines are taken as they are"))
+            Failure::Usage(format!("{failure}; without --escaped lines are used unchanged"))
         })
     }
 

@@ -1,4 +1,4 @@
-//! What holds for every description, tried on the vectors of format-vectors.md.
+//! Properties of every description, tested on the vectors of format-vectors.md.
 
 mod forge;
 mod records;
@@ -44,7 +44,7 @@ fn log_of_records(records: Vec<(RecordKind, Vec<u8>)>) -> Vec<u8> {
     let rest = [(RecordKind::Promise, file("promise")), (RecordKind::Close, file("close"))];
     for (kind, body) in records.into_iter().chain(rest) {
         let (mut payload, mut first) = (&body[..], true);
-        // What was written before a promise is durable.
+        // The bytes before a promise are durable.
         let is_first = matches!(kind, RecordKind::Batch | RecordKind::Boundaries);
         let synced = if is_first { 0 } else { out.len() as u64 };
         while first || !payload.is_empty() {
@@ -56,7 +56,7 @@ fn log_of_records(records: Vec<(RecordKind, Vec<u8>)>) -> Vec<u8> {
     out
 }
 
-/// Something that was reported, without what it borrowed.
+/// A reported event, without its borrows.
 #[derive(Debug, PartialEq)]
 enum Reported {
     Span { place: Place, len: u64, label: String, is_bytes: bool },
@@ -125,7 +125,7 @@ fn whichever_bit_is_flipped_the_damage_is_reported() {
                 // Padding, one bit like the other.
                 continue;
             }
-            // A view changes what is reported of the damage, and not whether.
+            // A view changes the reported details of the damage, but not whether it is reported.
             let views = [View::new().detail(Detail::Shape), View::new().entries(Entries::Keys), everything()];
             let (_, report) = events_of(&bad, &views[bit % 3]);
             let found = !report.is_intact() || report.torn_bytes > 0;
@@ -347,8 +347,7 @@ fn the_hash_seed_is_shown_only_when_it_is_asked_for() {
     ] {
         let seeds = |view: &View| {
             let text = text(&file(name), view);
-            // In the vectors of filters the salt, and in that of the manifest an edit's hash, look like a
-            // seed.
+            // In the vectors, the salt of filters and the hash of an edit in a manifest look like a seed.
             let lines = text.lines().filter(|line| line.contains(" seed "));
             lines.map(str::to_owned).collect::<Vec<_>>()
         };

@@ -151,7 +151,7 @@ impl TableIter {
         };
         let file = &self.table.file;
         if out_of_order {
-            let detail = format!("the block at {} does not stand in order", handle.offset);
+            let detail = format!("the block at {} is out of order", handle.offset);
             return Err(file.corrupt(parent, "index block", detail));
         }
         let payload = match level == self.index.len() {
@@ -246,7 +246,7 @@ impl TableIter {
         if self.key().is_none_or(has_passed) {
             return Ok(());
         }
-        let detail = "its keys are not in order with their separators or the block beside it";
+        let detail = "its keys are not in order with their separators or the neighbouring block";
         Err(self.table.file.corrupt(self.data.block, "data block", detail).into())
     }
 }
@@ -339,7 +339,7 @@ impl InternalIterator for TableIter {
     }
 
     fn out_of_order(&self) -> Box<Error> {
-        let detail = "its keys are not in order, or not with those of the block beside it";
+        let detail = "its keys are not in order, or not with the neighbouring block";
         self.table.file.corrupt(self.data.block, "data block", detail).into()
     }
 }

@@ -43,7 +43,8 @@ impl Table {
             entries.next()?;
         }
         if filter.len() as u64 != self.properties.keys {
-            let detail = format!("the table says {}, its blocks hold {}", self.properties.keys, filter.len());
+            let detail =
+                format!("the table states {}, its blocks have {}", self.properties.keys, filter.len());
             return Err(self.file.corrupt(self.footer.properties.offset, "key count", detail));
         }
         check(filter.finish_bytes())?;

@@ -50,7 +50,7 @@ impl Table {
             return Err(Error::corruption(&path, meta.len.min(unverified.len), "file length", detail));
         }
         if unverified.file.file_id != meta.file_id {
-            return Err(Error::corruption(&path, 32, "file id", "not that of the manifest"));
+            return Err(Error::corruption(&path, 32, "file id", "differs from the manifest"));
         }
         let (file, tail, footer, checksum) = unverified.read_footer()?;
         if checksum != meta.footer_checksum {
@@ -98,9 +98,7 @@ impl Table {
             && *end == *stated.end;
         match is_stated {
             true => Ok(spans),
-            false => {
-                Err(self.file.corrupt(stated.blocks[0].offset, "spans", "are not those of the properties"))
-            }
+            false => Err(self.file.corrupt(stated.blocks[0].offset, "spans", "differ from the properties")),
         }
     }
 

@@ -278,10 +278,10 @@ impl Properties {
             return wrong("sequence range", format!("expected {}, found {}", range(meta), range(&own)));
         }
         if !are_same_points(own.points(), meta.points()) {
-            return wrong("key bounds", "not those that the manifest names".into());
+            return wrong("key bounds", "differ from the manifest".into());
         }
         if !are_same_spans(own.spans.as_deref(), meta.spans.as_deref()) {
-            return wrong("spans", "not those that the manifest names".into());
+            return wrong("spans", "differ from the manifest".into());
         }
         Ok(())
     }

@@ -38,7 +38,7 @@ use crate::{units, whole_file};
   On A:  sievedb diff a.db --cells b.cells --write-wanted a.wanted
   On B:  sievedb diff b.db --wanted a.wanted
 
-  If they fall short, on B:  sievedb diff b.db --size a.size --write-cells b2.cells --from 154 --count 40
+  If they are too few, on B:  sievedb diff b.db --size a.size --write-cells b2.cells --from 154 --count 40
   and on A:                  sievedb diff a.db --cells b.cells --cells b2.cells --write-wanted a.wanted")]
 pub(crate) struct Args {
     /// The directory of the store.
@@ -289,7 +289,7 @@ fn list(args: &Args, snapshot: &KeyspaceSnapshot, printer: &mut Printer) -> Resu
         let (cells, listed) = (decoder.cells(), decoder.listed());
         let more = (cells / 4).max(16);
         return Err(Failure::Refused(format!(
-            "{cells} cells fall short ({listed} differences are listed); ask the other side for more: --from {cells} --count {more}"
+            "{cells} cells are too few ({listed} differences are listed); request more from the other side: --from {cells} --count {more}"
         )));
     };
     let fingerprints = Fingerprints::with_seed(seed);

@@ -103,7 +103,7 @@ fn print(report: &RepairReport, out: &mut Output) -> Result<()> {
         out.text(&format!("damage     {}", message(error)))?;
     }
     match report.is_complete() {
-        true => out.text("complete   nothing is lost and nothing is doubtful"),
+        true => out.text("complete   all data are certain"),
         false => Ok(()),
     }
 }

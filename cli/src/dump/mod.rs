@@ -62,9 +62,9 @@ enum Command {
 const AFTER_HELP: &str = "\
 Examples:
   sievedb-dump my.db                             levels, tables and filters, drawn
-  sievedb-dump my.db/000007.sst                  what it is, and whether it is intact
+  sievedb-dump my.db/000007.sst                  its kind, and whether it is intact
   sievedb-dump --block 3 my.db/000007.sst        one block, to the byte
-  sievedb-dump --values my.db/000005.wal | less  the entries in it
+  sievedb-dump --values my.db/000005.wal | less  its entries
   sievedb-dump filter verify my.db/000007.sst    probe its filter for every key
 
 Offsets and lengths are in decimal, bytes in hexadecimal. Keys and values are printed as

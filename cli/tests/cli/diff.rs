@@ -167,7 +167,7 @@ fn a_diff_through_files_needs_a_second_round_if_the_cells_fall_short() {
     // Far too few cells, and then others.
     let in_rounds = exchange(&one, &two, &["--count", "20"], &wanted, false);
     let short = &in_rounds.short[0];
-    assert!(short.contains("20 cells fall short") && short.contains("--from 20 --count "), "{short}");
+    assert!(short.contains("20 cells are too few") && short.contains("--from 20 --count "), "{short}");
     assert_eq!(in_rounds.found, found);
     let wrong = run(&["diff", &one.db, "--cells", &size]).fails(3);
     assert!(wrong.contains("sketch kind"), "{wrong}");

@@ -261,7 +261,7 @@ fn lines_and_arguments_have_escapes_only_with_escaped() {
     let message = run_with(&["load", db, "-", "--escaped"], b"C:\\qux\n").fails(2);
     assert!(message.contains("line 1: the backslash at byte 3 begins none of "), "{message}");
     assert!(
-        message.contains("; without --escaped lines are taken as they are; 0 lines before it loaded"),
+        message.contains("; without --escaped lines are used unchanged; 0 lines before it loaded"),
         "{message}"
     );
 }

@@ -98,7 +98,7 @@ fn batch(first: u64, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What is wrong with a file by every view that reads it all, first.
+/// The first damage of a file, by every view that reads all of it.
 fn wrong(bytes: &[u8]) -> Option<String> {
     let views = [View::new().detail(Detail::Shape), View::new().entries(Entries::Keys), everything()];
     let damage = views.map(|view| {

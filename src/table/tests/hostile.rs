@@ -257,7 +257,7 @@ fn data_and_index_blocks_whose_offsets_descend_are_found() {
     let meta = forge.finish(&fixture, root, 1);
     assert!(cannot_be_walked(&fixture, &meta));
     let damage = found(&fixture, &meta);
-    assert!(damage.len() == 1 && damage[0].contains("not stand in"), "{damage:?}");
+    assert!(damage.len() == 1 && damage[0].contains("not in the order of the index"), "{damage:?}");
 
     let mut forge = Forge::new();
     let (a, b) = (forge.data(&[("a", inline("1"))]), forge.data(&[("b", inline("2"))]));
@@ -267,7 +267,7 @@ fn data_and_index_blocks_whose_offsets_descend_are_found() {
     let meta = forge.finish(&fixture, root, 2);
     assert!(cannot_be_walked(&fixture, &meta));
     let damage = found(&fixture, &meta);
-    assert!(damage.len() == 1 && damage[0].contains("not stand in"), "{damage:?}");
+    assert!(damage.len() == 1 && damage[0].contains("is out of order"), "{damage:?}");
 }
 
 #[test]
@@ -355,8 +355,8 @@ fn a_scan_down_to_a_value_whose_chunks_cannot_be_where_it_says_is_corruption() {
 fn separators_that_are_not_those_of_the_level_below_or_not_the_last_key_are_found() {
     for (separators, complaint) in [
         (["a", "c"], None),
-        (["b", "c"], Some("its last separator is before the one that leads to it")),
-        (["a", "d"], Some("its last separator is before the one that leads to it")),
+        (["b", "c"], Some("its last separator is before the separator in its parent")),
+        (["a", "d"], Some("its last separator is before the separator in its parent")),
     ] {
         let fixture = Fixture::new(0);
         let mut forge = Forge::new();
