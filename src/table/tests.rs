@@ -131,7 +131,7 @@ impl Fixture {
     }
 }
 
-/// What the iterator stands on, with the whole value.
+/// The current entry of the iterator, with the whole value.
 fn current(iter: &TableIter) -> Result<Option<(ModelKey, Bytes)>> {
     let Some(key) = iter.key() else { return Ok(None) };
     let key = (key.user.to_vec(), std::cmp::Reverse(key.tag));
@@ -164,7 +164,7 @@ fn get(table: &Table, user: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Bytes)>>
     table.get(user, seqno)?.map(|(tag, value)| Ok((tag, value.read()?))).transpose()
 }
 
-/// A key near those of the model: one of them, cut, extended or changed.
+/// A key near the keys of the model: one of them, cut, extended or changed.
 fn near(model: &Model, dice: &mut Dice) -> Vec<u8> {
     let at = dice.below(model.len() as u64) as usize;
     let mut key = model.keys().nth(at).unwrap().0.clone();
@@ -389,7 +389,7 @@ fn small_model() -> Model {
     model
 }
 
-/// What a damaged table may say: an error that names the file, or what the model says.
+/// A damaged table may give an error that names the file, or the answer of the model.
 fn check_damaged(fixture: &Fixture, meta: &TableMeta, model: &Model, case: &str) -> bool {
     let named = |error: &Error| match error {
         Error::Corruption { file, offset, .. } => {
@@ -743,7 +743,7 @@ fn damage_ahead_of_a_walk_is_an_error_only_where_the_walk_gets_there() {
         matches!(*error, Error::Corruption { offset, .. } if (at - 4096..=at).contains(&(offset as usize)))
     );
     assert_eq!(fixture.ctx.io.block_rereads.load(Ordering::Relaxed), 1);
-    // The same where the file ends: what lies before can be read.
+    // The same where the file ends: earlier blocks can be read.
     let table = fixture.open(&meta).unwrap();
     bytes.truncate(at);
     fixture.fs.overwrite(&fixture.path, bytes);

@@ -1,5 +1,4 @@
-//! Tables whose checksums are right and that lie all the same: what `verify` must find in them, and at what
-//! cost.
+//! Tables with right checksums and wrong contents: the findings of `verify`, and their cost.
 
 use super::*;
 use crate::block::{BlockBuilder, BlockHandle, BlockKind, ChunkRef, ENVELOPE_BYTES, Sealer};
@@ -14,7 +13,7 @@ const OWNER: FileId = [8; 16];
 struct Forge {
     bytes: Vec<u8>,
     sealer: Sealer,
-    /// What its entries and blocks add up to.
+    /// The sums of its entries and blocks.
     properties: Properties,
 }
 
@@ -76,7 +75,7 @@ impl Forge {
         self.block(BlockKind::Data, builder.finish())
     }
 
-    /// An index block; the first one says that no data follows.
+    /// An index block; the first one leads to no data.
     fn index(&mut self, entries: &[(&str, BlockHandle)]) -> BlockHandle {
         let mut builder = BlockBuilder::for_data();
         for (separator, handle) in entries {
@@ -143,7 +142,7 @@ fn inline(value: &str) -> EntryValue {
     EntryValue::Inline(Bytes::copy_from_slice(value.as_bytes()))
 }
 
-/// What is wrong with the table, in words.
+/// The damage of the table, in words.
 fn found(fixture: &Fixture, meta: &TableMeta) -> Vec<String> {
     fixture.damage(meta).iter().map(|damage| damage.0.to_string()).collect()
 }
@@ -439,7 +438,7 @@ fn every_filter_stands_on_a_page_and_is_one_that_the_properties_name() {
     assert!(matches!(fixture.filter(&meta), FilterState::Loaded(_)));
     let damage = found(&fixture, &meta);
     assert!(damage.len() == 1 && damage[0].contains("4096"), "{damage:?}");
-    // Neither is it asked where it is the only one.
+    // It is not probed if it is the only one either.
     let second = TableMeta { filters: meta.filters[1..].to_vec(), ..meta.clone() };
     assert!(matches!(fixture.filter(&second), FilterState::Unusable(_)));
     let twice = TableMeta { filters: vec![meta.filters[0].clone(); 2], ..meta.clone() };
@@ -664,7 +663,7 @@ fn two_reads_open_a_table_and_a_third_has_a_long_root() {
         assert_eq!(root.len > 4096, has_long_root, "{} bytes", root.len);
         let more = if has_long_root { root.len } else { 0 };
         assert_eq!(read.load(Ordering::Relaxed), 64 + meta.len.min(4096) + more, "{entries} entries");
-        // What is damaged on its way is read once more: here a byte of the checksum.
+        // Data damaged in transfer are read once more: here a byte of the checksum.
         for (number, block) in (1..).zip([root, properties]) {
             let before = fixture.ctx.io.block_rereads.load(Ordering::Relaxed);
             open_as(Arc::new(FlipsOnce(file(), AtomicU64::new(block.offset + 12))));
