@@ -1,4 +1,4 @@
-//! What the allocation of filter memory over the levels of a real tree saves.
+//! The reads saved by allocating filter memory over the levels of a real tree.
 
 use std::sync::Arc;
 
@@ -57,8 +57,7 @@ fn fetches(stats: &Stats) -> u64 {
     stats.data_block_reads + stats.data_block_cache_hits
 }
 
-/// Data blocks that the filters let expect for each absent lookup; those that are read are as many, but for
-/// chance.
+/// The expected data blocks per absent lookup, computed from the filters; the blocks read differ only by chance.
 fn waste(db: &Db) -> f64 {
     let before = fetches(&db.stats());
     for key in 0..LOOKUPS {

@@ -1,4 +1,4 @@
-//! What every caller relies on, one promise at a time.
+//! The basic promises to every caller, one at a time.
 
 use sievedb::fs::Fs;
 use sievedb::{Db, Durability, Error, KeyspaceOptions, Options, WriteBatch};

@@ -58,7 +58,7 @@ fn sound(fs: &MemFs, dir: &str) -> Result<Contents, String> {
     if findings.is_sound() { Ok(found) } else { Err(format!("{dir}: {findings:?}")) }
 }
 
-/// How contents that were read differ from others; nothing if they do not.
+/// The difference between contents that were read and other contents; empty if they are equal.
 fn differences(found: Result<Contents, String>, expected: &Contents) -> String {
     let counts = |contents: &Contents| {
         contents.iter().map(|(name, all)| (name.clone(), all.len())).collect::<Vec<_>>()
@@ -390,7 +390,7 @@ fn the_log_is_durable_up_to_the_moment_before_anything_is_linked() {
     assert_eq!(differences(found, &contents(&db).unwrap()), "");
 }
 
-/// Transfers, counts, keyspaces that come and go, flushes, compactions, new filters: what threads do to a store.
+/// Transfers, counts, keyspaces that come and go, flushes, compactions, new filters: the work of threads on a store.
 fn work(db: &Db, thread: u64, begun: &AtomicU64, done: &AtomicU64, stop: &AtomicBool) {
     let rng = &mut Rng::new(thread);
     let log = db.keyspace("log", store::small()).unwrap();
@@ -410,7 +410,7 @@ fn work(db: &Db, thread: u64, begun: &AtomicU64, done: &AtomicU64, stop: &Atomic
                 });
                 transferred.unwrap();
             }
-            // As many entries in the other keyspace as the counter says.
+            // The other keyspace has as many entries as the counter.
             2 => {
                 let next = begun.fetch_add(1, Ordering::SeqCst) + 1;
                 let mut batch = WriteBatch::new();

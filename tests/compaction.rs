@@ -1,4 +1,4 @@
-//! Compactions that a caller asks for: of everything or of a range, beside other work.
+//! Compactions on request: of everything or of a range, next to other work.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn is_again(n: u32) -> bool {
     (n / 100).is_multiple_of(5)
 }
 
-/// Full tables without filters, whose lengths are those of their entries.
+/// Full tables without filters; their lengths follow from their entries.
 fn plain() -> KeyspaceOptions {
     let filter = FilterPolicy::new(FilterKind::None);
     store::small().memtable_bytes(8 << 10).filter(filter).compression(Compression::None)
@@ -66,7 +66,7 @@ fn level_0_never_has_more_than_three_times_the_runs_that_make_it_worth_compactin
         let runs = Arc::new(AtomicU64::new(0));
         let (seen, store) = (Arc::clone(&runs), db.clone());
         fs.observe(move |_, op| {
-            // A flush or a compaction has published what it wrote before.
+            // A flush or a compaction has published its earlier output.
             if matches!(op, Op::Create(path) if is_table(path)) {
                 seen.fetch_max(store.stats().keyspaces[0].levels[0].runs, Ordering::Relaxed);
             }
@@ -189,7 +189,7 @@ fn compacting_goes_on_beside_writers_and_background_work() {
     assert!(db.iter().map(|item| item.unwrap().0.to_vec()).eq(expected.iter().map(|key| key.to_vec())));
 }
 
-/// Holds who makes the next table until the sender is dropped. The receiver tells that it is reached.
+/// Blocks the maker of the next table until the sender is dropped. The receiver gets a message when it is reached.
 fn hold_first_table(fs: &MemFs) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
     let (reaches, reached) = mpsc::channel();
     let (opens, gate) = mpsc::channel::<()>();

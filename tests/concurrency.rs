@@ -1,5 +1,5 @@
-//! Threads and handles: shared syncs, snapshots that do not change, writers that are slowed but not stopped,
-//! and a store that lives as long as any handle.
+//! Threads and handles: shared syncs, snapshots that do not change, writers that are slowed but not stopped, and a
+//! store that lives as long as any handle.
 
 mod interrupt;
 
@@ -287,7 +287,7 @@ fn an_iterator_that_failed_at_a_long_value_stays_failed() {
     }
 }
 
-/// Memtables that may wait, the one that is written to, and one for what a group adds at once.
+/// Waiting memtables, the active one, and one for the entries that a group adds at once.
 const MEMTABLES_MAX: u64 = 3 + 1 + 1;
 
 #[test]

@@ -1,5 +1,4 @@
-//! The directory of a store: who holds it, what else is in it, and what becomes of it while the store is
-//! open.
+//! The directory of a store: its lock, its other files, and changes to it while the store is open.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,7 +16,7 @@ fn put_synced(db: &Db, key: &str) -> sievedb::Result<()> {
     db.write_with(batch, Durability::Synced)
 }
 
-/// What can be seen of a directory: names and lengths.
+/// The visible part of a directory: names and lengths.
 fn survey(dir: &Path) -> Vec<(PathBuf, u64)> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
     let mut found: Vec<_> = entries.map(|entry| (entry.path(), entry.metadata().unwrap().len())).collect();

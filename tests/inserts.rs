@@ -1,5 +1,5 @@
-//! Inserts with entries that follow from the answers, and inserts whose durability is reported later: atomic beside other
-//! threads and flushes, and after a power loss.
+//! Inserts with entries that follow from the answers, and inserts whose durability is reported later: atomic next to
+//! other threads and flushes, and after a power loss.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,7 +50,7 @@ fn insert(
     Ok(before + new.count() as u64)
 }
 
-/// Whether the counts are those of the keys that are there, and each key has its owner.
+/// Whether the counts match the present keys, and each key has its owner.
 fn check(db: &Db) -> Result<HashMap<u64, u64>, String> {
     let [counts, owners] = &keyspaces(db);
     let all = |keyspace: &Keyspace| keyspace.iter().map(|item| item.unwrap()).collect::<Vec<_>>();
@@ -159,7 +159,7 @@ fn no_power_loss_separates_the_inserts_from_what_follows_or_takes_back_a_synced_
     check(&db).unwrap();
 }
 
-/// What a power loss leaves of these keys.
+/// The remaining keys after a power loss.
 fn survive(fs: &MemFs, keys: &[&str]) -> Vec<bool> {
     store::open(&fs.crash(CrashPolicy::DropUnsynced)).unwrap().multi_contains(keys).unwrap()
 }

@@ -1,9 +1,9 @@
-//! Readers next to a writer: whatever the writer does between any two file operations of a reader, the reader sees one
-//! moment of the store.
+//! Readers next to a writer: for any actions of the writer between two file operations of a reader, the reader sees
+//! one moment of the store.
 //!
-//! The writer runs in hooks of the reader's file operations ([`HookedFs`]), so every interleaving follows from a seed or
-//! from the number of an operation. [`Writer`] keeps the contents after each of its operations. What a reader sees must
-//! be one of those from the beginning of its opening to the end.
+//! The writer runs in hooks of the reader's file operations ([`HookedFs`]), so every interleaving follows from a seed
+//! or from the number of an operation. [`Writer`] keeps the contents after each of its operations. A reader must see
+//! one of these contents, from the beginning of its opening to the end.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -154,7 +154,7 @@ fn logs(mem: &MemFs, is_counted: fn(usize) -> bool) -> usize {
     store::files(mem).iter().filter(is_log).count()
 }
 
-/// What a writer does between two operations of a reader. It notes the contents after each change.
+/// The actions of a writer between two operations of a reader. It records the contents after each change.
 type Script = fn(&MemFs, Db, Keyspace, &mut dyn FnMut(&Db)) -> Db;
 
 const SCRIPTS: [(&str, Script); 7] = [
@@ -452,7 +452,7 @@ fn replace_by_a_backup(compacts: bool) {
     }
     let (db, second) = begin("two");
     assert_eq!(first, second);
-    // Until no number of the backup is behind those that the reader has seen.
+    // Until all numbers of the backup are at least the numbers that the reader has seen.
     for n in 0..10_u32 {
         db.put(n.to_be_bytes(), "more").unwrap();
         db.flush().unwrap();

@@ -1,4 +1,4 @@
-//! Range deletes: what they hide, from whom, and what they cost.
+//! Range deletes: the entries they hide, the readers affected, and the cost.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -96,7 +96,7 @@ fn scans_lookups_and_seeks_find_no_deleted_key_wherever_entries_and_ranges_are()
         let at = |cursor: &sievedb::Cursor<'_>| {
             cursor.key().map(|key| String::from_utf8(key.to_vec()).unwrap()).unwrap_or_default()
         };
-        // Into a span, to its edges, and beside them.
+        // Into a span, to its edges, and next to them.
         for (sought, next, previous) in [
             ("", "a", ""),
             ("a", "a", "a"),
@@ -126,7 +126,7 @@ fn scans_lookups_and_seeks_find_no_deleted_key_wherever_entries_and_ranges_are()
         assert_eq!(db.first().unwrap().unwrap().0, "a");
         assert_eq!(db.last().unwrap().unwrap().0, "m");
         assert_eq!(db.len().unwrap(), 3);
-        // What is written later is there.
+        // Later writes are visible.
         db.put("e", "again").unwrap();
         assert_eq!(keys(&db), "a e l m", "{place:?}");
         assert_eq!(db.pop_first().unwrap().unwrap().0, "a");
@@ -144,7 +144,7 @@ fn a_key_that_newer_filters_deny_stays_deleted() {
         (0..500_u32).for_each(|n| db.put(n.to_be_bytes(), [7; 40]).unwrap());
         db.compact().unwrap();
         if level == 1 {
-            // Points in the table of the range delete, beside it.
+            // Lookups in the table of the range delete, outside of it.
             (1000..1200_u32).for_each(|n| db.put(n.to_be_bytes(), [7; 40]).unwrap());
         }
         let snapshot = db.snapshot();

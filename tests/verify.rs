@@ -212,7 +212,7 @@ fn verify_lists_all_damage_of_a_log() {
     }
 }
 
-/// What is wrong with a file in the words of the printer, and the bytes of its torn end.
+/// The damage of a file in the words of the printer, and the bytes of its torn end.
 fn printed(bytes: &[u8]) -> (Vec<(u64, &'static str, String)>, u64) {
     let mut damage = Vec::new();
     let view = inspect::View::new().detail(inspect::Detail::Shape);
@@ -268,7 +268,7 @@ fn printer_and_verify_agree_on_logs_and_manifests_whatever_bit_is_flipped() {
                     _ => None,
                 })
                 .collect();
-            // What a log promises of the manifest only the store can tell.
+            // Only the store can check a log's promises about the manifest.
             found.retain(|(_, _, detail)| !detail.starts_with("it ends with edit"));
             let dropped = report.dropped.iter().find(|tail| tail.file == path).map_or(0, |tail| tail.bytes);
             if bit / 8 < 64 {
@@ -277,7 +277,7 @@ fn printer_and_verify_agree_on_logs_and_manifests_whatever_bit_is_flipped() {
                 continue;
             }
             assert_eq!(found, expected, "{}, bit {bit}", path.display());
-            // Of a file that is refused no end is dropped.
+            // In a refused file no end is dropped.
             assert!(!expected.is_empty() || dropped == torn_bytes, "{}, bit {bit}", path.display());
             corrupt += u32::from(!expected.is_empty());
             torn += u32::from(torn_bytes > 0);

@@ -172,7 +172,7 @@ fn refilter_gives_existing_tables_the_filters_asked_for() {
     assert!(built < 16.0 && (20.0..22.0).contains(&twenty) && tables == 1, "{built} {twenty} {tables}");
     let (before, none, tables) = bits(&["--kind", "none"]);
     assert!(before > 19.0 && none == 0.0 && tables == 2, "{before} {none} {tables}");
-    // Without options: what a new store gets.
+    // Without options: the filters of a new store.
     let (_, again, _) = bits(&["--keyspace", "default"]);
     assert!((again - built).abs() < 0.01, "{again} {built}");
     let text = run(&["refilter", db, "--false-positive-rate", "0.001", "--uniform"]).ok();

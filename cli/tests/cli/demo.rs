@@ -1,4 +1,4 @@
-//! The demo: on a few thousand lines and paths, run twice, and never in a keyspace that is not its own.
+//! The demo: on a few thousand lines and paths, run twice, and never in a foreign keyspace.
 
 use std::path::{Path, PathBuf};
 
@@ -63,7 +63,7 @@ fn the_demo_reports_what_filters_save_and_the_commands_it_suggests_work() {
     let bits = figures(&report, "filter bits per key");
     assert!(bits.iter().all(|bits| (10.0..30.0).contains(bits)), "{report}");
 
-    // The page has what the lookups of the demo have counted.
+    // The page has the counts of the demo's lookups.
     let page = format!("{}.html", store.db);
     assert!(report.contains(&format!("iB), a page about it in {page}.\n")), "{report}");
     let page = std::fs::read_to_string(page).unwrap();

@@ -1,4 +1,4 @@
-//! What two stores do not share, in one place and through files; digests.
+//! The differences of two stores, in one place and through files; digests.
 
 use crate::dump::dump;
 use crate::tool::{TempStore, run, temp_store};
@@ -7,18 +7,18 @@ fn lines(range: std::ops::Range<u32>, changed: u32) -> String {
     range.map(|key| format!("key{key:05}\t{}\n", if key == changed { 0 } else { key })).collect()
 }
 
-/// What two machines tell each other.
+/// The exchange of two machines.
 struct Exchange {
-    /// What the second one printed when it wrote cells.
+    /// The output of the second machine after it wrote cells.
     told: Vec<String>,
-    /// What the first one printed when the cells fell short.
+    /// The output of the first machine when there were too few cells.
     short: Vec<String>,
-    /// What it listed in the end.
+    /// Its final list.
     found: String,
 }
 
-/// Compares two stores through files. The second one first writes as many cells as `options` or the estimate
-/// say, which fall short now and then; and then those that the first one asks for.
+/// Compares two stores through files. The second one first writes as many cells as `options` or the estimate give,
+/// which are sometimes too few; then it writes the cells that the first one requests.
 fn exchange(one: &TempStore, two: &TempStore, options: &[&str], wanted: &str, json: bool) -> Exchange {
     let file = |name: String| one.folder.path().join(name).to_str().unwrap().to_owned();
     let format: &[&str] = if json { &["--json"] } else { &[] };

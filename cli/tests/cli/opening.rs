@@ -142,7 +142,7 @@ fn reading_commands_write_nothing_at_all() {
     store.load(b"a\t1\nb\t2\n");
     run(&["compact", &store.db]).ok();
     store.load(b"c\t3\n");
-    // Files that a crash left behind, and files of others, stay too.
+    // Leftovers of a crash and foreign files stay too.
     std::fs::write(Path::new(&store.db).join("CURRENT.tmp"), "half").unwrap();
     std::fs::write(Path::new(&store.db).join("notes.txt"), "mine").unwrap();
     let before = store.files();

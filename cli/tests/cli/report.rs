@@ -1,4 +1,4 @@
-//! `report`: its numbers are those of `stats --json`, and a browser opens it without a request or an error.
+//! `report`: it has the numbers of `stats --json`, and a browser opens it without a request or an error.
 
 use std::collections::BTreeMap;
 use std::path::Path;

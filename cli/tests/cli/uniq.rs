@@ -21,7 +21,7 @@ fn sample(seed: u64, lines: u64, kinds: u64) -> String {
     (0..lines).map(|_| format!("line {}\n", random(&mut state) % kinds)).collect()
 }
 
-/// The first of equal lines, in order; `seen` has those of earlier inputs.
+/// The first of equal lines, in order; `seen` has the lines of earlier inputs.
 fn unique<'a>(input: &'a str, seen: &mut HashSet<&'a str>) -> String {
     input.split_inclusive('\n').filter(|line| seen.insert(line)).collect()
 }
@@ -41,7 +41,7 @@ fn each_line_is_printed_once_over_all_runs_whatever_it_holds() {
     assert_eq!(odd.stderr, note);
     assert_eq!(uniq(&store, &["--keyspace", "other"], b"a\n"), "a\n");
     assert_eq!(uniq(&store, &[], b""), "");
-    // What is in the store for another reason counts as seen.
+    // Keys stored for another reason count as seen.
     run(&["put", &store.db, "put", "value"]).ok();
     assert_eq!(uniq(&store, &[], b"put\n"), "");
     assert_eq!(run(&["get", &store.db, "put"]).ok(), "value\n", "and is left as it is");
@@ -158,7 +158,7 @@ fn with_a_journal_each_line_is_written_exactly_once_whenever_it_is_killed() {
         kill_when(&args, &input, Stdio::null(), || len(&path) >= goal);
         let so_far = std::fs::read_to_string(&path).unwrap();
         assert!(expected.starts_with(&so_far), "{} bytes", so_far.len());
-        // What a crash of the machine may leave: lines that were never committed.
+        // A possible result of a crash of the machine: lines that were never committed.
         if random(&mut state).is_multiple_of(2) {
             let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
             file.write_all(b"line 1\nnever commit").unwrap();
