@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_has_the_offset_of_what_is_wrong_in_the_record() {
+    fn an_error_has_the_offset_of_the_wrong_field_in_the_record() {
         let good = encoded(&meta());
         let mut unknown = good.clone();
         put_field(&mut unknown, 99 << 1 | CRITICAL, |out| out.push(1));

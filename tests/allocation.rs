@@ -199,7 +199,7 @@ fn a_default_store_of_up_to_four_runs_wastes_three_reads_in_1000_absent_lookups(
 }
 
 #[test]
-fn whatever_a_load_leaves_its_filters_waste_at_most_a_tenth_more_than_the_best() {
+fn after_any_load_the_filters_waste_at_most_a_tenth_more_than_the_best() {
     let keyspace = KeyspaceOptions::new().memtable_bytes(512 << 10).table_bytes(2 << 20);
     let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).default_keyspace(keyspace);
     let db = options.open("/db").unwrap();

@@ -148,7 +148,7 @@ fn a_checkpoint_links_the_files_that_do_not_change_and_is_a_store_of_its_own() {
 }
 
 #[test]
-fn checkpoints_are_one_moment_whatever_writers_do_at_each_of_their_operations() {
+fn checkpoints_are_one_moment_for_any_writes_at_each_of_their_operations() {
     let (mut complete, mut closed, mut with_logs) = (0, 0, 0);
     for seed in 0..if thorough() { 40 } else { 6 } {
         let fs = MemFs::new();
@@ -573,7 +573,7 @@ fn the_number_of_operations_grows_with_the_number_of_tables_only() {
 }
 
 #[test]
-fn a_view_is_copied_as_it_is_whatever_a_writer_does_at_each_operation() {
+fn a_view_is_copied_unchanged_for_any_writes_at_each_operation() {
     let (mut complete, mut changed) = (0, 0);
     for seed in 0..6 {
         let mem = MemFs::new();
@@ -614,7 +614,7 @@ fn a_view_is_copied_as_it_is_whatever_a_writer_does_at_each_operation() {
 }
 
 #[test]
-fn what_is_no_place_for_a_checkpoint_is_refused() {
+fn an_unsuitable_place_for_a_checkpoint_is_refused() {
     let fs = MemFs::new();
     let db = prepared(&fs);
     let io_kind = |made: sievedb::Result<()>| match made {

@@ -90,7 +90,7 @@ fn level_0_never_has_more_than_three_times_the_runs_that_make_it_worth_compactin
 }
 
 #[test]
-fn compacting_everything_takes_little_space_beside_the_store_and_makes_one_run() {
+fn compacting_everything_takes_little_additional_space_and_makes_one_run() {
     let fs = MemFs::new();
     let db = levels(&fs);
     let before = tables_bytes(&fs);
@@ -117,7 +117,7 @@ fn compacting_everything_takes_little_space_beside_the_store_and_makes_one_run()
 }
 
 #[test]
-fn a_cancelled_compaction_keeps_what_it_has_finished_and_leaves_nothing_else() {
+fn a_cancelled_compaction_keeps_its_finished_tables_and_leaves_nothing_else() {
     let fs = MemFs::new();
     let db = levels(&fs);
     let progress = Progress::new();
@@ -144,7 +144,7 @@ fn a_cancelled_compaction_keeps_what_it_has_finished_and_leaves_nothing_else() {
 }
 
 #[test]
-fn compacting_a_range_drops_what_is_deleted_there() {
+fn compacting_a_range_drops_the_entries_deleted_there() {
     let fs = MemFs::new();
     let db = levels(&fs);
     let held = db.snapshot();
@@ -168,7 +168,7 @@ fn compacting_a_range_drops_what_is_deleted_there() {
 }
 
 #[test]
-fn compacting_goes_on_beside_writers_and_background_work() {
+fn compacting_continues_during_writes_and_background_work() {
     let fs = MemFs::new();
     let options = Options::new().fs(Arc::new(fs)).memory_budget(1 << 20).background_threads(2);
     let db = options.default_keyspace(store::small()).open(DIR).unwrap();
@@ -249,7 +249,7 @@ fn append(db: &Db, stream: &str) {
 }
 
 /// Compacts streams, of which the ones of level 1 are tables of it side by side. Meanwhile others are appended.
-fn append_beside_compaction(of_level_1: &[&str], of_level_0: &[&str], meanwhile: &[&str]) {
+fn append_during_compaction(of_level_1: &[&str], of_level_0: &[&str], meanwhile: &[&str]) {
     let fs = MemFs::new();
     let keyspace = || store::small().l0_runs(1).level_base_bytes(64 << 10);
     let options = || store::options(&fs).default_keyspace(keyspace());
@@ -290,9 +290,9 @@ fn append_beside_compaction(of_level_1: &[&str], of_level_0: &[&str], meanwhile:
 }
 
 #[test]
-fn streams_appended_beside_a_compaction_keep_every_key_and_the_store_opens_again() {
-    append_beside_compaction(&["a", "z"], &[], &["m", "n", "o", "p"]);
-    append_beside_compaction(&["a", "e", "s", "z"], &["a", "z"], &["m", "n", "o", "p"]);
+fn streams_appended_during_a_compaction_keep_every_key_and_the_store_opens_again() {
+    append_during_compaction(&["a", "z"], &[], &["m", "n", "o", "p"]);
+    append_during_compaction(&["a", "e", "s", "z"], &["a", "z"], &["m", "n", "o", "p"]);
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn fail_syncs(fs: &MemFs) {
 }
 
 #[test]
-fn a_pending_write_is_visible_at_once_and_durable_when_its_commit_says_so() {
+fn a_pending_write_is_visible_at_once_and_durable_when_its_commit_is_complete() {
     let fs = MemFs::new();
     let db = without_threads(&fs);
     let commit = pend(&db, "k", Durability::Synced);
@@ -229,7 +229,7 @@ fn a_sync_completes_all_that_it_makes_durable() {
 }
 
 #[test]
-fn commits_are_told_of_a_failure_that_another_call_meets() {
+fn commits_report_a_failure_that_another_call_meets() {
     let fs = MemFs::new();
     let db = with_threads(&fs);
     let (tells, told) = channel();
@@ -333,7 +333,7 @@ fn a_callback_may_write_wait_flush_and_begin_other_commits() {
 }
 
 #[test]
-fn a_callback_may_drop_the_last_handle_and_close_beside_others() {
+fn a_callback_may_drop_the_last_handle_and_close_during_other_callbacks() {
     let fs = MemFs::new();
     let (sender, told) = channel();
     let db = with_threads(&fs);

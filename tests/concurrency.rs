@@ -67,7 +67,7 @@ fn eight_synced_writers_share_their_syncs() {
 }
 
 #[test]
-fn a_snapshot_holds_what_it_saw_across_flushes_compactions_and_deletes() {
+fn a_snapshot_keeps_its_contents_across_flushes_compactions_and_deletes() {
     let db = store::open(&MemFs::new()).unwrap();
     let mut held: Vec<(Snapshot, Pairs)> = Vec::new();
     for round in 0..6u32 {
@@ -138,7 +138,7 @@ fn an_iterator_made_before_its_keyspace_was_dropped_goes_on_to_its_end() {
 }
 
 #[test]
-fn handles_can_be_sent_and_shared_and_own_what_they_need() {
+fn handles_can_be_sent_and_shared_and_own_their_state() {
     fn owned<T: Send + Sync + 'static>() {}
     owned::<Db>();
     owned::<Keyspace>();

@@ -21,7 +21,7 @@ fn key(n: u64) -> Vec<u8> {
 }
 
 /// Runs a deed in eight threads, while memtables are flushed and tables compacted.
-pub(crate) fn beside_flushes<T: Send>(db: &Db, deed: impl Fn(u64) -> T + Sync) -> Vec<T> {
+pub(crate) fn during_flushes<T: Send>(db: &Db, deed: impl Fn(u64) -> T + Sync) -> Vec<T> {
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let background = scope.spawn(|| {
@@ -55,7 +55,7 @@ fn each_key_is_new_to_one_of_eight_threads_through_flushes_kills_and_reopenings(
     let mut fs = MemFs::new();
     for round in 1..=rounds {
         let db = store::options(&fs).background_threads(2).open(DIR).unwrap();
-        beside_flushes(&db, |thread| {
+        during_flushes(&db, |thread| {
             let rng = &mut Rng::new(round << 8 | thread);
             let name = round << 8 | thread;
             let claim = |n: u64| {
@@ -101,7 +101,7 @@ fn each_key_is_new_to_one_of_eight_threads_through_flushes_kills_and_reopenings(
 }
 
 #[test]
-fn what_threads_add_up_move_and_take_away_is_neither_lost_nor_done_twice() {
+fn concurrent_sums_moves_and_removals_are_neither_lost_nor_repeated() {
     let (jobs, each) = (600, 150);
     let fs = MemFs::new();
     let db = store::options(&fs).background_threads(2).open(DIR).unwrap();
@@ -120,7 +120,7 @@ fn what_threads_add_up_move_and_take_away_is_neither_lost_nor_done_twice() {
             return;
         }
     };
-    let taken = beside_flushes(&db, |thread| {
+    let taken = during_flushes(&db, |thread| {
         let (rng, mut taken) = (&mut Rng::new(thread), Vec::new());
         for n in 0..each {
             add("sum", n);
@@ -221,7 +221,7 @@ fn no_power_loss_contradicts_a_synced_answer() {
 }
 
 #[test]
-fn what_is_refused_writes_nothing_and_holds_nobody_up() {
+fn a_refused_call_writes_nothing_and_delays_no_other_call() {
     let fs = MemFs::new();
     let db = store::open(&fs).unwrap();
     db.put("k", "v").unwrap();

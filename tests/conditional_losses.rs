@@ -246,7 +246,7 @@ fn insert_until_closed(db: &Db, keys: u64, calls: u64, close: impl FnOnce() + Se
 }
 
 #[test]
-fn a_key_is_new_once_beside_appends_that_fail_little_memory_and_closing() {
+fn a_key_is_new_once_despite_failed_appends_little_memory_and_closing() {
     let fs = MemFs::new();
     let db = store::options(&fs).background_threads(2).open(DIR).unwrap();
     let (appends, is_failing) = (AtomicU64::new(0), Arc::new(AtomicBool::new(true)));

@@ -33,7 +33,7 @@ fn is_lost(result: sievedb::Result<()>) -> bool {
 }
 
 #[test]
-fn a_second_opening_in_this_process_says_so() {
+fn a_second_opening_in_this_process_is_reported_as_such() {
     let dir = tempfile::tempdir().unwrap();
     let _db = Db::open(dir.path()).unwrap();
     let error = Db::open(dir.path()).unwrap_err();
@@ -99,7 +99,7 @@ fn a_pipe_or_a_link_in_the_place_of_lock_is_refused_at_once() {
 
 #[cfg(unix)]
 #[test]
-fn a_store_whose_lock_was_removed_lets_nobody_in_and_acknowledges_no_synced_write() {
+fn a_store_whose_lock_was_removed_admits_no_writer_and_acknowledges_no_synced_write() {
     for threads in [0, 2] {
         let dir = tempfile::tempdir().unwrap();
         let db = Options::new().background_threads(threads).open(dir.path()).unwrap();

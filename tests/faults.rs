@@ -245,7 +245,7 @@ fn a_failed_sync_disables_writing_for_good_and_reads_go_on() {
 }
 
 #[test]
-fn a_compaction_that_stops_because_writing_has_ended_says_why() {
+fn a_compaction_that_stops_because_writing_has_ended_returns_the_reason() {
     let fs = MemFs::new();
     // One memtable, so that writers do not wait for the compaction.
     let keyspace = store::small().memtable_bytes(256 << 10);

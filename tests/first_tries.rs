@@ -610,7 +610,7 @@ fn reversed() -> Vec<Value> {
 }
 
 #[test]
-fn what_users_of_other_stores_try_first_compiles_and_does_what_they_expect() {
+fn the_first_calls_of_users_of_other_stores_compile_and_work_as_expected() {
     for (at, (name, attempt)) in TRIES.into_iter().enumerate() {
         assert!(name.starts_with(&format!("{}. ", at + 1)), "{name}");
         let db = Options::new().fs(Arc::new(MemFs::new())).open("/db").unwrap();

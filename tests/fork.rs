@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use sievedb::{Commit, Db, Durability, Error, KeyspaceOptions, Options, WriteBatch};
 
 const CHILD: &str = "SIEVEDB_TEST_FORK";
-const NAME: &str = "fork::a_forked_process_that_uses_or_drops_its_handle_is_told_why_and_writes_nothing";
+const NAME: &str = "fork::a_forked_process_that_uses_or_drops_its_handle_gets_the_reason_and_writes_nothing";
 
 fn contents(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
@@ -123,7 +123,7 @@ fn fork_with(threads: usize) {
 }
 
 #[test]
-fn a_forked_process_that_uses_or_drops_its_handle_is_told_why_and_writes_nothing() {
+fn a_forked_process_that_uses_or_drops_its_handle_gets_the_reason_and_writes_nothing() {
     if std::env::var_os(CHILD).is_some() {
         [0, 2].into_iter().for_each(fork_with);
         return;

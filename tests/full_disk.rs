@@ -174,7 +174,7 @@ fn power_lost_at_any_operation_on_a_full_disk_costs_no_acknowledged_write() {
 }
 
 #[test]
-fn a_log_that_was_cut_is_intact_up_to_there_and_what_is_behind_does_not_count() {
+fn a_cut_log_is_intact_up_to_the_cut_and_later_bytes_do_not_count() {
     let fs = MemFs::new();
     let db = open(&fs).unwrap();
     let full = fill(&db, &fs);
@@ -314,7 +314,7 @@ fn a_store_opens_if_the_disk_is_full_at_the_first_promise_of_its_new_log() {
 }
 
 #[test]
-fn a_reserve_that_cannot_be_read_is_told_of_and_given_up_as_soon_as_it_can_be() {
+fn an_unreadable_reserve_is_reported_and_removed_as_soon_as_possible() {
     let mem = MemFs::new();
     let db = open(&mem).unwrap();
     while db.step().unwrap() {}
@@ -436,7 +436,7 @@ impl FreedDisk {
 }
 
 #[test]
-fn puts_are_taken_again_without_a_put_whatever_is_known_of_the_disk_and_of_its_reserve() {
+fn puts_are_accepted_again_without_a_put_for_any_knowledge_of_the_disk_and_its_reserve() {
     for (way, threads) in [(Way::Settle, 0), (Way::Step, 0), (Way::Settle, 2), (Way::Wait, 2)] {
         for tells_free in [true, false] {
             for broken in Broken::EACH {

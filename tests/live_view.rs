@@ -70,7 +70,7 @@ fn check(db: &Db, writer: &Arc<Mutex<Writer>>, (oldest, newest): (usize, usize),
 }
 
 #[test]
-fn a_view_and_what_it_is_refreshed_to_is_one_moment_whatever_a_writer_does_between_its_operations() {
+fn a_view_and_its_refresh_are_one_moment_for_any_writes_between_their_operations() {
     let (mut views, mut given_up, mut changed, mut tries) = (0, 0, 0, 0);
     for seed in SEEDS {
         let mem = MemFs::new();
@@ -264,7 +264,7 @@ fn at_each_operation_of_an_opening_a_writer_can_do_anything_at_once() {
 }
 
 #[test]
-fn a_view_of_a_store_that_nobody_changes_takes_one_attempt_and_refreshing_it_finds_nothing() {
+fn a_view_of_an_unchanged_store_takes_one_attempt_and_a_refresh_changes_nothing() {
     let (mem, db, _) = prepared();
     let fs = HookedFs::new(&mem);
     let mut view = reader(&fs).open(DIR).unwrap();
@@ -292,7 +292,7 @@ fn a_view_of_a_store_that_nobody_changes_takes_one_attempt_and_refreshing_it_fin
 }
 
 #[test]
-fn what_two_attempts_in_a_row_miss_is_damage_and_not_a_change() {
+fn a_file_missing_in_two_attempts_in_a_row_is_damage_and_not_a_change() {
     let (mem, db, _) = prepared();
     let files = store::files(&mem);
     let first = |end: &str| Path::new(DIR).join(files.keys().find(|name| name.ends_with(end)).unwrap());

@@ -266,7 +266,7 @@ fn check_peak(name: &str, before: usize, (budget, beside): (usize, usize)) {
 }
 
 #[test]
-fn many_keyspaces_and_tables_allocate_their_entries_beside_what_the_budget_keeps_for_others() {
+fn many_keyspaces_and_tables_allocate_their_entries_within_the_budget() {
     const KEYSPACES: usize = 1000;
     const TABLES: usize = 6 * KEYSPACES;
     let _alone = alone();
@@ -319,7 +319,7 @@ fn many_keyspaces_and_tables_allocate_their_entries_beside_what_the_budget_keeps
 }
 
 #[test]
-fn forty_snapshots_allocate_little_more_than_the_budget_and_what_is_held() {
+fn forty_snapshots_allocate_little_more_than_the_budget_and_the_held_memory() {
     const KEYS: u64 = 60_000;
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();

@@ -434,7 +434,7 @@ fn a_store_larger_than_the_memory_budget_is_repaired() {
 }
 
 #[test]
-fn after_each_damage_what_is_certain_is_right_and_the_rest_is_reported() {
+fn after_each_damage_certain_values_are_right_and_the_rest_is_reported() {
     for damage in 0..DAMAGES.len() {
         for seed in 0..4 {
             run(seed + 100 * damage as u64, &[damage]);
@@ -443,13 +443,13 @@ fn after_each_damage_what_is_certain_is_right_and_the_rest_is_reported() {
 }
 
 #[test]
-fn after_all_damages_at_once_what_is_certain_is_right_and_the_rest_is_reported() {
+fn after_all_damages_at_once_certain_values_are_right_and_the_rest_is_reported() {
     let all: Vec<usize> = (0..DAMAGES.len()).collect();
     (0..4).for_each(|seed| run(10_000 + seed, &all));
 }
 
 #[test]
-fn after_any_damages_what_is_certain_is_right_and_the_rest_is_reported() {
+fn after_any_damages_certain_values_are_right_and_the_rest_is_reported() {
     let first = std::env::var("SIEVEDB_SEED").map_or(20_000, |seed| seed.parse().expect("a number"));
     let seeds = if std::env::var_os("SIEVEDB_THOROUGH").is_some() { 400 } else { 20 };
     // The others were wrong once.

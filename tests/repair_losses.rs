@@ -124,7 +124,7 @@ fn a_lost_delete_leaves_its_key_certain_as_of_the_write_before() {
 }
 
 #[test]
-fn behind_a_lost_edit_values_are_certain_as_of_the_flush_before() {
+fn after_a_lost_edit_values_are_certain_as_of_the_previous_flush() {
     let fs = MemFs::new();
     let db = open(&fs);
     fill(&db, 0..10);
@@ -336,7 +336,7 @@ fn verified(files: &Files) -> Vec<String> {
 }
 
 #[test]
-fn a_closed_log_that_was_cut_anywhere_has_lost_writes_and_what_is_newer_is_doubtful() {
+fn a_closed_log_that_was_cut_anywhere_has_lost_writes_and_newer_values_are_doubtful() {
     let files = four_sessions(&MemFs::new());
     let all = after(u64::MAX);
     let logs: Vec<_> = names(&files, |name| name.ends_with(".wal")).cloned().collect();
@@ -369,7 +369,7 @@ fn a_closed_log_that_was_cut_anywhere_has_lost_writes_and_what_is_newer_is_doubt
 }
 
 #[test]
-fn a_cut_log_is_found_by_verify_although_the_manifest_is_damaged_behind_its_end() {
+fn a_cut_log_is_found_by_verify_although_the_manifest_is_damaged_after_its_end() {
     let fs = MemFs::new();
     four_sessions(&fs);
     let db = open(&fs);

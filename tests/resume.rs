@@ -346,7 +346,7 @@ const PASSING: [(&str, Row, Cause); 12] = [
 ];
 
 #[test]
-fn what_fails_and_passes_is_told_costs_nothing_and_goes_on_by_itself() {
+fn a_passing_failure_is_reported_loses_nothing_and_ends_by_itself() {
     for threads in [0, 2] {
         for (row, is_hit, error) in PASSING {
             let context = format!("{row}: {}, {threads} threads", error());
@@ -501,7 +501,7 @@ fn a_synced_write_whose_promise_cannot_be_appended_is_acknowledged_and_stays() {
 }
 
 #[test]
-fn a_file_that_cannot_be_removed_is_told_of_and_removed_later() {
+fn a_file_that_cannot_be_removed_is_reported_and_removed_later() {
     let fs = FaultyFs::new(&MemFs::new());
     let (db, users) = prepare(&fs);
     fs.judge(|_, call| matches!(call, Call::Remove(_)).then(|| (Effect::None, broken())));
@@ -516,7 +516,7 @@ fn a_file_that_cannot_be_removed_is_told_of_and_removed_later() {
 }
 
 #[test]
-fn closing_a_store_whose_writing_is_suspended_keeps_what_was_acknowledged() {
+fn closing_a_store_whose_writing_is_suspended_keeps_acknowledged_writes() {
     for effect in Effect::EACH {
         let fs = FaultyFs::new(&MemFs::new());
         let (db, users) = prepare(&fs);

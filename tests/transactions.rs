@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use sievedb::fs::{CrashPolicy, MemFs};
 use sievedb::{Db, Durability, Error, Keyspace, Options, Result, Transaction, Value, WriteBatch};
 
-use crate::conditional::beside_flushes;
+use crate::conditional::during_flushes;
 use crate::support::rng::Rng;
 use crate::support::store::{self, DIR};
 use history::{Id, Key, Run};
@@ -179,7 +179,7 @@ fn random_transactions_of_eight_threads_leave_a_serializable_history() {
     let (each, seed) = (700, seed());
     let keys = Keys::open(&MemFs::new());
     let (next, conflicts) = (AtomicU64::new(1), AtomicU64::new(0));
-    let runs = beside_flushes(&keys.db, |thread| {
+    let runs = during_flushes(&keys.db, |thread| {
         let (rng, mut runs) = (&mut Rng::new(seed << 8 | thread), Vec::new());
         for _ in 0..each {
             let id = next.fetch_add(1, Ordering::Relaxed);
@@ -329,7 +329,7 @@ fn no_money_is_made_and_no_two_accounts_are_overdrawn_together() {
     }
     bank.db.write(batch).unwrap();
     let (runs, given_up) = (AtomicU64::new(0), AtomicU64::new(0));
-    beside_flushes(&bank.db, |thread| {
+    during_flushes(&bank.db, |thread| {
         let rng = &mut Rng::new(seed << 8 | thread);
         for _ in 0..each {
             let kind = rng.below(12);
@@ -441,7 +441,7 @@ fn no_power_loss_contradicts_a_synced_transaction() {
 #[test]
 fn a_panicking_closure_among_other_threads_leaves_nothing_behind() {
     let db = Options::new().fs(Arc::new(MemFs::new())).open(DIR).unwrap();
-    let panics = beside_flushes(&db, |thread| {
+    let panics = during_flushes(&db, |thread| {
         let mut panics = 0;
         for n in 0..100 {
             let run = || {

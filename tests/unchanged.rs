@@ -175,7 +175,7 @@ fn lose_power(image: &MemFs, (name, change): Change, counts: &[AtomicU64; 3]) ->
 }
 
 #[test]
-fn what_an_opening_finds_survives_a_power_loss_before_each_operation_of_the_first_change() {
+fn opened_data_survive_a_power_loss_before_each_operation_of_the_first_change() {
     let seeds = if thorough() { 12 } else { 3 };
     let counts: [AtomicU64; 3] = Default::default();
     cases(&(1..=seeds).collect::<Vec<u64>>(), |&seed| {

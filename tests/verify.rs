@@ -228,7 +228,7 @@ fn printed(bytes: &[u8]) -> (Vec<(u64, &'static str, String)>, u64) {
 }
 
 #[test]
-fn printer_and_verify_agree_on_logs_and_manifests_whatever_bit_is_flipped() {
+fn printer_and_verify_agree_on_logs_and_manifests_with_any_bit_flipped() {
     let (fs, copy) = (MemFs::new(), MemFs::new());
     let db: Db = store::open(&fs).unwrap();
     for name in ["second", "third"] {
@@ -288,7 +288,7 @@ fn printer_and_verify_agree_on_logs_and_manifests_whatever_bit_is_flipped() {
 }
 
 #[test]
-fn without_current_the_newest_manifest_tells_what_there_is() {
+fn without_current_the_newest_manifest_is_used() {
     for change_current in [|_: &mut Vec<u8>| {}, |bytes: &mut Vec<u8>| bytes[70] ^= 1] {
         let fs = sample();
         let current = Path::new(DIR).join("CURRENT");
@@ -304,7 +304,7 @@ fn without_current_the_newest_manifest_tells_what_there_is() {
 }
 
 #[test]
-fn what_is_missing_and_what_belongs_to_nothing_is_named() {
+fn missing_and_unreferenced_files_are_named() {
     let fs = sample();
     let tables = paths(&fs, ".sst");
     let log = &paths(&fs, ".wal")[0];

@@ -175,7 +175,7 @@ fn starts(bytes: &[u8], prefix: &str) -> impl Iterator<Item = usize> {
 }
 
 #[test]
-fn whatever_follows_a_good_header_nothing_panics() {
+fn for_any_bytes_after_a_good_header_nothing_panics() {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut random = move || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -217,7 +217,7 @@ fn longer_table() -> (Vec<u8>, Vec<usize>) {
 }
 
 #[test]
-fn behind_a_damaged_block_the_walk_goes_on_with_the_next_one() {
+fn after_a_damaged_block_the_walk_continues_with_the_next_one() {
     let (good, offsets) = longer_table();
     let blocks = |bytes: &[u8]| -> Vec<(usize, bool)> {
         let (all, _) = events_of(bytes, &View::new().detail(Detail::Blocks));
@@ -247,7 +247,7 @@ fn behind_a_damaged_block_the_walk_goes_on_with_the_next_one() {
 }
 
 #[test]
-fn a_damaged_file_header_does_not_hide_the_table_behind_it() {
+fn a_damaged_file_header_does_not_hide_the_table_after_it() {
     let mut bad = file("table");
     bad[40] ^= 1;
     let (all, report) = events_of(&bad, &View::new().entries(Entries::Values));
@@ -340,7 +340,7 @@ fn a_summary_reads_no_block() {
 }
 
 #[test]
-fn the_hash_seed_is_shown_only_when_it_is_asked_for() {
+fn the_hash_seed_is_shown_only_on_request() {
     for (name, seed, bytes) in [
         ("filter-bloom", "0123456789abcdef", "ef cd ab 89 67 45 23 01"),
         ("manifest", "fedcba9876543210", "10 32 54 76 98 ba dc fe"),

@@ -268,7 +268,7 @@ mod tests {
     use crate::wal::{FramedWriter, RecordKind};
 
     #[test]
-    fn what_is_not_listed_of_a_log_is_counted_and_a_torn_end_is_neither() {
+    fn unlisted_damage_of_a_log_is_counted_and_a_torn_end_is_neither() {
         let (fs, path) = (MemFs::new(), Path::new("/db/log"));
         fs.create_dir(Path::new("/db")).unwrap();
         let header = FileHeader::new(FileKind::Log, [1; 16], [2; 16]);

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merge_of_nothing_stands_nowhere() {
+    fn a_merge_of_nothing_has_no_position() {
         let mut merge = MergeIter::new(Vec::<VecIter>::new());
         merge.seek_first().unwrap();
         merge.next().unwrap();

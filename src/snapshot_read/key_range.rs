@@ -177,7 +177,7 @@ mod tests {
     type Kind = fn(&'static [u8]) -> Bound<&'static [u8]>;
 
     #[test]
-    fn bounds_of_every_kind_hold_what_the_standard_library_says() {
+    fn bounds_of_every_kind_contain_the_keys_that_the_standard_library_defines() {
         let keys: [&[u8]; 4] = [b"", b"\0", b"a", b"a\0"];
         let kinds: [Kind; 3] = [Bound::Included, Bound::Excluded, |_| Bound::Unbounded];
         for (start, end) in keys.into_iter().flat_map(|start| keys.map(|end| (start, end))) {

@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_come_back_and_are_those_of_the_manifest() {
+    fn spans_are_decoded_and_match_the_manifest() {
         for has_points in [true, false] {
             let own = with_spans(has_points);
             assert_eq!(Properties::decode(&own.encode()), Ok(own.clone()));
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_has_the_offset_of_what_is_wrong_in_the_record() {
+    fn an_error_has_the_offset_of_the_wrong_field_in_the_record() {
         let mut bytes = properties().encode();
         let len = bytes.len() as u64;
         put_field(&mut bytes, 99 << 1 | CRITICAL, |out| out.push(1));

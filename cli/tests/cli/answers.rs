@@ -152,7 +152,7 @@ fn keyspaces_are_listed_with_entries_tables_and_size() {
 }
 
 #[test]
-fn refilter_gives_existing_tables_the_filters_asked_for() {
+fn refilter_gives_existing_tables_the_requested_filters() {
     let store = temp_store();
     let db = &store.db;
     let lines: String = (0..3000).map(|n| format!("key{n:05}\n")).collect();

@@ -26,7 +26,7 @@ fn figures(report: &str, label: &str) -> [f64; 2] {
 }
 
 #[test]
-fn the_demo_reports_what_filters_save_and_the_commands_it_suggests_work() {
+fn the_demo_reports_the_savings_of_filters_and_its_suggested_commands_work() {
     let store = temp_store();
     let words = words(&store);
     let report = run(&["demo", &store.db, "--from", &words]).ok();
@@ -161,7 +161,7 @@ fn entries_that_the_demo_did_not_write_are_not_deleted() {
 
 #[cfg(unix)]
 #[test]
-fn what_another_user_put_in_the_place_of_the_demo_is_not_used() {
+fn a_directory_of_another_user_in_the_place_of_the_demo_is_not_used() {
     use std::os::unix::fs::{MetadataExt, symlink};
     let store = temp_store();
     let words = words(&store);

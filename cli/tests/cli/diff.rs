@@ -50,7 +50,7 @@ fn exchange(one: &TempStore, two: &TempStore, options: &[&str], wanted: &str, js
 }
 
 #[test]
-fn a_diff_of_two_stores_lists_what_each_lacks_and_what_differs() {
+fn a_diff_of_two_stores_lists_missing_and_different_keys() {
     let (one, two) = (temp_store(), temp_store());
     one.load(lines(0..2000, 9999).as_bytes());
     two.load(lines(3..2002, 1000).as_bytes());
@@ -175,7 +175,7 @@ fn a_diff_through_files_needs_a_second_round_if_the_cells_fall_short() {
 
 /// The cells of a small difference suffice but for one time in twenty; then the other side sends more.
 #[test]
-fn a_diff_of_values_through_files_tells_both_sides_which_keys_differ() {
+fn a_diff_of_values_through_files_lists_different_keys_on_both_sides() {
     let (one, two) = (temp_store(), temp_store());
     one.load(lines(0..2000, 9999).as_bytes());
     two.load(lines(1..2001, 1000).as_bytes());
@@ -206,7 +206,7 @@ fn a_digest_does_not_have_the_secret_seed_of_its_store() {
 }
 
 #[test]
-fn a_digest_is_written_and_says_how_many_keys_it_has() {
+fn a_digest_is_written_and_its_number_of_keys_is_printed() {
     let store = temp_store();
     store.load(lines(0..500, 9999).as_bytes());
     let file = store.folder.path().join("digest");

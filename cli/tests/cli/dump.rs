@@ -88,7 +88,7 @@ fn a_store_in_use_can_be_looked_at() {
 }
 
 #[test]
-fn keys_and_values_are_what_scan_prints() {
+fn keys_and_values_are_printed_as_by_scan() {
     let store = filled_store();
     let table = table(&store);
     let values = dump(&["--values", text(&table)]).ok();

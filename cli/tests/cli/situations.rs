@@ -332,7 +332,7 @@ fn plain(line: &str) -> String {
 }
 
 #[test]
-fn every_command_prints_what_the_table_says_in_every_situation() {
+fn every_command_prints_the_output_in_the_table_in_every_situation() {
     let golden = std::fs::read_to_string(GOLDEN).unwrap_or_default();
     let known = |name: &str| {
         let start = golden.find(&format!("== {name}\n"))?;

@@ -31,7 +31,7 @@ fn uniq(store: &TempStore, more: &[&str], input: &[u8]) -> String {
 }
 
 #[test]
-fn each_line_is_printed_once_over_all_runs_whatever_it_holds() {
+fn each_line_is_printed_once_over_all_runs_for_any_bytes() {
     let store = temp_store();
     assert_eq!(uniq(&store, &["--empty-key"], b"b\na\nb\n\na\n\n"), "b\na\n\n");
     assert_eq!(uniq(&store, &["-"], b"a\nc\nb\nd"), "c\nd\n");
@@ -79,7 +79,7 @@ fn lines_are_counted_instead_of_printed() {
 }
 
 #[test]
-fn a_field_or_a_match_is_what_counts_of_a_line() {
+fn a_field_or_a_match_can_be_the_key_of_a_line() {
     let store = temp_store();
     let log = b"ada GET /a\ngrace  GET /b\nada\tGET /c\n";
     assert_eq!(uniq(&store, &["--key", "1"], log), "ada GET /a\ngrace  GET /b\n");
@@ -94,7 +94,7 @@ fn a_field_or_a_match_is_what_counts_of_a_line() {
 }
 
 #[test]
-fn a_line_that_is_too_long_ends_the_command_after_those_before_it() {
+fn a_line_that_is_too_long_ends_the_command_after_the_earlier_lines() {
     let store = temp_store();
     let long = [b"short\n", &[b'x'; 70_000][..], b"\nlater\n"].concat();
     let outcome = run_with(&["uniq", &store.db], &long);
@@ -240,7 +240,7 @@ fn lines_of_crlf_are_refused_or_lose_the_carriage_return() {
 }
 
 #[test]
-fn a_journal_that_was_moved_away_is_followed_by_a_new_one_if_asked() {
+fn a_journal_that_was_moved_away_is_followed_by_a_new_one_on_request() {
     let store = temp_store();
     let (path, moved) = (store.folder.path().join("out"), store.folder.path().join("out.1"));
     let out = path.to_str().unwrap();
@@ -277,7 +277,7 @@ fn a_run_that_is_refused_leaves_neither_a_store_nor_a_journal() {
 }
 
 #[test]
-fn tagged_lines_are_all_printed_and_say_whether_they_are_new() {
+fn all_lines_are_printed_with_a_tag_that_marks_new_ones() {
     let store = temp_store();
     assert_eq!(uniq(&store, &["--tag"], b"b\na\nb\n"), "new\tb\nnew\ta\nseen\tb\n");
     assert_eq!(uniq(&store, &["--tag", "--batch", "1"], b"a\nc\nc\n"), "seen\ta\nnew\tc\nseen\tc\n");

@@ -116,7 +116,7 @@ pub(in crate::inspect) fn describe(
     };
     out.report.accounted += len;
     match Header::decode(&first) {
-        _ if known.is_not_asked() => {
+        _ if known.is_never_probed() => {
             out.group(Place::File(at), len, label, "of a domain that is never probed", |_| Ok(()))?;
             // The layout of this domain is unknown here.
             out.report.partial = true;

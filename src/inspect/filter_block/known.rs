@@ -19,7 +19,7 @@ pub(in crate::inspect) enum Known<'a> {
 
 impl Known<'_> {
     /// Whether it has a domain that lookups never probe.
-    pub(super) fn is_not_asked(&self) -> bool {
+    pub(super) fn is_never_probed(&self) -> bool {
         matches!(self, Self::Named { filter, .. } if filter.domain != DOMAIN_WHOLE_KEY)
     }
 

@@ -334,7 +334,7 @@ fn a_scan_of_keys_that_are_not_in_order_is_corruption_and_ends() {
 }
 
 #[test]
-fn a_scan_down_to_a_value_whose_chunks_cannot_be_where_it_says_is_corruption() {
+fn a_scan_to_a_value_with_impossible_chunk_offsets_is_corruption() {
     let fixture = Fixture::new(0);
     let mut forge = Forge::new();
     let (mut reference, total) = (Vec::new(), 256 << 20);
@@ -351,7 +351,7 @@ fn a_scan_down_to_a_value_whose_chunks_cannot_be_where_it_says_is_corruption() {
 }
 
 #[test]
-fn separators_that_are_not_those_of_the_level_below_or_not_the_last_key_are_found() {
+fn separators_that_differ_from_the_level_below_or_the_last_key_are_found() {
     for (separators, complaint) in [
         (["a", "c"], None),
         (["b", "c"], Some("its last separator is before the separator in its parent")),
@@ -380,7 +380,7 @@ fn separators_that_are_not_those_of_the_level_below_or_not_the_last_key_are_foun
 }
 
 #[test]
-fn handles_that_are_not_those_of_the_walk_are_found() {
+fn handles_that_differ_from_the_walk_are_found() {
     for change in [|handle: &mut BlockHandle| handle.len -= 1, |handle: &mut BlockHandle| handle.offset += 1]
     {
         let fixture = Fixture::new(0);
@@ -411,7 +411,7 @@ fn blocks_that_nothing_refers_to_are_found_one_by_one() {
 }
 
 #[test]
-fn a_long_value_that_does_not_stand_in_chunks_is_found() {
+fn a_long_value_that_is_not_in_chunks_is_found() {
     for (len, sound) in [(32_768, true), (32_769, false)] {
         let fixture = Fixture::new(0);
         let mut forge = Forge::new();
@@ -426,7 +426,7 @@ fn a_long_value_that_does_not_stand_in_chunks_is_found() {
 }
 
 #[test]
-fn every_filter_stands_on_a_page_and_is_one_that_the_properties_name() {
+fn every_filter_is_on_a_page_and_named_by_the_properties() {
     let fixture = Fixture::new(1 << 20);
     let mut forge = Forge::new();
     let data = forge.data(&[("a", inline("1"))]);
@@ -461,7 +461,7 @@ fn every_filter_stands_on_a_page_and_is_one_that_the_properties_name() {
 }
 
 #[test]
-fn a_rate_that_is_not_that_of_the_bits_is_found_and_the_filter_asked_all_the_same() {
+fn a_rate_that_contradicts_the_bits_is_found_and_the_filter_still_probed() {
     let fixture = Fixture::new(1 << 20);
     let mut forge = Forge::new();
     let data = forge.data(&[("a", inline("1"))]);
