@@ -153,8 +153,8 @@ impl FileHeader {
     }
 }
 
-/// The ids that tables, filters and closed logs of a store may bear: its own, and those of the stores that it is a copy of.
-/// All other files of a store bear its own.
+/// The ids that tables, filters and closed logs of a store may have: its own, and the ids of the stores that it is a
+/// copy of. All other files of a store have its own id.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreIds {
     own: FileId,
@@ -166,7 +166,7 @@ impl StoreIds {
         Self { own, others: Arc::new(others.clone()) }
     }
 
-    /// Those of a store that is no copy.
+    /// The ids of a store that is not a copy.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn of(own: FileId) -> Self {
         Self::new(own, &BTreeSet::new())

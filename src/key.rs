@@ -19,7 +19,7 @@ pub(crate) enum EntryKind {
     /// A tombstone: the key is absent.
     Delete = 0,
     Put = 1,
-    /// All keys of a range are absent from here on. Stands in batches; a tag has one of the other two kinds.
+    /// All keys of a range are absent from here on. Occurs in batches only; a tag has one of the other two kinds.
     RangeDelete = 3,
     // 2 merge operand, 4 put with time to live, 5 blob pointer, 6 transaction prepare: reserved. A reader that meets
     // one of them must refuse the file.
@@ -120,8 +120,8 @@ pub(crate) fn key_prefix(key: &[u8]) -> u64 {
     }
 }
 
-/// The smallest key after all keys with this prefix; `None` if there is none. Trailing `0xff` bytes are dropped, and
-/// the last remaining byte is incremented.
+/// The smallest key after all keys with this prefix; `None` if no such key exists. Trailing `0xff` bytes are dropped,
+/// and the last remaining byte is incremented.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut after = prefix[..=last].to_vec();
@@ -129,7 +129,7 @@ pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(after)
 }
 
-/// The next key; `None` if there is none. Behind one of the greatest length that is the next shorter one.
+/// The next key; `None` if no such key exists. After a key of the greatest length it is the next shorter one.
 pub(crate) fn key_after(key: &[u8]) -> Option<Vec<u8>> {
     match key.len() {
         KEY_BYTES_MAX => after_prefix(key),

@@ -165,8 +165,7 @@ pub(crate) struct Memory {
     immutables: AtomicU64,
 }
 
-/// Memory in use, in bytes, by what it is used for; see
-/// [`Options::memory_budget`](crate::Options::memory_budget).
+/// Memory in use, in bytes, by purpose; see [`Options::memory_budget`](crate::Options::memory_budget).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

@@ -57,7 +57,7 @@ impl Drop for SharedFile {
 #[derive(Default)]
 pub(crate) struct ObsoleteFiles {
     names: Mutex<Vec<FileName>>,
-    /// Those that are not removed yet, one set for each [`Kept`].
+    /// The files that are not removed yet, one set for each [`Kept`].
     kept: Mutex<Vec<Arc<BTreeSet<FileName>>>>,
     clearing: Mutex<()>,
     pub(crate) unusable: UnusableFilters,

@@ -66,7 +66,7 @@ pub(crate) struct TableMeta {
     pub spans: Option<Box<TableSpans>>,
 }
 
-/// What is stated of the spans of a table.
+/// The statement about the spans of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableSpans {
     /// Number of spans.
@@ -272,7 +272,7 @@ impl TableMeta {
         field.finish("table record")
     }
 
-    /// Bounds that contain all keys of the table: a trimmed largest key stands for every key with that prefix.
+    /// Bounds that contain all keys of the table: a trimmed largest key covers every key with that prefix.
     pub(crate) fn wide_bounds(&self) -> (Bytes, Bytes) {
         let largest = match self.trimmed && self.largest.len() == BOUND_BYTES_MAX {
             true => after_prefix(&self.largest).unwrap_or_else(|| vec![0xff; KEY_BYTES_MAX]).into(),
@@ -323,7 +323,7 @@ pub(crate) fn check_counts(
     Err(DecodeError::corrupt(0, "table counts", format!("(entries, tombstones, keys) = {counts:?}")))
 }
 
-/// Appends bounds, of which the manifest has the first [`BOUND_BYTES_MAX`] bytes. Those that were read trimmed stay
+/// Appends bounds, of which the manifest has the first [`BOUND_BYTES_MAX`] bytes. Bounds that were read trimmed stay
 /// trimmed when they are written into the next manifest.
 fn put_bounds(out: &mut Vec<u8>, trimmed: bool, bounds: [&Bytes; 2]) {
     out.push(u8::from(trimmed || bounds.iter().any(|bound| bound.len() > BOUND_BYTES_MAX)));
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_has_the_offset_of_what_is_wrong_in_the_record() {
+    fn an_error_has_the_offset_of_the_wrong_field_in_the_record() {
         let good = encoded(&meta());
         let mut unknown = good.clone();
         put_field(&mut unknown, 99 << 1 | CRITICAL, |out| out.push(1));

@@ -1,4 +1,4 @@
-//! What the allocation of filter memory over the levels of a real tree saves.
+//! The reads saved by allocating filter memory over the levels of a real tree.
 
 use std::sync::Arc;
 
@@ -57,8 +57,7 @@ fn fetches(stats: &Stats) -> u64 {
     stats.data_block_reads + stats.data_block_cache_hits
 }
 
-/// Data blocks that the filters let expect for each absent lookup; those that are read are as many, but for
-/// chance.
+/// The expected data blocks per absent lookup, computed from the filters; the blocks read differ only by chance.
 fn waste(db: &Db) -> f64 {
     let before = fetches(&db.stats());
     for key in 0..LOOKUPS {
@@ -200,7 +199,7 @@ fn a_default_store_of_up_to_four_runs_wastes_three_reads_in_1000_absent_lookups(
 }
 
 #[test]
-fn whatever_a_load_leaves_its_filters_waste_at_most_a_tenth_more_than_the_best() {
+fn after_any_load_the_filters_waste_at_most_a_tenth_more_than_the_best() {
     let keyspace = KeyspaceOptions::new().memtable_bytes(512 << 10).table_bytes(2 << 20);
     let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).default_keyspace(keyspace);
     let db = options.open("/db").unwrap();

@@ -19,8 +19,8 @@ const WRITERS: u64 = 4;
 const READERS: u64 = 4;
 const ACCOUNTS_EACH: u64 = 60;
 const ACCOUNTS: u64 = WRITERS * ACCOUNTS_EACH;
-/// Of each writer, unless `SIEVEDB_TRANSFERS` says otherwise (a sanitizer is slow). Each is two lookups and two
-/// writes: a million operations before a reader has read anything.
+/// Per writer, unless `SIEVEDB_TRANSFERS` sets another number (a sanitizer is slow). Each is two lookups and two
+/// writes: a million operations, not counting readers.
 const TRANSFERS_EACH: u64 = 65_000;
 const FIRST_BALANCE: i64 = 1000;
 const TOTAL: i64 = 2 * ACCOUNTS as i64 * FIRST_BALANCE;
@@ -75,7 +75,7 @@ impl Bank {
         self.db.write_with(batch, Durability::Synced).unwrap();
     }
 
-    /// Moves money between the accounts of one owner, who alone knows what they must hold.
+    /// Moves money between the accounts of one owner; only this thread changes them.
     fn work(&self, writer: u64, seed: u64) {
         let rng = &mut Rng::new(seed);
         let mut known = [[FIRST_BALANCE; 2]; ACCOUNTS_EACH as usize];

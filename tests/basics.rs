@@ -1,4 +1,4 @@
-//! What every caller relies on, one promise at a time.
+//! The basic promises to every caller, one at a time.
 
 use sievedb::fs::Fs;
 use sievedb::{Db, Durability, Error, KeyspaceOptions, Options, WriteBatch};
@@ -8,7 +8,7 @@ fn dir() -> tempfile::TempDir {
 }
 
 #[test]
-fn what_is_put_is_there_until_it_is_deleted_also_after_reopening() {
+fn a_put_key_is_present_until_it_is_deleted_also_after_reopening() {
     let dir = dir();
     let db = Db::open(dir.path()).unwrap();
     assert!(db.open_report().created);
@@ -41,7 +41,7 @@ fn what_is_put_is_there_until_it_is_deleted_also_after_reopening() {
 }
 
 #[test]
-fn a_second_writer_is_refused_with_locked_and_readers_exclude_nobody() {
+fn a_second_writer_is_refused_with_locked_and_readers_exclude_no_one() {
     let dir = dir();
     let db = Db::open(dir.path()).unwrap();
     assert!(matches!(Db::open(dir.path()), Err(Error::Locked { .. })));

@@ -56,7 +56,7 @@ fn memory_stays_within_a_budget_that_is_much_too_small() {
         check(&db, "after a scan");
         db.compact().unwrap();
         check(&db, "after compacting");
-        // What was not flushed is replayed.
+        // Entries that were not flushed are replayed.
         (0..3000u64).for_each(|number| db.put(key(keys + number), [8; 40]).unwrap());
         drop((db, other));
         let db = open(&fs, budget, threads);

@@ -58,7 +58,7 @@ fn sound(fs: &MemFs, dir: &str) -> Result<Contents, String> {
     if findings.is_sound() { Ok(found) } else { Err(format!("{dir}: {findings:?}")) }
 }
 
-/// How contents that were read differ from others; nothing if they do not.
+/// The difference between contents that were read and other contents; empty if they are equal.
 fn differences(found: Result<Contents, String>, expected: &Contents) -> String {
     let counts = |contents: &Contents| {
         contents.iter().map(|(name, all)| (name.clone(), all.len())).collect::<Vec<_>>()
@@ -148,7 +148,7 @@ fn a_checkpoint_links_the_files_that_do_not_change_and_is_a_store_of_its_own() {
 }
 
 #[test]
-fn checkpoints_are_one_moment_whatever_writers_do_at_each_of_their_operations() {
+fn checkpoints_are_one_moment_for_any_writes_at_each_of_their_operations() {
     let (mut complete, mut closed, mut with_logs) = (0, 0, 0);
     for seed in 0..if thorough() { 40 } else { 6 } {
         let fs = MemFs::new();
@@ -390,7 +390,7 @@ fn the_log_is_durable_up_to_the_moment_before_anything_is_linked() {
     assert_eq!(differences(found, &contents(&db).unwrap()), "");
 }
 
-/// Transfers, counts, keyspaces that come and go, flushes, compactions, new filters: what threads do to a store.
+/// Transfers, counts, keyspaces that come and go, flushes, compactions, new filters: the work of threads on a store.
 fn work(db: &Db, thread: u64, begun: &AtomicU64, done: &AtomicU64, stop: &AtomicBool) {
     let rng = &mut Rng::new(thread);
     let log = db.keyspace("log", store::small()).unwrap();
@@ -410,7 +410,7 @@ fn work(db: &Db, thread: u64, begun: &AtomicU64, done: &AtomicU64, stop: &Atomic
                 });
                 transferred.unwrap();
             }
-            // As many entries in the other keyspace as the counter says.
+            // The other keyspace has as many entries as the counter.
             2 => {
                 let next = begun.fetch_add(1, Ordering::SeqCst) + 1;
                 let mut batch = WriteBatch::new();
@@ -573,7 +573,7 @@ fn the_number_of_operations_grows_with_the_number_of_tables_only() {
 }
 
 #[test]
-fn a_view_is_copied_as_it_is_whatever_a_writer_does_at_each_operation() {
+fn a_view_is_copied_unchanged_for_any_writes_at_each_operation() {
     let (mut complete, mut changed) = (0, 0);
     for seed in 0..6 {
         let mem = MemFs::new();
@@ -614,7 +614,7 @@ fn a_view_is_copied_as_it_is_whatever_a_writer_does_at_each_operation() {
 }
 
 #[test]
-fn what_is_no_place_for_a_checkpoint_is_refused() {
+fn an_unsuitable_place_for_a_checkpoint_is_refused() {
     let fs = MemFs::new();
     let db = prepared(&fs);
     let io_kind = |made: sievedb::Result<()>| match made {

@@ -1,4 +1,4 @@
-//! Compactions that a caller asks for: of everything or of a range, beside other work.
+//! Compactions on request: of everything or of a range, next to other work.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn is_again(n: u32) -> bool {
     (n / 100).is_multiple_of(5)
 }
 
-/// Full tables without filters, whose lengths are those of their entries.
+/// Full tables without filters; their lengths follow from their entries.
 fn plain() -> KeyspaceOptions {
     let filter = FilterPolicy::new(FilterKind::None);
     store::small().memtable_bytes(8 << 10).filter(filter).compression(Compression::None)
@@ -66,7 +66,7 @@ fn level_0_never_has_more_than_three_times_the_runs_that_make_it_worth_compactin
         let runs = Arc::new(AtomicU64::new(0));
         let (seen, store) = (Arc::clone(&runs), db.clone());
         fs.observe(move |_, op| {
-            // A flush or a compaction has published what it wrote before.
+            // A flush or a compaction has published its earlier output.
             if matches!(op, Op::Create(path) if is_table(path)) {
                 seen.fetch_max(store.stats().keyspaces[0].levels[0].runs, Ordering::Relaxed);
             }
@@ -90,7 +90,7 @@ fn level_0_never_has_more_than_three_times_the_runs_that_make_it_worth_compactin
 }
 
 #[test]
-fn compacting_everything_takes_little_space_beside_the_store_and_makes_one_run() {
+fn compacting_everything_takes_little_additional_space_and_makes_one_run() {
     let fs = MemFs::new();
     let db = levels(&fs);
     let before = tables_bytes(&fs);
@@ -117,7 +117,7 @@ fn compacting_everything_takes_little_space_beside_the_store_and_makes_one_run()
 }
 
 #[test]
-fn a_cancelled_compaction_keeps_what_it_has_finished_and_leaves_nothing_else() {
+fn a_cancelled_compaction_keeps_its_finished_tables_and_leaves_nothing_else() {
     let fs = MemFs::new();
     let db = levels(&fs);
     let progress = Progress::new();
@@ -144,7 +144,7 @@ fn a_cancelled_compaction_keeps_what_it_has_finished_and_leaves_nothing_else() {
 }
 
 #[test]
-fn compacting_a_range_drops_what_is_deleted_there() {
+fn compacting_a_range_drops_the_entries_deleted_there() {
     let fs = MemFs::new();
     let db = levels(&fs);
     let held = db.snapshot();
@@ -168,7 +168,7 @@ fn compacting_a_range_drops_what_is_deleted_there() {
 }
 
 #[test]
-fn compacting_goes_on_beside_writers_and_background_work() {
+fn compacting_continues_during_writes_and_background_work() {
     let fs = MemFs::new();
     let options = Options::new().fs(Arc::new(fs)).memory_budget(1 << 20).background_threads(2);
     let db = options.default_keyspace(store::small()).open(DIR).unwrap();
@@ -189,7 +189,7 @@ fn compacting_goes_on_beside_writers_and_background_work() {
     assert!(db.iter().map(|item| item.unwrap().0.to_vec()).eq(expected.iter().map(|key| key.to_vec())));
 }
 
-/// Holds who makes the next table until the sender is dropped. The receiver tells that it is reached.
+/// Blocks the maker of the next table until the sender is dropped. The receiver gets a message when it is reached.
 fn hold_first_table(fs: &MemFs) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
     let (reaches, reached) = mpsc::channel();
     let (opens, gate) = mpsc::channel::<()>();
@@ -249,7 +249,7 @@ fn append(db: &Db, stream: &str) {
 }
 
 /// Compacts streams, of which the ones of level 1 are tables of it side by side. Meanwhile others are appended.
-fn append_beside_compaction(of_level_1: &[&str], of_level_0: &[&str], meanwhile: &[&str]) {
+fn append_during_compaction(of_level_1: &[&str], of_level_0: &[&str], meanwhile: &[&str]) {
     let fs = MemFs::new();
     let keyspace = || store::small().l0_runs(1).level_base_bytes(64 << 10);
     let options = || store::options(&fs).default_keyspace(keyspace());
@@ -290,9 +290,9 @@ fn append_beside_compaction(of_level_1: &[&str], of_level_0: &[&str], meanwhile:
 }
 
 #[test]
-fn streams_appended_beside_a_compaction_keep_every_key_and_the_store_opens_again() {
-    append_beside_compaction(&["a", "z"], &[], &["m", "n", "o", "p"]);
-    append_beside_compaction(&["a", "e", "s", "z"], &["a", "z"], &["m", "n", "o", "p"]);
+fn streams_appended_during_a_compaction_keep_every_key_and_the_store_opens_again() {
+    append_during_compaction(&["a", "z"], &[], &["m", "n", "o", "p"]);
+    append_during_compaction(&["a", "e", "s", "z"], &["a", "z"], &["m", "n", "o", "p"]);
 }
 
 #[test]

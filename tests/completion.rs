@@ -1,5 +1,5 @@
-//! Commits whose durability is told later: when they are complete, in which order callbacks run, and what these
-//! may do.
+//! Commits whose durability is reported later: the time of completion, the order of callbacks, and the calls allowed
+//! in them.
 
 use std::future::Future;
 use std::pin::pin;
@@ -58,7 +58,7 @@ fn fail_syncs(fs: &MemFs) {
 }
 
 #[test]
-fn a_pending_write_is_visible_at_once_and_durable_when_its_commit_says_so() {
+fn a_pending_write_is_visible_at_once_and_durable_when_its_commit_is_complete() {
     let fs = MemFs::new();
     let db = without_threads(&fs);
     let commit = pend(&db, "k", Durability::Synced);
@@ -114,7 +114,7 @@ fn a_buffered_commit_begins_no_sync_and_is_complete_with_that_of_others() {
     assert!(commit.is_durable() && survives(&fs, "d"));
     let empty = db.write_pending(WriteBatch::new(), Durability::Synced);
     db.sync().unwrap();
-    // What is durable already waits for no other sync.
+    // Durable commits do not wait for another sync.
     assert!(db.write_pending(WriteBatch::new(), Durability::Buffered).is_durable());
     assert!(empty.is_durable());
 }
@@ -229,7 +229,7 @@ fn a_sync_completes_all_that_it_makes_durable() {
 }
 
 #[test]
-fn commits_are_told_of_a_failure_that_another_call_meets() {
+fn commits_report_a_failure_that_another_call_meets() {
     let fs = MemFs::new();
     let db = with_threads(&fs);
     let (tells, told) = channel();
@@ -333,7 +333,7 @@ fn a_callback_may_write_wait_flush_and_begin_other_commits() {
 }
 
 #[test]
-fn a_callback_may_drop_the_last_handle_and_close_beside_others() {
+fn a_callback_may_drop_the_last_handle_and_close_during_other_callbacks() {
     let fs = MemFs::new();
     let (sender, told) = channel();
     let db = with_threads(&fs);
@@ -344,7 +344,7 @@ fn a_callback_may_drop_the_last_handle_and_close_beside_others() {
         gate.recv_timeout(PATIENCE).unwrap();
         drop(handle);
     });
-    // Of a batch that is durable only when that handle closes the store.
+    // The result of a batch that becomes durable only when that handle closes the store.
     let second = pend(&db, "b", Durability::Buffered);
     tell(&second, 2, &sender);
     drop(db);

@@ -1,5 +1,5 @@
-//! Threads and handles: shared syncs, snapshots that do not change, writers that are slowed but not stopped,
-//! and a store that lives as long as any handle.
+//! Threads and handles: shared syncs, snapshots that do not change, writers that are slowed but not stopped, and a
+//! store that lives as long as any handle.
 
 mod interrupt;
 
@@ -107,7 +107,7 @@ fn a_batch_larger_than_the_memtables_is_written_after_a_few_slow_flushes_whateve
 }
 
 #[test]
-fn a_snapshot_holds_what_it_saw_across_flushes_compactions_and_deletes() {
+fn a_snapshot_keeps_its_contents_across_flushes_compactions_and_deletes() {
     let db = store::open(&MemFs::new()).unwrap();
     let mut held: Vec<(Snapshot, Pairs)> = Vec::new();
     for round in 0..6u32 {
@@ -178,7 +178,7 @@ fn an_iterator_made_before_its_keyspace_was_dropped_goes_on_to_its_end() {
 }
 
 #[test]
-fn handles_can_be_sent_and_shared_and_own_what_they_need() {
+fn handles_can_be_sent_and_shared_and_own_their_state() {
     fn owned<T: Send + Sync + 'static>() {}
     owned::<Db>();
     owned::<Keyspace>();
@@ -327,7 +327,7 @@ fn an_iterator_that_failed_at_a_long_value_stays_failed() {
     }
 }
 
-/// Memtables that may wait, the one that is written to, and one for what a group adds at once.
+/// Waiting memtables, the active one, and one for the entries that a group adds at once.
 const MEMTABLES_MAX: u64 = 3 + 1 + 1;
 
 #[test]

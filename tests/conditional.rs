@@ -1,5 +1,5 @@
-//! Conditional writes: one answer for each key, whatever else goes on; what an answer is worth after a power
-//! loss; what is refused.
+//! Conditional writes: one answer for each key, with any other work in progress; the value of an answer after a power
+//! loss; refused calls.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,7 +21,7 @@ fn key(n: u64) -> Vec<u8> {
 }
 
 /// Runs a deed in eight threads, while memtables are flushed and tables compacted.
-pub(crate) fn beside_flushes<T: Send>(db: &Db, deed: impl Fn(u64) -> T + Sync) -> Vec<T> {
+pub(crate) fn during_flushes<T: Send>(db: &Db, deed: impl Fn(u64) -> T + Sync) -> Vec<T> {
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let background = scope.spawn(|| {
@@ -55,7 +55,7 @@ fn each_key_is_new_to_one_of_eight_threads_through_flushes_kills_and_reopenings(
     let mut fs = MemFs::new();
     for round in 1..=rounds {
         let db = store::options(&fs).background_threads(2).open(DIR).unwrap();
-        beside_flushes(&db, |thread| {
+        during_flushes(&db, |thread| {
             let rng = &mut Rng::new(round << 8 | thread);
             let name = round << 8 | thread;
             let claim = |n: u64| {
@@ -101,7 +101,7 @@ fn each_key_is_new_to_one_of_eight_threads_through_flushes_kills_and_reopenings(
 }
 
 #[test]
-fn what_threads_add_up_move_and_take_away_is_neither_lost_nor_done_twice() {
+fn concurrent_sums_moves_and_removals_are_neither_lost_nor_repeated() {
     let (jobs, each) = (600, 150);
     let fs = MemFs::new();
     let db = store::options(&fs).background_threads(2).open(DIR).unwrap();
@@ -120,12 +120,12 @@ fn what_threads_add_up_move_and_take_away_is_neither_lost_nor_done_twice() {
             return;
         }
     };
-    let taken = beside_flushes(&db, |thread| {
+    let taken = during_flushes(&db, |thread| {
         let (rng, mut taken) = (&mut Rng::new(thread), Vec::new());
         for n in 0..each {
             add("sum", n);
             count_up();
-            // In the hand of one thread at a time: who replaces a job gets the one before.
+            // Owned by one thread at a time: replacing a job returns the previous one.
             let previous = db.replace("hand", [thread as u8]).unwrap();
             assert!(previous.is_none_or(|by| u64::from(by[0]) < THREADS));
             for _ in 0..8 {
@@ -155,7 +155,7 @@ fn no_power_loss_contradicts_a_synced_answer() {
     let (keys, calls) = (60, 60);
     let fs = MemFs::new();
     let db = store::options(&fs).background_threads(1).open(DIR).unwrap();
-    // What each key must hold, of those whose answer was synced. Others may have them or not.
+    // The required value of each key whose answer was synced. Other keys may have a value or not.
     let answered: Arc<Mutex<HashMap<u64, u64>>> = Arc::default();
     let (images, failure) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None::<String>)));
     let (known, made, failed) = (Arc::clone(&answered), Arc::clone(&images), Arc::clone(&failure));
@@ -189,7 +189,7 @@ fn no_power_loss_contradicts_a_synced_answer() {
             scope.spawn(move || {
                 let rng = &mut Rng::new(thread);
                 for call in 0..calls {
-                    // Threads insert the same keys with the same values, so that "seen" tells the value.
+                    // Threads insert the same keys with the same values, so "seen" implies the value.
                     let wanted: Vec<u64> = (0..1 + rng.below(3)).map(|_| rng.below(keys)).collect();
                     let is_synced = rng.one_in(3);
                     let durability = if is_synced { Durability::Synced } else { Durability::Buffered };
@@ -221,7 +221,7 @@ fn no_power_loss_contradicts_a_synced_answer() {
 }
 
 #[test]
-fn what_is_refused_writes_nothing_and_holds_nobody_up() {
+fn a_refused_call_writes_nothing_and_delays_no_other_call() {
     let fs = MemFs::new();
     let db = store::open(&fs).unwrap();
     db.put("k", "v").unwrap();

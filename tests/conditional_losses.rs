@@ -1,4 +1,4 @@
-//! Conditional writes beside what can go wrong: power loss, readers, appends that fail, closing, little memory.
+//! Conditional writes next to failures: power loss, readers, failed appends, closing, little memory.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use crate::support::rng::Rng;
 use crate::support::sample::thorough;
 use crate::support::store::{self, DIR};
 
-/// What a key has held, oldest first, and which of these is known to be durable.
+/// The values of a key, oldest first, and the last one that is certainly durable.
 #[derive(Clone)]
 struct History {
     states: Vec<Option<u64>>,
@@ -49,8 +49,8 @@ fn check(image: &MemFs, histories: &Histories) -> Result<(), String> {
     Ok(())
 }
 
-/// One call on a key that holds `before`; `after` is a new value. Returns what the key holds then, and whether
-/// the answer was right.
+/// One call on a key with the value `before`; `after` is a new value. Returns the resulting value, and whether the
+/// answer was right.
 fn call(
     db: &Db,
     kind: u64,
@@ -93,7 +93,7 @@ fn no_power_loss_takes_back_a_synced_compare_and_set_update_replace_or_remove() 
     fs.observe(move |fs, op| {
         let number = made.fetch_add(1, Ordering::Relaxed);
         for policy in [CrashPolicy::DropUnsynced, CrashPolicy::Random(number)] {
-            // Other threads go on meanwhile: what is durable now, and what was begun when the image was taken.
+            // Other threads continue meanwhile: the durable state now, and the calls begun when the image was taken.
             let before = known.lock().unwrap().clone();
             let image = fs.crash(policy);
             let mut known = known.lock().unwrap().clone();
@@ -114,7 +114,7 @@ fn no_power_loss_takes_back_a_synced_compare_and_set_update_replace_or_remove() 
                 for n in 1..=calls {
                     let (key, kind) = ((thread, rng.below(keys)), rng.below(6));
                     let before: Option<u64> = held.get(&key).copied().flatten();
-                    // What it may hold from now on.
+                    // The allowed values from now on.
                     let outcome = match kind {
                         0 | 2 | 4 => Some(n),
                         1 => before,
@@ -193,8 +193,8 @@ fn all_new_entries_of_a_call_become_visible_at_one_moment() {
     assert_eq!(partial, [None, None], "round, and how many of its entries were seen");
 }
 
-/// Inserts keys from several threads until a call says that the store is closed. Returns the keys that were
-/// new to a call, and how many calls failed.
+/// Inserts keys from several threads until a call returns that the store is closed. Returns the keys that were new to
+/// a call, and the number of failed calls.
 fn insert_until_closed(db: &Db, keys: u64, calls: u64, close: impl FnOnce() + Send) -> (Vec<u64>, u64) {
     let made = AtomicU64::new(0);
     let threads = thread::scope(|scope| {
@@ -246,7 +246,7 @@ fn insert_until_closed(db: &Db, keys: u64, calls: u64, close: impl FnOnce() + Se
 }
 
 #[test]
-fn a_key_is_new_once_beside_appends_that_fail_little_memory_and_closing() {
+fn a_key_is_new_once_despite_failed_appends_little_memory_and_closing() {
     let fs = MemFs::new();
     let db = store::options(&fs).background_threads(2).open(DIR).unwrap();
     let (appends, is_failing) = (AtomicU64::new(0), Arc::new(AtomicBool::new(true)));

@@ -1,17 +1,17 @@
 //! Power loss at every operation.
 //!
-//! A workload runs on a file system in memory. Before every single operation on a file the machine "loses
-//! power": an image of what would be left is taken, once without anything that was not synced, and before
-//! every third operation also once with all of it and several times with a random part of it (files cut, last
-//! sectors garbage, names kept or lost); before the others with one such part. Each image must open; what it
-//! holds must be a prefix of what was written, at a batch boundary, with everything that was acknowledged as
-//! durable; all of it must be durable again, whatever happens next; and every table must verify.
+//! A workload runs on a file system in memory. Before every operation on a file the machine "loses power": images of
+//! the remaining files are taken. One has nothing that was not synced. Before every third operation, one has
+//! everything, and several have a random part of it (files cut, last sectors garbage, names kept or lost); before the
+//! other operations, one has such a part. Each image must open. Its contents must be a prefix of the writes, at a
+//! batch boundary, with everything that was acknowledged as durable. All of it must be durable again, for any later
+//! failure, and every table must verify.
 //!
 //! One history is run through, four if `SIEVEDB_THOROUGH` is set.
 //!
-//! Recovery can be interrupted like anything else: for a sample of the images, power is lost again before
-//! every operation of the recovery itself, and the same is asked of what that leaves. Recoveries that flush
-//! memtables while they replay are among them.
+//! Recovery can be interrupted like any other work. For a sample of the images, power is lost again before every
+//! operation of the recovery itself, with the same requirements. Recoveries that flush memtables while they replay
+//! are included.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -42,7 +42,7 @@ struct Counts {
     operations: AtomicU64,
     images: AtomicU64,
     nested: AtomicU64,
-    /// Those of recoveries in which memtables were flushed.
+    /// Recoveries in which memtables were flushed.
     flushing: AtomicU64,
     shorter: AtomicU64,
 }
@@ -145,7 +145,7 @@ fn recovers(image: &MemFs, history: &History, is_clean_cut: bool, goes_on: bool)
     if let Some(error) = findings.errors.iter().chain(&findings.damage).next() {
         return Err(format!("recovered, but: {error}"));
     }
-    // What was recovered must not be lost to the next power loss, which comes at once.
+    // Recovered data must survive the next power loss, which comes at once.
     let again = reopened(&image.crash(CrashPolicy::DropUnsynced), "after a second power loss")?;
     if again != found {
         return Err(format!("a second power loss changes what was recovered ({batches} batches)"));
@@ -191,7 +191,7 @@ fn interrupt_recovery(image: &MemFs, history: &History, number: u64, counts: &Co
         Ok(())
     });
     let keyspace = store::small().memtable_bytes(memtable_bytes);
-    // Half of them may not copy what the logs hold, so they flush it.
+    // Half of them cannot copy the contents of the logs, so they flush.
     let log_bytes_max = number / NESTED_ONE_IN % 2;
     let options = store::options(image).default_keyspace(keyspace).log_bytes_max(log_bytes_max);
     let opened = options.open(store::DIR);

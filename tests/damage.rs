@@ -2,10 +2,10 @@
 //! length, lengthened, deleted, exchanged. Unless `SIEVEDB_THOROUGH` is set, a sample of the bits and
 //! lengths: see `support::sample`.
 //!
-//! Two stores are damaged. The *closed* one was closed: whatever is damaged, every lookup returns an error
-//! that names a file, or the right answer. The *crashed* one was open when it was copied, with writes after
-//! the last sync: there, and only for damage after the last sync of the log, the store may also hold the
-//! prefix of the writes before the damage; `OpenReport` then says what was dropped.
+//! Two stores are damaged. The *closed* one was closed: with any damage, every lookup returns an error that names a
+//! file, or the right answer. The *crashed* one was copied while it was open, with writes after the last sync. Only
+//! there, and only for damage after the last sync of the log, the store may also have the prefix of the writes before
+//! the damage; `OpenReport` then lists the dropped bytes.
 //!
 //! A damaged filter changes no answer: all are right, the filter counts as unusable, and `verify` names it.
 
@@ -69,8 +69,7 @@ impl Look {
     }
 }
 
-/// Whether a store that nobody has open is sound. Whatever is wrong with it has a place, and nothing is
-/// changed.
+/// Whether a store that is not open is sound. All damage has a place, and nothing is changed.
 fn verify_at_rest(fs: &MemFs) -> Result<bool, String> {
     let before = store::files(fs);
     let report = store::options(fs).verify(DIR).map_err(|error| format!("verify: {error}"))?;
@@ -120,7 +119,7 @@ impl Sample {
         let fs = MemFs::new();
         // A memtable that does not fill up: only the calls below flush.
         let roomy = store::small().memtable_bytes(1 << 20);
-        // The content of `RESERVE` has no meaning, so changes of it are not found.
+        // The content of `RESERVE` has no meaning, so its changes are not found.
         let options = store::options(&fs).reserve_bytes(0);
         let db = options.default_keyspace(roomy.clone()).open(DIR).unwrap();
         let mut history = History::new();
@@ -134,7 +133,7 @@ impl Sample {
         maker.batch(0..40, Durability::Buffered);
         maker.db.compact().unwrap();
         if !crashed {
-            // A filter beside its table.
+            // A separate filter file.
             let policy = FilterPolicy::new(FilterKind::Bloom);
             maker.db.existing_keyspace("users").unwrap().refilter(policy).unwrap();
         }
@@ -223,7 +222,7 @@ impl Sample {
         }
         let is_reported = !db.open_report().dropped.is_empty();
         if look == Look::Write && findings.errors.is_empty() {
-            // What was opened and answered must do so again, with nothing of it thrown away by the open.
+            // A successful open with answers must succeed again, and the open drops nothing.
             db.close().map_err(|error| format!("does not close: {error}"))?;
             let again = store::open(&fs).map_err(|error| format!("opens once, then: {error}"))?;
             examine(&again, expected, &[]).map_err(|wrong| format!("opened again: {wrong}"))?;
@@ -231,8 +230,8 @@ impl Sample {
         Ok(Answer::Given { batches: least, is_reported, findings })
     }
 
-    /// Whether a byte belongs to a filter in a table that is not probed, because the table has another one
-    /// beside it.
+    /// Whether a byte belongs to a filter in a table that is not probed, because the table has a separate filter
+    /// file.
     fn is_dead(&self, name: &str, at: usize) -> bool {
         let owner = |bytes: &[u8]| Header::decode(&bytes[4096..]).unwrap().owner;
         let beside = self.files.iter().filter(|(name, _)| self.kind(name) == "filter");
@@ -433,8 +432,8 @@ fn a_closed_store_with_a_file_cut_anywhere_is_refused_or_answers_as_before() {
     assert!(tallies.values().all(|tally| tally.shorter == 0));
 }
 
-/// A cut log has also lost what it promised: what is left of it must be a prefix, and unless it was cut
-/// between two records, the report says that it was.
+/// A cut log has also lost its promises. Its contents must be a prefix, and if it was cut within a record, the report
+/// states the cut.
 #[test]
 fn a_crashed_store_with_a_file_cut_anywhere_is_refused_or_holds_a_prefix() {
     let (log, _) = CRASHED.open_log.as_ref().unwrap();

@@ -1,5 +1,4 @@
-//! The directory of a store: who holds it, what else is in it, and what becomes of it while the store is
-//! open.
+//! The directory of a store: its lock, its other files, and changes to it while the store is open.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,7 +16,7 @@ fn put_synced(db: &Db, key: &str) -> sievedb::Result<()> {
     db.write_with(batch, Durability::Synced)
 }
 
-/// What can be seen of a directory: names and lengths.
+/// The visible part of a directory: names and lengths.
 fn survey(dir: &Path) -> Vec<(PathBuf, u64)> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
     let mut found: Vec<_> = entries.map(|entry| (entry.path(), entry.metadata().unwrap().len())).collect();
@@ -34,7 +33,7 @@ fn is_lost(result: sievedb::Result<()>) -> bool {
 }
 
 #[test]
-fn a_second_opening_in_this_process_says_so() {
+fn a_second_opening_in_this_process_is_reported_as_such() {
     let dir = tempfile::tempdir().unwrap();
     let _db = Db::open(dir.path()).unwrap();
     let error = Db::open(dir.path()).unwrap_err();
@@ -100,7 +99,7 @@ fn a_pipe_or_a_link_in_the_place_of_lock_is_refused_at_once() {
 
 #[cfg(unix)]
 #[test]
-fn a_store_whose_lock_was_removed_lets_nobody_in_and_acknowledges_no_synced_write() {
+fn a_store_whose_lock_was_removed_admits_no_writer_and_acknowledges_no_synced_write() {
     for threads in [0, 2] {
         let dir = tempfile::tempdir().unwrap();
         let db = Options::new().background_threads(threads).open(dir.path()).unwrap();

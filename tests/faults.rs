@@ -1,9 +1,9 @@
 //! Disks that fail: every operation on a file fails once, or fails from then on, with `EIO` and with "disk
 //! full"; and file systems that panic, at every operation once.
 //!
-//! The caller gets an error that names the operation and the file, or the store tells of it and tries again;
-//! nothing else panics. Reads go on and return what was acknowledged. Opened again, on the files as they are or
-//! after a power loss, the store holds a prefix with everything that was acknowledged as durable.
+//! The caller gets an error that names the operation and the file, or the store reports the error and retries;
+//! nothing else panics. Reads continue and return the acknowledged values. Opened again, on the current files or
+//! after a power loss, the store has a prefix with everything that was acknowledged as durable.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -128,9 +128,9 @@ fn a_file_system_that_panics_costs_nothing_that_was_durable() {
 enum Outcome {
     /// A call failed.
     Failed,
-    /// Every call succeeded: what failed was the removal of an obsolete file, or making room in a log, or background
-    /// work that the store told of and tried again, or the disk was full when the store was opened, and the report
-    /// says so.
+    /// Every call succeeded. The failure was the removal of an obsolete file, preallocation in a log, or background
+    /// work that the store reported and retried; or the disk was full when the store was opened, and the report
+    /// states it.
     Survived,
 }
 
@@ -170,7 +170,7 @@ fn fail_and_reopen(fault: Fault) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// The failure is that of the file operation, at once or behind "writing is disabled".
+/// The failure of the file operation is returned directly, or as the cause of "writing is disabled".
 fn is_typed(error: &Error) -> Result<(), String> {
     // A directory above the store is only synced.
     let is_above = |op: &str, path: &Path| op == "sync" && Path::new(store::DIR).starts_with(path);
@@ -245,7 +245,7 @@ fn a_failed_sync_disables_writing_for_good_and_reads_go_on() {
 }
 
 #[test]
-fn a_compaction_that_stops_because_writing_has_ended_says_why() {
+fn a_compaction_that_stops_because_writing_has_ended_returns_the_reason() {
     let fs = MemFs::new();
     // One memtable, so that writers do not wait for the compaction.
     let keyspace = store::small().memtable_bytes(256 << 10);

@@ -11,8 +11,8 @@ use crate::support::store;
 
 const TABLES: u32 = 60;
 const OPEN_FILES_MAX: usize = 8;
-/// What one process may have open: its own three streams, the lock, a log, a manifest and a table being
-/// written, the directory, the tables of the cache, and some room for the test's own.
+/// The open files of a process: its three streams, the lock, a log, a manifest and a table being written, the
+/// directory, the tables of the cache, and some room for the test itself.
 const LIMIT: usize = 40;
 const CHILD: &str = "SIEVEDB_TEST_FEW_FILES";
 const NAME: &str = "fd::many_tables_are_read_and_written_under_a_low_limit_of_open_files";

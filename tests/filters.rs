@@ -1,8 +1,7 @@
 //! Filters that are damaged, replaced and rebuilt while a store is in use.
 //!
-//! Whatever happens to a filter, every answer is that of the data, and the table is not rewritten. A damaged
-//! filter is counted and rebuilt in the background, in a file beside the table, and stays so after a power
-//! loss.
+//! After any failure of a filter, every answer comes from the data, and the table is not rewritten. A damaged filter
+//! is counted and rebuilt in the background, in a separate file, and stays so after a power loss.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,7 +28,7 @@ fn absent() -> Vec<Vec<u8>> {
     (0..KEYS).map(|n| format!("key {n:04} not there").into_bytes()).collect()
 }
 
-/// A store of several tables on two levels, and what it holds; closed.
+/// A closed store of several tables on two levels, and its contents.
 fn sample() -> (MemFs, Contents) {
     let fs = MemFs::new();
     let roomy = store::small().memtable_bytes(1 << 20);
@@ -135,7 +134,7 @@ fn background_threads_rebuild_a_damaged_filter() {
     }
 }
 
-/// A store all of whose tables have a filter beside them.
+/// A store whose tables all have separate filter files.
 fn refiltered() -> (MemFs, Contents) {
     let (fs, expected) = sample();
     let db = store::open(&fs).unwrap();
@@ -286,7 +285,7 @@ fn an_old_filter_file_is_removed_only_when_no_reader_can_use_it() {
     let now = of_kind(&fs, ".filter");
     assert_eq!(now.len(), first.len());
     assert!(first.keys().all(|name| !now.contains_key(name)));
-    // A table's file is not that of its old handles to remove.
+    // The old handle of a table must not remove its file.
     assert_sound(&db, &expected);
     let iter = db.iter();
     db.compact().unwrap();

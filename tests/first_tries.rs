@@ -1,5 +1,5 @@
-//! What people who come from sled, fjall, RocksDB, redb or `BTreeMap` type first. It compiles, without naming a
-//! type that they would not name, and does what they expect.
+//! The first calls that users of sled, fjall, RocksDB, redb or `BTreeMap` try. They compile without extra type
+//! annotations, and have the expected effect.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -17,7 +17,7 @@ type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 type Try = (&'static str, fn(Db) -> Outcome);
 
-/// What is tried, each on a new store.
+/// The tried calls, each on a new store.
 const TRIES: [Try; 72] = [
     ("1. text for keys and values", |db| {
         db.put("planet", "Saturn")?;
@@ -610,7 +610,7 @@ fn reversed() -> Vec<Value> {
 }
 
 #[test]
-fn what_users_of_other_stores_try_first_compiles_and_does_what_they_expect() {
+fn the_first_calls_of_users_of_other_stores_compile_and_work_as_expected() {
     for (at, (name, attempt)) in TRIES.into_iter().enumerate() {
         assert!(name.starts_with(&format!("{}. ", at + 1)), "{name}");
         let db = Options::new().fs(Arc::new(MemFs::new())).open("/db").unwrap();

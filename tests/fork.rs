@@ -1,8 +1,7 @@
 //! A process that forks while it has a store open.
 //!
-//! The test runs itself in a process of its own, which has no other threads than the store's. That process
-//! opens a store, forks, and looks at what its child does with the handle: nothing, at once, with an error
-//! that says why.
+//! The test runs itself in a separate process, whose only threads are the store's. That process opens a store, forks,
+//! and checks the calls of its child on the handle: each fails at once, with an error that states the reason.
 
 #![expect(unsafe_code, reason = "there is no fork without it")]
 
@@ -13,7 +12,7 @@ use std::time::{Duration, Instant};
 use sievedb::{Commit, Db, Durability, Error, KeyspaceOptions, Options, WriteBatch};
 
 const CHILD: &str = "SIEVEDB_TEST_FORK";
-const NAME: &str = "fork::a_forked_process_that_uses_or_drops_its_handle_is_told_why_and_writes_nothing";
+const NAME: &str = "fork::a_forked_process_that_uses_or_drops_its_handle_gets_the_reason_and_writes_nothing";
 
 fn contents(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
@@ -23,7 +22,7 @@ fn contents(dir: &Path) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-/// What the forked process does; the number of the first call that did not say why, or 0.
+/// The calls of the forked process; returns the number of the first call whose error lacks the reason, or 0.
 fn use_the_handle(db: Db, pending: &Commit) -> i32 {
     let parent = std::os::unix::process::parent_id();
     let (tells, told) = std::sync::mpsc::channel();
@@ -61,10 +60,9 @@ fn use_the_handle(db: Db, pending: &Commit) -> i32 {
     results.iter().position(|result| !says_why(result)).map_or(0, |index| index as i32 + 1)
 }
 
-/// Forks, and gives what the child exits with.
+/// Forks, and returns the exit code of the child.
 fn in_a_forked_process(run: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child calls nothing but `run`, which is what the test is about, and then ends without
-    // unwinding.
+    // SAFETY: the child calls only `run`, the subject of the test, and then ends without unwinding.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let code = run();
@@ -98,7 +96,7 @@ fn fork_with(threads: usize) {
     let before = contents(dir.path());
     let code = in_a_forked_process(|| use_the_handle(handle, &pending));
     assert_eq!(code, 0, "call {code} of the forked process did not say why");
-    // A store that the child opens is its own, and not that of its children.
+    // A store that the child opens belongs to it, and not to its children.
     let own = tempfile::tempdir().unwrap();
     let code = in_a_forked_process(|| {
         let store = Options::new().background_threads(0).open(own.path()).unwrap();
@@ -125,7 +123,7 @@ fn fork_with(threads: usize) {
 }
 
 #[test]
-fn a_forked_process_that_uses_or_drops_its_handle_is_told_why_and_writes_nothing() {
+fn a_forked_process_that_uses_or_drops_its_handle_gets_the_reason_and_writes_nothing() {
     if std::env::var_os(CHILD).is_some() {
         [0, 2].into_iter().for_each(fork_with);
         return;

@@ -57,8 +57,8 @@ fn put(db: &Db, n: u32) -> Result<()> {
     db.write_with(batch, if n.is_multiple_of(10) { Durability::Synced } else { Durability::Buffered })
 }
 
-/// Writes, and then has somebody else take what is left of the disk. Returns how many writes were
-/// acknowledged. The next one was refused, and may be found after the end of the process.
+/// Writes, and then lets another program take the rest of the disk. Returns the number of acknowledged writes. The
+/// next one was refused, and may be found after the end of the process.
 fn fill(db: &Db, fs: &MemFs) -> u32 {
     db.put("first", "v").unwrap();
     (0..1500).for_each(|n| put(db, n).unwrap());
@@ -131,7 +131,7 @@ fn a_store_on_a_full_disk_opens_reads_takes_deletes_and_compacts_itself_free() {
     }
 }
 
-/// Opens what a power loss has left of a store in which so many keys were deleted, and perhaps the next ones.
+/// Opens a store after a power loss; this many keys were deleted, and perhaps the next ones.
 fn check(image: &MemFs, full: u32, deleted: u32) {
     let db = open(image).unwrap();
     let found = contents(&db, full);
@@ -174,7 +174,7 @@ fn power_lost_at_any_operation_on_a_full_disk_costs_no_acknowledged_write() {
 }
 
 #[test]
-fn a_log_that_was_cut_is_intact_up_to_there_and_what_is_behind_does_not_count() {
+fn a_cut_log_is_intact_up_to_the_cut_and_later_bytes_do_not_count() {
     let fs = MemFs::new();
     let db = open(&fs).unwrap();
     let full = fill(&db, &fs);
@@ -270,7 +270,7 @@ fn a_store_on_a_full_disk_opens_although_its_reserve_cannot_be_read() {
         Call::Open(path) if path.ends_with("RESERVE") => Some((Effect::None, io::Error::other("unreadable"))),
         _ => None,
     });
-    // Too little for a copy of what the log holds, and enough for a new log beside it.
+    // Too little for a copy of the log's contents, and enough for a new log next to it.
     image.set_room(Some(image.used() + (8 << 10)));
     let db = options(&image).fs(Arc::new(fs)).open(DIR).unwrap();
     assert!(db.open_report().full_disk.is_some());
@@ -304,7 +304,7 @@ fn a_store_opens_if_the_disk_is_full_at_the_first_promise_of_its_new_log() {
             image.set_room(Some(image.used()));
         }
         db.delete(key(0)).unwrap();
-        // What the file has kept is more than so small a store needs.
+        // The file keeps more than such a small store needs.
         put(&db, 3).unwrap();
         let image = image.crash(CrashPolicy::KeepAll);
         let db = open(&image).unwrap();
@@ -314,7 +314,7 @@ fn a_store_opens_if_the_disk_is_full_at_the_first_promise_of_its_new_log() {
 }
 
 #[test]
-fn a_reserve_that_cannot_be_read_is_told_of_and_given_up_as_soon_as_it_can_be() {
+fn an_unreadable_reserve_is_reported_and_removed_as_soon_as_possible() {
     let mem = MemFs::new();
     let db = open(&mem).unwrap();
     while db.step().unwrap() {}
@@ -333,7 +333,7 @@ fn a_reserve_that_cannot_be_read_is_told_of_and_given_up_as_soon_as_it_can_be() 
     db.delete(key(0)).unwrap();
     assert!(!has_reserve(&mem) && is_full(&put(&db, 0).unwrap_err()));
     mem.set_room(None);
-    // The file system does not say what is free, so the reserve is tried when that is due.
+    // The file system does not report the free space, so the reserve is tried at its next due time.
     let start = Instant::now();
     while let Err(error) = put(&db, 0) {
         assert!(is_full(&error) && start.elapsed() < Duration::from_secs(60), "{error}");
@@ -342,7 +342,7 @@ fn a_reserve_that_cannot_be_read_is_told_of_and_given_up_as_soon_as_it_can_be() 
     assert!(has_reserve(&mem) && db.background_error().is_none());
 }
 
-/// What fails of the file `RESERVE` from the moment on at which the disk is full.
+/// The operations on the file `RESERVE` that fail once the disk is full.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Broken {
     Nothing,
@@ -364,7 +364,7 @@ impl Broken {
     }
 }
 
-/// What a caller does until puts are taken.
+/// The retries of a caller until puts are accepted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
     Settle,
@@ -436,7 +436,7 @@ impl FreedDisk {
 }
 
 #[test]
-fn puts_are_taken_again_without_a_put_whatever_is_known_of_the_disk_and_of_its_reserve() {
+fn puts_are_accepted_again_without_a_put_for_any_knowledge_of_the_disk_and_its_reserve() {
     for (way, threads) in [(Way::Settle, 0), (Way::Step, 0), (Way::Settle, 2), (Way::Wait, 2)] {
         for tells_free in [true, false] {
             for broken in Broken::EACH {

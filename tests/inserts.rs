@@ -1,5 +1,5 @@
-//! Inserts with entries that follow from the answers, and inserts whose durability is reported later: atomic beside other
-//! threads and flushes, and after a power loss.
+//! Inserts with entries that follow from the answers, and inserts whose durability is reported later: atomic next to
+//! other threads and flushes, and after a power loss.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use sievedb::fs::{CrashPolicy, MemFs, Op};
 use sievedb::{Db, Durability, Error, Keyspace, KeyspaceOptions};
 
-use crate::conditional::beside_flushes;
+use crate::conditional::during_flushes;
 use crate::support::rng::Rng;
 use crate::support::store::{self, DIR};
 
@@ -50,7 +50,7 @@ fn insert(
     Ok(before + new.count() as u64)
 }
 
-/// Whether the counts are those of the keys that are there, and each key has its owner.
+/// Whether the counts match the present keys, and each key has its owner.
 fn check(db: &Db) -> Result<HashMap<u64, u64>, String> {
     let [counts, owners] = &keyspaces(db);
     let all = |keyspace: &Keyspace| keyspace.iter().map(|item| item.unwrap()).collect::<Vec<_>>();
@@ -71,11 +71,11 @@ fn check(db: &Db) -> Result<HashMap<u64, u64>, String> {
 }
 
 #[test]
-fn counts_and_owners_written_with_the_inserts_of_eight_threads_are_those_of_the_keys() {
+fn counts_and_owners_written_with_the_inserts_of_eight_threads_match_the_keys() {
     let (keys, calls) = (3000, 200);
     let db = store::options(&MemFs::new()).background_threads(2).open(DIR).unwrap();
     let (again, buffered) = (AtomicU64::new(0), Durability::Buffered);
-    let counted = beside_flushes(&db, |thread| {
+    let counted = during_flushes(&db, |thread| {
         let (rng, mut count, mut stolen) = (&mut Rng::new(thread), 0, 0);
         for call in 0..calls {
             let some = |rng: &mut Rng| rng.below(keys * (call + 1) / calls);
@@ -105,7 +105,7 @@ fn counts_and_owners_written_with_the_inserts_of_eight_threads_are_those_of_the_
 }
 
 #[test]
-fn no_power_loss_separates_the_inserts_from_what_follows_or_takes_back_a_synced_answer() {
+fn no_power_loss_separates_inserts_from_their_other_writes_or_reverts_a_synced_answer() {
     let (keys, calls) = (90, 40);
     let fs = MemFs::new();
     let db = store::options(&fs).background_threads(1).open(DIR).unwrap();
@@ -159,13 +159,13 @@ fn no_power_loss_separates_the_inserts_from_what_follows_or_takes_back_a_synced_
     check(&db).unwrap();
 }
 
-/// What a power loss leaves of these keys.
+/// The remaining keys after a power loss.
 fn survive(fs: &MemFs, keys: &[&str]) -> Vec<bool> {
     store::open(&fs.crash(CrashPolicy::DropUnsynced)).unwrap().multi_contains(keys).unwrap()
 }
 
 #[test]
-fn a_pending_answer_is_durable_when_its_commit_is_complete_and_so_is_what_a_seen_rests_on() {
+fn a_pending_answer_and_the_write_behind_a_seen_are_durable_when_the_commit_is_complete() {
     let fs = MemFs::new();
     let db = store::options(&fs).background_threads(0).open(DIR).unwrap();
     let other = db.keyspace("other", KeyspaceOptions::new()).unwrap();

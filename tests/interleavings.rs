@@ -99,7 +99,7 @@ fn options_that_are_set_while_their_keyspace_is_dropped_harm_nothing_else() {
 }
 
 #[test]
-fn new_filters_asked_for_while_options_are_set_keep_those_options() {
+fn new_filters_requested_while_options_are_set_keep_those_options() {
     let fs = MemFs::new();
     let db = options(&fs).open(DIR).unwrap();
     let keyspace = db.keyspace("k", KeyspaceOptions::new()).unwrap();
@@ -197,7 +197,7 @@ fn a_memtable_size_over_the_budget_is_reduced_to_it() {
 }
 
 #[test]
-fn an_open_that_fails_on_a_full_disk_leaves_nothing_behind() {
+fn an_open_that_fails_on_a_full_disk_leaves_no_files() {
     let fs = MemFs::new();
     let roomy = options(&fs).memory_budget(64 << 20);
     let db = roomy.open(DIR).unwrap();
@@ -261,7 +261,7 @@ fn panic_at(fs: &MemFs, is_it: impl Fn(Op<'_>) -> bool + Send + Sync + 'static) 
 }
 
 #[test]
-fn a_panic_in_a_background_job_fails_the_store_and_nobody_waits_for_ever() {
+fn a_panic_in_a_background_job_fails_the_store_and_no_call_waits_forever() {
     type IsIt = fn(Op<'_>) -> bool;
     let jobs: [(&str, IsIt); 4] = [
         ("creating a table", |op| matches!(op, Op::Create(path) if ends_with(path, ".sst"))),

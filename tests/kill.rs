@@ -106,7 +106,7 @@ fn child() {
                         key(writer, n),
                         n.to_le_bytes(),
                     );
-                    // What is only handed to the operating system survives the process as well.
+                    // Data in the page cache of the operating system also survive the process.
                     let durability =
                         if n.is_multiple_of(8) { Durability::Synced } else { Durability::Buffered };
                     db.write_with(batch, durability).unwrap();
@@ -142,7 +142,7 @@ fn a_process_killed_at_fifty_random_moments_loses_no_acknowledged_write() {
         let opens_first = !delay.as_micros().is_multiple_of(4);
         let seen = run_and_kill(&store, opens_first, 0, |_| std::thread::sleep(delay));
         acknowledged.iter_mut().zip(seen).for_each(|(sum, seen)| *sum = seen.max(*sum));
-        // A read-only open leaves what was killed to the next child; one for writing recovers it here.
+        // A read-only open leaves the killed state to the next child; an open for writing recovers it here.
         let db = if kill % 2 == 0 { open(&store) } else { Options::new().read_only().open(&store).unwrap() };
         for writer in 0..WRITERS {
             let least = &mut acknowledged[writer as usize];
@@ -211,8 +211,8 @@ fn run_and_kill(
     [0, 1, 2].map(|writer| seen[writer].load(Ordering::SeqCst))
 }
 
-/// Checks that a view has each writer's writes up to some number, at least those that were acknowledged before it was
-/// taken.
+/// Checks that a view has each writer's writes up to some number, at least the writes that were acknowledged before
+/// the view.
 fn check_view(db: &Db, least: &mut [u64; WRITERS as usize], about: &str) {
     for writer in 0..WRITERS {
         let (found, least) = (scanned(db, writer), &mut least[writer as usize]);

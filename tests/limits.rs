@@ -1,5 +1,5 @@
-//! Every limit from both sides: what is just within it is read back whole, what is just over it is refused
-//! and changes nothing. And options: out of range, changed, kept.
+//! Every limit from both sides: a value just within it is read back whole, a value just over it is refused without a
+//! change. And options: out of range, changed, kept.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at >> 12) as u8 ^ (at >> 20) as u8).collect()
 }
 
-/// What is there now, and after a flush, a compaction and reopening.
+/// The contents now, and after a flush, a compaction and reopening.
 fn in_every_state(fs: &MemFs, db: Db, check: impl Fn(&Db)) {
     check(&db);
     db.flush().unwrap();

@@ -1,9 +1,9 @@
-//! Readers next to a writer: whatever the writer does between any two file operations of a reader, the reader sees one
-//! moment of the store.
+//! Readers next to a writer: for any actions of the writer between two file operations of a reader, the reader sees
+//! one moment of the store.
 //!
-//! The writer runs in hooks of the reader's file operations ([`HookedFs`]), so every interleaving follows from a seed or
-//! from the number of an operation. [`Writer`] keeps the contents after each of its operations. What a reader sees must
-//! be one of those from the beginning of its opening to the end.
+//! The writer runs in hooks of the reader's file operations ([`HookedFs`]), so every interleaving follows from a seed
+//! or from the number of an operation. [`Writer`] keeps the contents after each of its operations. A reader must see
+//! one of these contents, from the beginning of its opening to the end.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -70,7 +70,7 @@ fn check(db: &Db, writer: &Arc<Mutex<Writer>>, (oldest, newest): (usize, usize),
 }
 
 #[test]
-fn a_view_and_what_it_is_refreshed_to_is_one_moment_whatever_a_writer_does_between_its_operations() {
+fn a_view_and_its_refresh_are_one_moment_for_any_writes_between_their_operations() {
     let (mut views, mut given_up, mut changed, mut tries) = (0, 0, 0, 0);
     for seed in SEEDS {
         let mem = MemFs::new();
@@ -154,7 +154,7 @@ fn logs(mem: &MemFs, is_counted: fn(usize) -> bool) -> usize {
     store::files(mem).iter().filter(is_log).count()
 }
 
-/// What a writer does between two operations of a reader. It notes the contents after each change.
+/// The actions of a writer between two operations of a reader. It records the contents after each change.
 type Script = fn(&MemFs, Db, Keyspace, &mut dyn FnMut(&Db)) -> Db;
 
 const SCRIPTS: [(&str, Script); 7] = [
@@ -264,7 +264,7 @@ fn at_each_operation_of_an_opening_a_writer_can_do_anything_at_once() {
 }
 
 #[test]
-fn a_view_of_a_store_that_nobody_changes_takes_one_attempt_and_refreshing_it_finds_nothing() {
+fn a_view_of_an_unchanged_store_takes_one_attempt_and_a_refresh_changes_nothing() {
     let (mem, db, _) = prepared();
     let fs = HookedFs::new(&mem);
     let mut view = reader(&fs).open(DIR).unwrap();
@@ -292,7 +292,7 @@ fn a_view_of_a_store_that_nobody_changes_takes_one_attempt_and_refreshing_it_fin
 }
 
 #[test]
-fn what_two_attempts_in_a_row_miss_is_damage_and_not_a_change() {
+fn a_file_missing_in_two_attempts_in_a_row_is_damage_and_not_a_change() {
     let (mem, db, _) = prepared();
     let files = store::files(&mem);
     let first = |end: &str| Path::new(DIR).join(files.keys().find(|name| name.ends_with(end)).unwrap());
@@ -486,7 +486,7 @@ fn replace_by_a_backup(compacts: bool) {
     }
     let (db, second) = begin("two");
     assert_eq!(first, second);
-    // Until no number of the backup is behind those that the reader has seen.
+    // Until all numbers of the backup are at least the numbers that the reader has seen.
     for n in 0..10_u32 {
         db.put(n.to_be_bytes(), "more").unwrap();
         db.flush().unwrap();

@@ -1,4 +1,4 @@
-//! What the whole program allocates, compared with the memory budget, independent of the store's own ledger.
+//! The allocations of the whole program, compared with the memory budget, independent of the store's own ledger.
 //!
 //! A program of its own, with an allocator that counts. Its tests run one at a time.
 
@@ -15,7 +15,7 @@ use sievedb::{Db, Error, FilterKind, FilterPolicy, KeyspaceOptions, Options, Wri
 #[global_allocator]
 static ALLOCATED: PeakAlloc = PeakAlloc;
 
-/// What is allocated is that of one test.
+/// The allocations belong to one test.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -23,8 +23,8 @@ fn alone() -> MutexGuard<'static, ()> {
 
 const BUDGET: usize = 16 << 20;
 
-/// What does not grow with data: the slots of caches, buffers of logs and files, blocks that are just being
-/// read and decompressed, threads.
+/// Memory that does not grow with data: the slots of caches, buffers of logs and files, blocks that are being read
+/// and decompressed, threads.
 const FIXED_BYTES: usize = 2 << 20;
 
 /// Four times the budget.
@@ -103,7 +103,7 @@ fn tables_of_a_large_budget(dir: &Path) {
     db.close().unwrap();
 }
 
-/// Runs a phase and asserts that neither what is allocated nor the ledger passes the budget.
+/// Runs a phase and asserts that both the allocations and the ledger stay within the budget.
 fn phase<T>(name: &str, before: usize, run: impl FnOnce() -> T) -> T {
     ALLOCATED.reset_peak_usage();
     let result = run();
@@ -173,7 +173,7 @@ fn a_program_with_a_store_allocates_little_more_than_the_budget() {
             }
         });
     });
-    // What the caller holds is counted apart. The cache is full before, so that it does not keep those blocks.
+    // Memory held by the caller is counted separately. The cache is already full, so it does not keep those blocks.
     phase("fill the cache", before, || read(&db));
     let number = |index: u64| index * (KEYS / 500);
     let held: Vec<_> = phase("hold", before, || {
@@ -182,7 +182,7 @@ fn a_program_with_a_store_allocates_little_more_than_the_budget() {
         values
     });
     let bytes = db.stats().memory.held as usize;
-    // A block of 4 KiB for each value, but for those that the cache still has.
+    // A block of 4 KiB for each value, except the blocks still in the cache.
     assert!((500 * 2000..500 * 6000).contains(&bytes), "blocks of 500 values: {bytes}");
     phase("read beside what is held", before + bytes, || read(&db));
     assert!((0..500).all(|index| held[index as usize][..] == value(number(index))));
@@ -206,7 +206,7 @@ fn a_program_with_a_store_allocates_little_more_than_the_budget() {
     let full = taken();
     let (allocated, counted) = (full.0 - empty.0, full.1 - empty.1);
     assert!(counted > BUDGET / 8 * 7, "{counted}");
-    // Blocks are counted with all that is kept beside them.
+    // Blocks are counted with all their metadata.
     assert!(allocated <= counted, "{allocated} bytes are allocated, {counted} are counted");
     db.close().unwrap();
     let db = phase("open after a crash", before, || open(crashed.path()));
@@ -266,7 +266,7 @@ fn check_peak(name: &str, before: usize, (budget, beside): (usize, usize)) {
 }
 
 #[test]
-fn many_keyspaces_and_tables_allocate_their_entries_beside_what_the_budget_keeps_for_others() {
+fn many_keyspaces_and_tables_allocate_their_entries_within_the_budget() {
     const KEYSPACES: usize = 1000;
     const TABLES: usize = 6 * KEYSPACES;
     let _alone = alone();
@@ -319,7 +319,7 @@ fn many_keyspaces_and_tables_allocate_their_entries_beside_what_the_budget_keeps
 }
 
 #[test]
-fn forty_snapshots_allocate_little_more_than_the_budget_and_what_is_held() {
+fn forty_snapshots_allocate_little_more_than_the_budget_and_the_held_memory() {
     const KEYS: u64 = 60_000;
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The store beside a sorted map: the same operations, the same answers.
+//! The store and a sorted map: the same operations, the same answers.
 //!
 //! A history is a long list of operations that quickcheck draws from a seed: writes and batches over several
 //! keyspaces, lookups, walks from both ends with bounds of every kind, snapshots and iterators that are held

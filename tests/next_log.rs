@@ -1,9 +1,9 @@
-//! Power loss while logs are created before they are needed, come into use, and are said to have ended.
+//! Power loss while logs are created in advance, come into use, and are recorded as ended.
 //!
-//! A store writes numbered keys, now and then synced, and does background work after each, so that nearly every
-//! log is named before it is used. Before every operation on a file images are taken of what a power loss would
-//! leave. Each must open, for reading and for writing, with the first keys up to some number, at least those that
-//! were synced. An append to a log fails on the way in some runs, so that writing resumes.
+//! A store writes numbered keys, sometimes synced, and does background work after each, so that nearly every log is
+//! named before it is used. Before every operation on a file, images of the remaining files after a power loss are
+//! taken. Each must open, for reading and for writing, with the first keys up to some number, at least the synced
+//! ones. In some runs an append to a log fails on the way, so that writing resumes.
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -88,7 +88,7 @@ fn lose_power_everywhere(failure: Option<Failure>) -> Result<[u64; 3], String> {
             batch.put(n.to_be_bytes(), value(n));
             db.write_with(batch, durability)
         };
-        // What failed is written again: writing has resumed.
+        // The failed write is repeated: writing has resumed.
         write().or_else(|_| write()).map_err(|error| format!("key {n}: {error}"))?;
         if durability == Durability::Synced {
             progress.durable.store(n + 1, Ordering::Relaxed);

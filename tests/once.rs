@@ -1,11 +1,11 @@
 //! Each key is new once, whatever happens to the process.
 //!
-//! The test starts its own binary again as a child. Eight threads of it insert random keys with
-//! `insert_if_absent` into a store on the real file system, and append each key that was new to a file of their
-//! own as soon as they are told. The memory is so small that memtables are flushed, tables compacted, and
-//! filters taken in and out all the time; that is counted. The parent kills the child with SIGKILL at random moments, and starts
-//! the next one on the same store. In the end every key is in the store, none was new twice, and at most one key
-//! for each thread and kill was new to nobody: its answer was killed on its way to the file.
+//! The test starts its own binary again as a child. Eight threads of it insert random keys with `insert_if_absent`
+//! into a store on the real file system, and each thread appends each new key to a file when it gets the answer. The
+//! memory is so small that memtables are flushed, tables compacted, and filters loaded and unloaded all the time;
+//! this is counted. The parent kills the child with SIGKILL at random moments, and starts the next one on the same
+//! store. In the end every key is in the store, each key was new at most once, and at most one key per thread and
+//! kill was new to no thread: its answer was killed on its way to the file.
 //!
 //! `cargo test --release --test store -- --ignored --nocapture once::` does so with 10^7 calls for 10^6 keys.
 

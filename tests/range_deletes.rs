@@ -1,4 +1,4 @@
-//! Range deletes: what they hide, from whom, and what they cost.
+//! Range deletes: the entries they hide, the readers affected, and the cost.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -96,7 +96,7 @@ fn scans_lookups_and_seeks_find_no_deleted_key_wherever_entries_and_ranges_are()
         let at = |cursor: &sievedb::Cursor<'_>| {
             cursor.key().map(|key| String::from_utf8(key.to_vec()).unwrap()).unwrap_or_default()
         };
-        // Into a span, to its edges, and beside them.
+        // Into a span, to its edges, and next to them.
         for (sought, next, previous) in [
             ("", "a", ""),
             ("a", "a", "a"),
@@ -126,7 +126,7 @@ fn scans_lookups_and_seeks_find_no_deleted_key_wherever_entries_and_ranges_are()
         assert_eq!(db.first().unwrap().unwrap().0, "a");
         assert_eq!(db.last().unwrap().unwrap().0, "m");
         assert_eq!(db.len().unwrap(), 3);
-        // What is written later is there.
+        // Later writes are visible.
         db.put("e", "again").unwrap();
         assert_eq!(keys(&db), "a e l m", "{place:?}");
         assert_eq!(db.pop_first().unwrap().unwrap().0, "a");
@@ -144,7 +144,7 @@ fn a_key_that_newer_filters_deny_stays_deleted() {
         (0..500_u32).for_each(|n| db.put(n.to_be_bytes(), [7; 40]).unwrap());
         db.compact().unwrap();
         if level == 1 {
-            // Points in the table of the range delete, beside it.
+            // Lookups in the table of the range delete, outside of it.
             (1000..1200_u32).for_each(|n| db.put(n.to_be_bytes(), [7; 40]).unwrap());
         }
         let snapshot = db.snapshot();
@@ -166,7 +166,7 @@ fn a_key_that_newer_filters_deny_stays_deleted() {
 }
 
 #[test]
-fn snapshots_iterators_and_readers_of_older_moments_see_what_was() {
+fn snapshots_iterators_and_readers_of_older_moments_see_the_deleted_keys() {
     let (_fs, db) = open();
     (0..100_u32).for_each(|n| db.put(n.to_be_bytes(), "v").unwrap());
     let mut seen = Vec::new();
@@ -284,7 +284,7 @@ fn conditional_writes_see_a_range_delete_between_their_lookup_and_their_write() 
 }
 
 #[test]
-fn transactions_conflict_with_a_range_delete_of_what_they_read_also_of_absent_keys() {
+fn transactions_conflict_with_a_range_delete_of_keys_they_read_present_or_absent() {
     for place in ["memtable", "table", "kept"] {
         let (_fs, db) = open();
         (0..50_u32).for_each(|n| db.put(format!("k{n:02}"), "v").unwrap());
@@ -315,7 +315,7 @@ fn transactions_conflict_with_a_range_delete_of_what_they_read_also_of_absent_ke
 }
 
 #[test]
-fn a_transaction_and_a_batch_hide_what_they_delete_from_themselves_only() {
+fn a_transaction_and_a_batch_hide_their_deletes_from_themselves_only() {
     let (_fs, db) = open();
     "a b c d e".split(' ').for_each(|key| db.put(key, "v").unwrap());
     db.flush().unwrap();
@@ -377,7 +377,7 @@ fn blocks<T>(db: &Db, call: impl FnOnce() -> T) -> u64 {
 }
 
 #[test]
-fn scans_and_seeks_jump_over_what_is_deleted_in_older_sources() {
+fn scans_and_seeks_jump_over_keys_deleted_in_older_sources() {
     let (_fs, db) = open();
     (0..20_000_u32).for_each(|n| db.put(n.to_be_bytes(), [7; 40]).unwrap());
     db.compact().unwrap();

@@ -1,15 +1,15 @@
 //! A store with a history is damaged in every way of a list, in several at once, and repaired.
 //!
-//! What must hold of the new store, whatever the damage was:
+//! The requirements on the new store, for any damage:
 //!
-//! - a value in a keyspace of the old name was not replaced or deleted by a write up to the sequence number
-//!   as of which the report says that the keyspace is certain;
+//! - a value in a keyspace of the old name was not replaced or deleted by a write up to the sequence number up to
+//!   which the report states that the keyspace is certain;
 //! - a key that has a value in the old store has it in the new one, or is in a range that the report calls
 //!   lost or doubtful;
 //! - a doubtful value was written to its key at some time;
 //! - the damaged store is as it was.
 //!
-//! A key whose first write is among those that a log has lost need not be there.
+//! A key may be missing if its first write is in the lost part of a log.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -212,14 +212,14 @@ impl Model {
         Ok(())
     }
 
-    /// Whether no write to the key up to this sequence number came after that of the value.
+    /// Whether all writes to the key up to this sequence number came before the write of the value.
     fn is_newest(&self, keyspace: &str, key: &[u8], value: &[u8], as_of: u64) -> bool {
         let Some(writes) = self.history.get(&(keyspace.to_owned(), key.to_vec())) else { return false };
         let written = writes.iter().rposition(|(_, written)| written.as_deref() == Some(value));
         written.is_some_and(|at| writes[at + 1..].iter().all(|(seqno, _)| *seqno > as_of))
     }
 
-    /// Whether the newest write to the key was among those that the logs lost, and it had no value before.
+    /// Whether the newest write to the key was in the lost part of the logs, and the key had no value before.
     fn was_lost(&self, report: &RepairReport, keyspace: &str, key: &[u8]) -> bool {
         let writes = &self.history[&(keyspace.to_owned(), key.to_vec())];
         report.lost_writes.iter().any(|lost| {
@@ -321,7 +321,7 @@ const DAMAGES: [(&str, Damage); 12] = [
         files.insert("000001.filter".into(), b"nothing".to_vec()).map_or(Some(()), |_| Some(()))
     }),
     ("a table is missing", |files, model, rng| {
-        // If the manifest does not name it, nobody can tell.
+        // If the manifest does not name it, its role is unknown.
         if model.files.iter().any(|(name, bytes)| is_manifest(name) && files.get(name) != Some(bytes)) {
             return None;
         }
@@ -434,7 +434,7 @@ fn a_store_larger_than_the_memory_budget_is_repaired() {
 }
 
 #[test]
-fn after_each_damage_what_is_certain_is_right_and_the_rest_is_reported() {
+fn after_each_damage_certain_values_are_right_and_the_rest_is_reported() {
     for damage in 0..DAMAGES.len() {
         for seed in 0..4 {
             run(seed + 100 * damage as u64, &[damage]);
@@ -443,13 +443,13 @@ fn after_each_damage_what_is_certain_is_right_and_the_rest_is_reported() {
 }
 
 #[test]
-fn after_all_damages_at_once_what_is_certain_is_right_and_the_rest_is_reported() {
+fn after_all_damages_at_once_certain_values_are_right_and_the_rest_is_reported() {
     let all: Vec<usize> = (0..DAMAGES.len()).collect();
     (0..4).for_each(|seed| run(10_000 + seed, &all));
 }
 
 #[test]
-fn after_any_damages_what_is_certain_is_right_and_the_rest_is_reported() {
+fn after_any_damages_certain_values_are_right_and_the_rest_is_reported() {
     let first = std::env::var("SIEVEDB_SEED").map_or(20_000, |seed| seed.parse().expect("a number"));
     let seeds = if std::env::var_os("SIEVEDB_THOROUGH").is_some() { 400 } else { 20 };
     // The others were wrong once.

@@ -1,4 +1,4 @@
-//! What a repair says and keeps after a certain loss, one store each.
+//! The report and the result of a repair after a given loss, one store each.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -114,7 +114,7 @@ fn a_lost_delete_leaves_its_key_certain_as_of_the_write_before() {
     let (report, found) = repair(&files);
     assert_eq!(report.lost_writes[0].seqnos, (11, Some(11)), "{report:#?}");
     let as_of: Vec<_> = report.keyspaces.iter().map(|of| (&of.name[..], of.as_of)).collect();
-    // Of the other keyspace no write is lost: its entries behind the lost one are in a table.
+    // The other keyspace loses no write: its entries after the lost one are in a table.
     assert_eq!(as_of, [("default", Some(10)), ("other", Some(15)), ("doubtful", None)], "{report:#?}");
     let keys = |name: &str| found[name].keys().map(|key| store::show(key)).collect::<Vec<_>>();
     let certain: Vec<_> = (1..9).map(|n| store::show(key(n).as_bytes())).collect();
@@ -124,7 +124,7 @@ fn a_lost_delete_leaves_its_key_certain_as_of_the_write_before() {
 }
 
 #[test]
-fn behind_a_lost_edit_values_are_certain_as_of_the_flush_before() {
+fn after_a_lost_edit_values_are_certain_as_of_the_previous_flush() {
     let fs = MemFs::new();
     let db = open(&fs);
     fill(&db, 0..10);
@@ -148,9 +148,9 @@ fn behind_a_lost_edit_values_are_certain_as_of_the_flush_before() {
     assert_eq!((kept("default"), kept("doubtful")), (20, 10), "{report:#?}");
 }
 
-/// A store whose log was cut on a full disk, before a write that failed and is in the log as a whole; the manifest
-/// that was in force before is back, and the one that says where the log was cut is gone. The number of the
-/// failed write was given to another one.
+/// A store whose log was cut on a full disk, before a write that failed and is in the log as a whole. The previous
+/// manifest is back in force, and the manifest with the cut is gone. Another write got the number of the failed
+/// write.
 fn with_a_log_that_was_cut(failed: &[&str], later: &[&str]) -> Files {
     let mem = MemFs::new();
     let fs = FaultyFs::new(&mem);
@@ -221,7 +221,7 @@ fn an_opening_that_was_interrupted_puts_no_write_of_the_old_log_in_doubt() {
         files.keys().find(|name| name.ends_with(".wal") && !before.contains_key(*name)).unwrap().clone();
     let log = files.get_mut(&new).unwrap();
     log.truncate(log.len() / 2);
-    // The edit of the keyspace is lost, so the manifest does not tell which logs count.
+    // The edit of the keyspace is lost, so the manifest does not determine which logs are current.
     files.extend(earlier.into_iter().filter(|(name, _)| name.starts_with("MANIFEST")));
     let (report, found) = repair(&files);
     assert_eq!((report.manifest, report.logs), (ManifestCondition::Cut, 2), "{report:#?}");
@@ -315,7 +315,7 @@ fn four_sessions(fs: &MemFs) -> Files {
     copy(fs)
 }
 
-/// What the store held after this many writes.
+/// The contents of the store after this many writes.
 fn after(writes: u64) -> BTreeMap<&'static str, &'static str> {
     let mut entries = BTreeMap::new();
     for &(key, value) in SESSIONS.into_iter().flatten().take(writes as usize) {
@@ -336,7 +336,7 @@ fn verified(files: &Files) -> Vec<String> {
 }
 
 #[test]
-fn a_closed_log_that_was_cut_anywhere_has_lost_writes_and_what_is_newer_is_doubtful() {
+fn a_closed_log_that_was_cut_anywhere_has_lost_writes_and_newer_values_are_doubtful() {
     let files = four_sessions(&MemFs::new());
     let all = after(u64::MAX);
     let logs: Vec<_> = names(&files, |name| name.ends_with(".wal")).cloned().collect();
@@ -369,7 +369,7 @@ fn a_closed_log_that_was_cut_anywhere_has_lost_writes_and_what_is_newer_is_doubt
 }
 
 #[test]
-fn a_cut_log_is_found_by_verify_although_the_manifest_is_damaged_behind_its_end() {
+fn a_cut_log_is_found_by_verify_although_the_manifest_is_damaged_after_its_end() {
     let fs = MemFs::new();
     four_sessions(&fs);
     let db = open(&fs);

@@ -1,10 +1,10 @@
 //! Appends that fail: the writer gets the error, writing resumes in new files, and power may be lost at any
 //! operation meanwhile.
 //!
-//! An append fails without effect, after half of its bytes, or after all of them; so does a renaming. The write
-//! that failed is never visible to readers. Until writing has resumed, an opening after a power loss may find
-//! it, as a whole; afterwards it is gone for good. All that was acknowledged before is there: what was synced
-//! always, what was buffered from the moment on at which writing has resumed.
+//! An append fails without effect, after half of its bytes, or after all of them; so does a renaming. Readers never
+//! see the failed write. Until writing has resumed, an opening after a power loss may find it, as a whole; afterwards
+//! it is gone for good. All earlier acknowledged writes are present: synced ones always, buffered ones once writing
+//! has resumed.
 
 use std::io;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn open(fs: &FaultyFs) -> Db {
     store::options(&fs.mem).fs(Arc::new(fs.clone())).open(DIR).unwrap()
 }
 
-/// What fails first.
+/// The first failing operation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Victim {
     /// The append of a batch to the log.
@@ -91,7 +91,7 @@ fn prepare(fs: &FaultyFs) -> (Db, Keyspace) {
     (db, users)
 }
 
-/// How far a test has come. What holds after a power loss depends on it.
+/// The progress of a test. The requirements after a power loss depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 enum Progress {
     /// The failed call may be found.
@@ -102,7 +102,7 @@ enum Progress {
     Acknowledged,
 }
 
-/// Opens what a power loss has left, and says what is wrong.
+/// Opens the files after a power loss, and returns a description of the error.
 fn check(image: &MemFs, progress: Progress) -> Result<(), String> {
     let db = store::open(image).map_err(|error| format!("does not open: {error}"))?;
     let users = db.existing_keyspace("users").ok_or("keyspace users is gone")?;
@@ -154,8 +154,8 @@ fn policies(seed: u64) -> [CrashPolicy; 4] {
     [CrashPolicy::DropUnsynced, CrashPolicy::KeepAll, random(1), random(2)]
 }
 
-/// Fails the first append of the victim's kind, then whatever `second` says of the operations after it, and
-/// checks power losses at each of them. Returns how many there were, and the images checked.
+/// Fails the first append of the victim's kind, then the later operations according to `second`, and checks power
+/// losses at each of them. Returns the number of operations, and of checked images.
 fn fail(victim: Victim, (effect, cause): (Effect, Cause), second: Option<(u64, Effect)>) -> (u64, u64) {
     let fs = FaultyFs::new(&MemFs::new());
     let (db, users) = prepare(&fs);
@@ -289,7 +289,7 @@ fn resume_together(victim: Victim, cause: Cause) -> u64 {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Err(error) = write_both(&db, &users, "after", Durability::Synced) {
-                    // What a check finds ends writing.
+                    // Damage found by a check ends writing.
                     assert!(matches!(error, Error::Io { .. }), "{error}");
                 }
                 *progress.lock().unwrap() = Progress::Acknowledged;
@@ -346,7 +346,7 @@ const PASSING: [(&str, Row, Cause); 12] = [
 ];
 
 #[test]
-fn what_fails_and_passes_is_told_costs_nothing_and_goes_on_by_itself() {
+fn a_passing_failure_is_reported_loses_nothing_and_ends_by_itself() {
     for threads in [0, 2] {
         for (row, is_hit, error) in PASSING {
             let context = format!("{row}: {}, {threads} threads", error());
@@ -387,7 +387,7 @@ fn what_fails_and_passes_is_told_costs_nothing_and_goes_on_by_itself() {
 #[test]
 fn a_filter_that_cannot_be_opened_for_lack_of_open_files_is_used_later() {
     let fs = FaultyFs::new(&MemFs::new());
-    // Absent keys lie between those of the table.
+    // Absent keys lie between the keys of the table.
     let keys = |end: &'static str| (1000..2000).map(move |key| format!("{key}{end}"));
     let db = open(&fs);
     keys("").for_each(|key| db.put(key, "v").unwrap());
@@ -443,7 +443,7 @@ fn a_table_that_cannot_be_opened_for_a_compaction_is_not_set_aside() {
     }
 }
 
-/// Failed syncs of what others rely on.
+/// Failed syncs that other work relies on.
 const FINAL: [(&str, Row); 3] = [
     ("the log", |call| matches!(call, Call::Sync(_)) && call.kind() == "wal"),
     ("the manifest", |call| matches!(call, Call::Sync(_)) && call.kind() == "manifest"),
@@ -501,7 +501,7 @@ fn a_synced_write_whose_promise_cannot_be_appended_is_acknowledged_and_stays() {
 }
 
 #[test]
-fn a_file_that_cannot_be_removed_is_told_of_and_removed_later() {
+fn a_file_that_cannot_be_removed_is_reported_and_removed_later() {
     let fs = FaultyFs::new(&MemFs::new());
     let (db, users) = prepare(&fs);
     fs.judge(|_, call| matches!(call, Call::Remove(_)).then(|| (Effect::None, broken())));
@@ -516,7 +516,7 @@ fn a_file_that_cannot_be_removed_is_told_of_and_removed_later() {
 }
 
 #[test]
-fn closing_a_store_whose_writing_is_suspended_keeps_what_was_acknowledged() {
+fn closing_a_store_whose_writing_is_suspended_keeps_acknowledged_writes() {
     for effect in Effect::EACH {
         let fs = FaultyFs::new(&MemFs::new());
         let (db, users) = prepare(&fs);
@@ -583,7 +583,7 @@ fn a_closed_store_on_a_full_disk_begins_to_write_by_itself_once_there_is_room() 
     fail_with_threads(|_| {});
 }
 
-/// Appends to a store that was closed fail from after this deed until all calls have told it.
+/// Appends to a closed store fail from this action on, until all calls have reported it.
 fn fail_with_threads(begin: impl Fn(&Db)) {
     let fs = FaultyFs::new(&MemFs::new());
     prepare(&fs).0.close().unwrap();

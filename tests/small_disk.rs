@@ -81,7 +81,7 @@ impl Drop for Disk {
     }
 }
 
-/// A store on a small disk, and what it must hold.
+/// A store on a small disk, and its required contents.
 struct History<'d> {
     disk: &'d Disk,
     budget: Option<usize>,

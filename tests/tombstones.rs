@@ -84,8 +84,8 @@ fn skipped<T>(db: &Db, call: impl FnOnce(&Db) -> T) -> (u64, T) {
     (count() - before, result)
 }
 
-/// What a call skips at most, wherever the entries were deleted: twice as many keys as it passes before it looks for
-/// an empty range, each with a tombstone and the value that it hides.
+/// The most entries that a call skips, for any place of the deleted entries: twice as many keys as it passes before
+/// it looks for an empty range, each with a tombstone and the hidden value.
 const SKIPPED_MAX: u64 = 2 * 2 * 16;
 
 /// A store that does background work only in `step`.
@@ -216,7 +216,7 @@ fn scans_of_ranges_that_are_deleted_and_written_again_agree_with_a_sorted_map() 
                 7 if snapshots.len() < 3 => snapshots.push((db.snapshot(), model.clone())),
                 7 => drop(snapshots.swap_remove(rng.below(3) as usize)),
                 8 => {
-                    // A transaction sees its own writes among those of the store.
+                    // A transaction sees its own writes together with the writes of the store.
                     let transaction = db.transaction();
                     transaction.put(key(at), "own");
                     let end = rng.below(KEYS);

@@ -1,4 +1,4 @@
-//! Transactions of many threads: whether their histories are serializable, what a power loss leaves of them.
+//! Transactions of many threads: whether their histories are serializable, also after a power loss.
 
 mod history;
 
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use sievedb::fs::{CrashPolicy, MemFs};
 use sievedb::{Db, Durability, Error, Keyspace, Options, Result, Transaction, Value, WriteBatch};
 
-use crate::conditional::beside_flushes;
+use crate::conditional::during_flushes;
 use crate::support::rng::Rng;
 use crate::support::store::{self, DIR};
 use history::{Id, Key, Run};
@@ -32,15 +32,15 @@ fn name(key: Key) -> [u8; 2] {
     (key % KEYS).to_be_bytes()
 }
 
-/// What random transactions work on. Beside each key, a third keyspace has the number of the transaction that last
-/// wrote or deleted it.
+/// The data of random transactions. For each key, a third keyspace has the number of the transaction that last wrote
+/// or deleted it.
 struct Keys {
     db: Db,
     spaces: [Keyspace; 2],
     writers: Keyspace,
 }
 
-/// A transaction under way, and what it did.
+/// A transaction in progress, and its operations.
 struct Work<'k> {
     keys: &'k Keys,
     tx: Transaction,
@@ -179,7 +179,7 @@ fn random_transactions_of_eight_threads_leave_a_serializable_history() {
     let (each, seed) = (700, seed());
     let keys = Keys::open(&MemFs::new());
     let (next, conflicts) = (AtomicU64::new(1), AtomicU64::new(0));
-    let runs = beside_flushes(&keys.db, |thread| {
+    let runs = during_flushes(&keys.db, |thread| {
         let (rng, mut runs) = (&mut Rng::new(seed << 8 | thread), Vec::new());
         for _ in 0..each {
             let id = next.fetch_add(1, Ordering::Relaxed);
@@ -229,8 +229,8 @@ fn random_transactions_of_eight_threads_leave_a_serializable_history() {
     assert!(keys.db.verify().unwrap().damage.is_empty());
 }
 
-/// Of each customer an account in two keyspaces, which together must not be overdrawn, and of each thread what it
-/// was paid.
+/// For each customer an account in two keyspaces, which together must not be overdrawn, and for each thread the sum
+/// of its payments.
 struct Bank {
     db: Db,
     books: [Keyspace; 2],
@@ -329,7 +329,7 @@ fn no_money_is_made_and_no_two_accounts_are_overdrawn_together() {
     }
     bank.db.write(batch).unwrap();
     let (runs, given_up) = (AtomicU64::new(0), AtomicU64::new(0));
-    beside_flushes(&bank.db, |thread| {
+    during_flushes(&bank.db, |thread| {
         let rng = &mut Rng::new(seed << 8 | thread);
         for _ in 0..each {
             let kind = rng.below(12);
@@ -366,8 +366,8 @@ fn no_power_loss_contradicts_a_synced_transaction() {
     let fs = MemFs::new();
     let db = store::options(&fs).background_threads(1).open(DIR).unwrap();
     let other = db.open_keyspace("other").unwrap();
-    // Each pair of counters, one in each keyspace, counts the transactions that have changed it. What a synced call
-    // has read or written is known.
+    // Each pair of counters, one in each keyspace, counts the transactions that have changed it. The reads and writes
+    // of a synced call are known.
     let known: Arc<Mutex<Vec<u64>>> = Arc::new(Mutex::new(vec![0; pairs]));
     let (images, failure) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None::<String>)));
     let (told, made, failed) = (Arc::clone(&known), Arc::clone(&images), Arc::clone(&failure));
@@ -441,7 +441,7 @@ fn no_power_loss_contradicts_a_synced_transaction() {
 #[test]
 fn a_panicking_closure_among_other_threads_leaves_nothing_behind() {
     let db = Options::new().fs(Arc::new(MemFs::new())).open(DIR).unwrap();
-    let panics = beside_flushes(&db, |thread| {
+    let panics = during_flushes(&db, |thread| {
         let mut panics = 0;
         for n in 0..100 {
             let run = || {

@@ -1,9 +1,9 @@
 //! A store that was closed is opened without changing it, and begins new files before its first change.
 //!
-//! The stores come from a workload with keyspaces, tables and logs. Some were not closed whole: the process died, or
-//! the power was lost, before an operation of the close, or of the work shortly before it. Whatever an opening finds
-//! must survive a power loss that comes at once, and one before every operation of the first change; what that change
-//! acknowledges as synced must survive too.
+//! The stores come from a workload with keyspaces, tables and logs. Some were not closed completely: the process
+//! died, or the power was lost, before an operation of the close, or of the work shortly before it. The data that an
+//! opening finds must survive an immediate power loss, and one before every operation of the first change; the synced
+//! writes of that change must survive too.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -36,7 +36,7 @@ fn operations(fs: &MemFs) -> Arc<AtomicU64> {
     count
 }
 
-/// What is left of a store that was closed after this work.
+/// The files of a store that was closed after this work.
 fn closed(seed: u64, operations: u64) -> MemFs {
     let fs = MemFs::new();
     let mut workload = Workload::new(&fs, seed);
@@ -45,7 +45,7 @@ fn closed(seed: u64, operations: u64) -> MemFs {
     fs
 }
 
-/// The same, and what is left if the process or the machine dies before an operation of the close.
+/// The same, and the files if the process or the machine dies before an operation of the close.
 fn all_closed(seed: u64, operations: u64) -> Vec<MemFs> {
     let fs = MemFs::new();
     let mut workload = Workload::new(&fs, seed);
@@ -100,7 +100,7 @@ fn opening_reading_verifying_and_closing_a_closed_store_changes_and_syncs_nothin
     assert!(with_tables > 4 && with_entries_in_logs > 4, "{with_tables}, {with_entries_in_logs}");
 }
 
-/// What a caller may do first.
+/// The possible first calls.
 type Change = (&'static str, fn(&Db) -> Result<()>);
 
 const CHANGES: [Change; 7] = [
@@ -175,7 +175,7 @@ fn lose_power(image: &MemFs, (name, change): Change, counts: &[AtomicU64; 3]) ->
 }
 
 #[test]
-fn what_an_opening_finds_survives_a_power_loss_before_each_operation_of_the_first_change() {
+fn opened_data_survive_a_power_loss_before_each_operation_of_the_first_change() {
     let seeds = if thorough() { 12 } else { 3 };
     let counts: [AtomicU64; 3] = Default::default();
     cases(&(1..=seeds).collect::<Vec<u64>>(), |&seed| {

@@ -212,7 +212,7 @@ fn verify_lists_all_damage_of_a_log() {
     }
 }
 
-/// What is wrong with a file in the words of the printer, and the bytes of its torn end.
+/// The damage of a file in the words of the printer, and the bytes of its torn end.
 fn printed(bytes: &[u8]) -> (Vec<(u64, &'static str, String)>, u64) {
     let mut damage = Vec::new();
     let view = inspect::View::new().detail(inspect::Detail::Shape);
@@ -228,7 +228,7 @@ fn printed(bytes: &[u8]) -> (Vec<(u64, &'static str, String)>, u64) {
 }
 
 #[test]
-fn printer_and_verify_agree_on_logs_and_manifests_whatever_bit_is_flipped() {
+fn printer_and_verify_agree_on_logs_and_manifests_with_any_bit_flipped() {
     let (fs, copy) = (MemFs::new(), MemFs::new());
     let db: Db = store::open(&fs).unwrap();
     for name in ["second", "third"] {
@@ -268,7 +268,7 @@ fn printer_and_verify_agree_on_logs_and_manifests_whatever_bit_is_flipped() {
                     _ => None,
                 })
                 .collect();
-            // What a log promises of the manifest only the store can tell.
+            // Only the store can check a log's promises about the manifest.
             found.retain(|(_, _, detail)| !detail.starts_with("it ends with edit"));
             let dropped = report.dropped.iter().find(|tail| tail.file == path).map_or(0, |tail| tail.bytes);
             if bit / 8 < 64 {
@@ -277,7 +277,7 @@ fn printer_and_verify_agree_on_logs_and_manifests_whatever_bit_is_flipped() {
                 continue;
             }
             assert_eq!(found, expected, "{}, bit {bit}", path.display());
-            // Of a file that is refused no end is dropped.
+            // In a refused file no end is dropped.
             assert!(!expected.is_empty() || dropped == torn_bytes, "{}, bit {bit}", path.display());
             corrupt += u32::from(!expected.is_empty());
             torn += u32::from(torn_bytes > 0);
@@ -288,7 +288,7 @@ fn printer_and_verify_agree_on_logs_and_manifests_whatever_bit_is_flipped() {
 }
 
 #[test]
-fn without_current_the_newest_manifest_tells_what_there_is() {
+fn without_current_the_newest_manifest_is_used() {
     for change_current in [|_: &mut Vec<u8>| {}, |bytes: &mut Vec<u8>| bytes[70] ^= 1] {
         let fs = sample();
         let current = Path::new(DIR).join("CURRENT");
@@ -304,7 +304,7 @@ fn without_current_the_newest_manifest_tells_what_there_is() {
 }
 
 #[test]
-fn what_is_missing_and_what_belongs_to_nothing_is_named() {
+fn missing_and_unreferenced_files_are_named() {
     let fs = sample();
     let tables = paths(&fs, ".sst");
     let log = &paths(&fs, ".wal")[0];

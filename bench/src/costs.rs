@@ -49,6 +49,9 @@ fn filter(kind: Kind) -> Result<Filter<Vec<u8>>> {
     Ok(Filter::open(build(kind)?, Expect::anything())?)
 }
 
+const OPENING: &str = "A filter costs time in each lookup and in each flush, and a wrong \"maybe\" costs the read of a data block. The bars \
+     are probes for absent keys, so a shorter bar is faster. The second table has the costs of the reads.";
+
 pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some([work, times]) = args.only.as_deref() {
         return only(work, times.parse()?);
@@ -108,6 +111,7 @@ fn filters(report: &mut Report) -> Result<()> {
         ]);
     }
     report.table(&table);
+    report.open_with(OPENING, "nanoseconds per probe", &table, 1, 1);
     Ok(())
 }
 

@@ -8,13 +8,19 @@ use crate::Result;
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     text: String,
+    /// The end of the title in `text`.
+    title_end: usize,
 }
+
+/// Characters of the longest bar.
+const BAR_CHARS: f64 = 40.0;
 
 impl Report {
     /// Starts a report; `command` reproduces it.
     pub(crate) fn new(title: &str, command: &str) -> Self {
         let mut report = Self::default();
         report.add(&format!("# {title}\n"));
+        report.title_end = report.text.len();
         report.text(&format!("Output of one run of `{command}`, not edited by hand."));
         report
     }
@@ -29,6 +35,21 @@ impl Report {
 
     pub(crate) fn table(&mut self, table: &Table) {
         self.add(&format!("\n{}", table.markdown()));
+    }
+
+    /// Puts sentences and a picture below the title: a bar for each row of `table` with a number in `column`. The first
+    /// `labels` cells of a row are the name of its bar.
+    pub(crate) fn open_with(
+        &mut self,
+        sentences: &str,
+        unit: &str,
+        table: &Table,
+        labels: usize,
+        column: usize,
+    ) {
+        let opening = format!("\n{sentences}\n\n```text\n{unit}\n\n{}```\n", table.bars(labels, column));
+        print!("{opening}");
+        self.text.insert_str(self.title_end, &opening);
     }
 
     fn add(&mut self, text: &str) {
@@ -61,6 +82,23 @@ impl Table {
 
     pub(crate) fn row<T: Display>(&mut self, row: impl IntoIterator<Item = T>) {
         self.rows.push(cells(row));
+    }
+
+    fn bars(&self, labels: usize, column: usize) -> String {
+        let bars = self.rows[1..].iter().filter_map(|row| {
+            let shown = row[column].split(" (").next()?;
+            let value: f64 = shown.replace(',', "").parse().ok()?;
+            Some((row[..labels].join(", ").replace(['*', '`'], ""), value, shown))
+        });
+        let bars: Vec<_> = bars.collect();
+        let longest = bars.iter().map(|bar| bar.1).fold(f64::MIN_POSITIVE, f64::max);
+        let width = bars.iter().map(|bar| bar.0.chars().count()).max().unwrap_or(0);
+        let line = |(name, value, shown): &(String, f64, &str)| {
+            let least = if *value > 0.0 { 1.0 } else { 0.0 };
+            let chars = (value / longest * BAR_CHARS).round().max(least) as usize;
+            format!("{name:width$}  {}{shown}\n", "█".repeat(chars) + if chars > 0 { " " } else { "" })
+        };
+        bars.iter().map(line).collect()
     }
 
     fn markdown(&self) -> String {
@@ -108,6 +146,25 @@ pub(crate) fn mib(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_opens_with_bars_in_proportion_to_a_column() {
+        let mut table = Table::new(["call", "threads", "ns"]);
+        table.row(["`get`", "1", "1,000 (900–1,100)"]);
+        table.row(["put", "4", "250"]);
+        table.row(["none", "1", "–"]);
+        table.row(["nothing", "1", "0"]);
+        let mut report = Report::new("Title", "command");
+        report.table(&table);
+        report.open_with("Three sentences.", "ns", &table, 2, 2);
+        let opening = format!(
+            "# Title\n\nThree sentences.\n\n```text\nns\n\nget, 1      {} 1,000\nput, 4      {} 250\n\
+             nothing, 1  0\n```\n\nOutput of",
+            "█".repeat(40),
+            "█".repeat(10)
+        );
+        assert!(report.text.starts_with(&opening), "{}", report.text);
+    }
 
     #[test]
     fn a_table_is_markdown_and_numbers_can_be_read() {

@@ -53,6 +53,10 @@ struct Run<'a> {
     peaks_apart: bool,
 }
 
+const OPENING: &str = "Keys are loaded in random order, settled and looked up, also after the store was closed and opened again. A shorter \
+     bar is faster; a lookup of an absent key reads a data block only after a false positive of a filter. The tables \
+     have the time, the data blocks read and the memory of each phase.";
+
 pub(crate) fn run(args: &Args) -> Result<()> {
     let temporary = tempfile::tempdir()?;
     let dir = args.dir.clone().unwrap_or_else(|| temporary.path().join("store"));
@@ -182,6 +186,7 @@ impl Run<'_> {
             ]);
         }
         report.table(&table);
+        report.open_with(OPENING, "processor µs per key", &table, 1, 3);
         let per_user_byte = |bytes: u64| format!("{:.3}", bytes as f64 / user_bytes as f64);
         let written = settled.flushed_bytes + settled.compacted_bytes;
         let mut table = Table::new(["once settled", ""]);

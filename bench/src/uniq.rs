@@ -58,6 +58,9 @@ const TOOLS: [Tool; 4] = [
     Tool { name: "`awk '!seen[$0]++'`", is_again: false, script: r#"exec awk '!seen[$0]++' "$1""# },
 ];
 
+const OPENING: &str = "`sievedb uniq`, `sort -u` and `awk` each remove the repeated lines of the same file. A shorter bar is faster. Only \
+     `sievedb uniq` stores the lines, so that a second call prints only new ones.";
+
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut report = Report::new(
         "`sievedb uniq`, `sort -u` and `awk`: measurements",
@@ -81,7 +84,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         count(args.lines),
         mib(bytes)
     ));
-    measure(&mut report, args, &file, dir.path())?;
+    let times = measure(&mut report, args, &file, dir.path())?;
+    report.open_with(OPENING, "seconds, generated lines", &times, 1, 1);
     let (bytes, paths) = real(&args.paths, &file, args.path_lines)?;
     report.heading("Real paths");
     let repeated = if paths < args.path_lines { ", then the same below other directories" } else { "" };
@@ -136,7 +140,7 @@ fn real(paths: &Path, out: &Path, lines: u64) -> Result<(u64, u64)> {
     unreachable!("the loop ends with the last line")
 }
 
-fn measure(report: &mut Report, args: &Args, file: &Path, dir: &Path) -> Result<()> {
+fn measure(report: &mut Report, args: &Args, file: &Path, dir: &Path) -> Result<Table> {
     let mut samples: [Vec<Sample>; TOOLS.len()] = Default::default();
     for round in 0..args.rounds {
         let store = dir.join("store");
@@ -165,7 +169,7 @@ fn measure(report: &mut Report, args: &Args, file: &Path, dir: &Path) -> Result<
         ]);
     }
     report.table(&table);
-    Ok(())
+    Ok(table)
 }
 
 fn run_tool(tool: &Tool, args: &Args, file: &Path, store: &Path) -> Result<Sample> {

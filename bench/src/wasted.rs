@@ -57,6 +57,9 @@ pub(crate) struct Outcome {
     wasted: f64,
 }
 
+const OPENING: &str = "A wasted read is a data block that is read for an absent key, after a false positive of a filter. A shorter bar is \
+     better. The policies differ in the kind of filter and in the distribution of bits over the levels.";
+
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut report = Report::new(
         "Wasted reads: measurements",
@@ -64,7 +67,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     );
     report.text(&machine::describe());
     describe_defaults(&args.default_keys, &mut report)?;
-    describe(&measure(args.keys)?, &mut report);
+    let by_policy = describe(&measure(args.keys)?, &mut report);
+    report.open_with(OPENING, "data blocks per absent lookup, 10 bits per key", &by_policy, 1, 4);
     report.write(args.write.as_deref())
 }
 
@@ -223,7 +227,7 @@ pub(crate) fn summary(outcomes: &[Outcome]) -> [f64; 3] {
     [0, 2, 4].map(|index| outcomes.get(index).map_or(f64::NAN, |outcome: &Outcome| outcome.wasted))
 }
 
-pub(crate) fn describe(outcomes: &[Outcome], report: &mut Report) {
+pub(crate) fn describe(outcomes: &[Outcome], report: &mut Report) -> Table {
     report.heading("Wasted reads of data blocks");
     report.text(&format!(
         "Per absent lookup, for {} random absent keys, including cache hits; {BITS_PER_KEY} bits per key in \
@@ -248,4 +252,5 @@ pub(crate) fn describe(outcomes: &[Outcome], report: &mut Report) {
         report.text(&format!("{}:", outcome.name));
         report.table(&store::level_table(&outcome.levels));
     }
+    table
 }

@@ -11,13 +11,13 @@ use crate::failure::{Failure, Result};
 /// How keys and values are written, in arguments and in lines.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct Arguments {
-    /// Read \t \n \\ \xHH, which `scan` prints, as the bytes they stand for.
+    /// Read \t \n \\ \xHH as the bytes that `scan` prints in this way.
     #[arg(long)]
     pub(crate) escaped: bool,
 }
 
 impl Arguments {
-    /// The bytes that an argument stands for.
+    /// The bytes of an argument, without its escapes.
     pub(crate) fn decode(self, argument: &OsStr) -> Result<Vec<u8>> {
         self.decode_bytes(argument.as_encoded_bytes()).map(Cow::into_owned)
     }
@@ -27,7 +27,7 @@ impl Arguments {
         argument.map(|argument| self.decode(argument)).transpose()
     }
 
-    /// The bytes that a text stands for.
+    /// The bytes of a text, without its escapes.
     pub(crate) fn decode_bytes(self, text: &[u8]) -> Result<Cow<'_, [u8]>> {
         if !self.escaped {
             return Ok(Cow::Borrowed(text));
@@ -36,7 +36,7 @@ impl Arguments {
     }
 }
 
-/// Refuses what no store takes, before anything is written.
+/// Refuses keys and values beyond the limits of a store, before anything is written.
 pub(crate) fn check_limits(key: &[u8], value: &[u8]) -> Result<()> {
     let (key_bytes, value_bytes) = (key.len(), value.len());
     if key_bytes > KEY_BYTES_MAX {

@@ -31,7 +31,7 @@ pub(crate) struct Range {
 }
 
 impl Bounds {
-    /// The range that the arguments stand for.
+    /// The range given by the arguments.
     pub(crate) fn decode(&self) -> Result<Range> {
         let decode = |argument: &Option<OsString>| self.arguments.decode_optional(argument.as_ref());
         let (from, to) = (decode(&self.from)?, decode(&self.to)?);
@@ -63,7 +63,7 @@ impl Range {
 }
 
 /// The first key after all keys with this prefix: the prefix up to its last byte below 0xff, with that byte
-/// one larger. `None` if no key follows them.
+/// incremented. `None` if no such key exists.
 fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut after = prefix[..=last].to_vec();

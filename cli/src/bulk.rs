@@ -1,10 +1,10 @@
 //! Writing many lines: in batches, in order, synced at the end.
 //!
-//! The first line that cannot be written ends it: every line before it is written and synced, no line after
-//! it is. An interrupt from the terminal (SIGINT) ends it too: the batch that is being written is finished,
-//! the store is closed, a message names the number of lines written, and the exit code is 130, as shells
-//! expect. Lines that were read but not written yet do not count. Any other signal ends the process at once:
-//! what was written is in the log, and is read from it when the store is opened again.
+//! The first line that cannot be written ends it: every line before it is written and synced, later lines are not. An
+//! interrupt from the terminal (SIGINT) ends it too: the current batch is finished, the store is closed, a message
+//! has the number of written lines, and the exit code is 130, as shells expect. Lines that were read and not written
+//! do not count. Any other signal ends the process at once: the written batches are in the log, and are read from it
+//! when the store is opened again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ const BATCH_BYTES: usize = 256 << 10;
 /// The exit code of a process that SIGINT ended.
 const EXIT_INTERRUPTED: i32 = 130;
 
-/// What has been written.
+/// The written lines.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Written {
     /// Lines.
@@ -72,7 +72,7 @@ pub(crate) fn write_lines(
 /// Shared with the handler of interrupts.
 struct State {
     written: Written,
-    /// `None` once nothing may be drawn any more.
+    /// `None` once drawing has ended.
     progress: Option<Progress>,
 }
 

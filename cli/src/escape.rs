@@ -7,8 +7,8 @@
 //! | other controls, invisible marks, bytes that are not UTF-8 | `\x` and two hex digits for each byte |
 //! | all other UTF-8 | as it is |
 //!
-//! What is printed holds no tab and no newline, and [`unescape`] gives back the same bytes. It reads these
-//! four escapes, digits in either case; every other byte stands for itself.
+//! The output contains no tab and no newline, and [`unescape`] returns the same bytes. It reads these four escapes,
+//! with digits in either case; every other byte is itself.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -69,7 +69,7 @@ impl fmt::Display for BadEscape {
     }
 }
 
-/// The bytes that `text` stands for.
+/// The bytes of `text`, without its escapes.
 pub(crate) fn unescape(text: &[u8]) -> Result<Cow<'_, [u8]>, BadEscape> {
     let Some(first) = text.iter().position(|&byte| byte == b'\\') else { return Ok(Cow::Borrowed(text)) };
     let mut out = Vec::with_capacity(text.len());

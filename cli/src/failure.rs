@@ -7,8 +7,8 @@
 //! | 3 | a store, file or stream is damaged, missing, in use, or failed; memory is short |
 //! | 130 | interrupted while loading or deleting; what was written stays (see `bulk`) |
 //!
-//! A reader that closes the pipe (`sievedb scan DB | head`) has what it wanted: the command ends with 0,
-//! unless its answer is already known to be another one ([`answered`]).
+//! A reader that closes the pipe (`sievedb scan DB | head`) is satisfied: the command ends with 0, unless its exit
+//! code is already determined ([`answered`]).
 
 use std::fmt;
 use std::io::{self, Write};
@@ -24,7 +24,7 @@ use crate::escape::printable;
 pub(crate) enum Failure {
     /// The key is absent; the key as it is printed.
     Absent(String),
-    /// The key does not hold what it must, and nothing was written; what it holds.
+    /// The key does not have the expected value, and nothing was written; its value.
     Declined(String),
     /// The answer is no, and is printed already.
     No,
@@ -32,9 +32,9 @@ pub(crate) enum Failure {
     Usage(String),
     /// The store returned an error.
     Store(sievedb::Error),
-    /// The store or its files are not what the command needs.
+    /// The store or its files do not meet the requirements of the command.
     Refused(String),
-    /// A file or stream that is not the store's could not be read or written.
+    /// A file or stream outside the store could not be read or written.
     Io { what: String, source: io::Error },
     /// There is not enough memory for this.
     NoMemory(String),

@@ -3,14 +3,14 @@
 //! The store records how long the file is. Of each batch of lines:
 //!
 //! 1. the lines are appended to the file, and the file is synced;
-//! 2. what makes them seen, and the new length, are written to the store as one synced batch.
+//! 2. the keys that make them seen, and the new length, are written to the store as one synced batch.
 //!
-//! What stands in the file beyond the recorded length was never committed: it is cut when the file is opened
-//! again, and the lines come again, because they are not seen. Step 1 precedes step 2, so the file is never
-//! shorter than recorded.
+//! Bytes of the file beyond the recorded length were never committed. They are removed when the file is opened again,
+//! and their lines come again, because they are not seen. Step 1 precedes step 2, so the file is never shorter than
+//! recorded.
 //!
-//! A file that is not the journal must not be cut. So the record holds a hash of the last lines too, and the
-//! path; a file that has neither is refused unless it is empty.
+//! The command must never shorten a file that is not its journal. So the record also has a hash of the last lines and
+//! the path; a file without a match of either is refused unless it is empty.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -31,18 +31,18 @@ pub(crate) struct Journal {
     is_created: bool,
 }
 
-/// What the store knows of its journal.
+/// The record of a journal in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Record {
     length: u64,
-    /// Length and hash of what was appended last.
+    /// Length and hash of the last appended lines.
     tail_bytes: u64,
     tail_hash: u64,
     path: String,
 }
 
 impl Record {
-    /// Of an empty journal.
+    /// The record of an empty journal.
     fn new(path: &Path) -> Self {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         Self { length: 0, tail_bytes: 0, tail_hash: hash(b""), path: absolute.display().to_string() }
@@ -72,8 +72,8 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 impl Journal {
-    /// Opens the file, creates it if it is missing, and cuts what was never committed. `recorded` is what
-    /// [`Journal::record`] was when the store was written last. A file that is refused is not created.
+    /// Opens the file, creates it if it is missing, and removes uncommitted lines. `recorded` is the value of
+    /// [`Journal::record`] at the last write of the store. A refused file is not created.
     pub(crate) fn open(path: &Path, recorded: Option<&[u8]>) -> Result<Self> {
         let mut record = Record::new(path);
         let here = std::mem::take(&mut record.path);
@@ -114,7 +114,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Refuses a file in which no new journal can begin, and changes nothing.
+    /// Refuses a file that is unsuitable for a new journal, and changes nothing.
     pub(crate) fn check_new(path: &Path) -> Result<()> {
         let cannot = |error| Failure::io(format!("open the journal {}", path.display()), error);
         let Some(file) = open_if_present(path).map_err(cannot)? else { return Ok(()) };
@@ -143,13 +143,13 @@ impl Journal {
         Ok(())
     }
 
-    /// What the store has to keep.
+    /// The record to keep in the store.
     pub(crate) fn record(&self) -> Vec<u8> {
         self.record.encode()
     }
 }
 
-/// Whether the lines that were appended last end where the record says.
+/// Whether the last appended lines end at the recorded length.
 fn has_tail(file: &mut File, record: &Record) -> io::Result<bool> {
     file.seek(SeekFrom::Start(record.length - record.tail_bytes))?;
     let mut tail = Vec::new();
@@ -164,7 +164,7 @@ pub(crate) fn describe(recorded: &[u8]) -> Option<String> {
     Some(format!("{}, of which {bytes} are committed", record.path))
 }
 
-/// Opens a file for reading and writing; `None` if there is none.
+/// Opens a file for reading and writing; `None` if it is missing.
 fn open_if_present(path: &Path) -> io::Result<Option<File>> {
     match OpenOptions::new().read(true).write(true).open(path) {
         Ok(file) => Ok(Some(file)),

@@ -1,8 +1,8 @@
 //! How lines are read. Every command that reads lines has these options, so that the same line is the same
 //! key everywhere:
 //!
-//! - A line is taken as it is. With `--escaped`, `\t`, `\n`, `\\` and `\xHH` are read as `scan` prints them,
-//!   and every other byte stands for itself.
+//! - A line is used unchanged. With `--escaped`, `\t`, `\n`, `\\` and `\xHH` are read as `scan` prints them, and
+//!   every other byte is itself.
 //! - A blank line is skipped, and a note counts them. With `--empty-key` it is the empty key.
 //! - A carriage return before the newline (CRLF) is an error. `--crlf` drops it.
 //! - A line that a command printed with `--json` is an error, where a line is a key or an entry.
@@ -41,7 +41,7 @@ pub(crate) struct LineFormat {
     pub(crate) empty_key: bool,
 }
 
-/// What a line holds. It bounds the length of a line: an input without newlines must not take all memory.
+/// The contents of a line. They limit its length: an input without newlines must not take all memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     /// A key.
@@ -57,10 +57,10 @@ pub(crate) enum Content {
 }
 
 impl LineFormat {
-    /// The bytes that a part of a line stands for.
+    /// The bytes of a part of a line, without its escapes.
     pub(crate) fn decode(self, text: &[u8]) -> Result<Cow<'_, [u8]>> {
         self.arguments.decode_bytes(text).map_err(|failure| {
-            Failure::Usage(format!("{failure}; without --escaped lines are taken as they are"))
+            Failure::Usage(format!("{failure}; without --escaped lines are used unchanged"))
         })
     }
 

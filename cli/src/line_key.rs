@@ -1,4 +1,4 @@
-//! What of a line is its key: the whole line, a field of it, or what a regular expression finds.
+//! The key of a line: the whole line, a field of it, or the match of a regular expression.
 
 use regex::bytes::Regex;
 

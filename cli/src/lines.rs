@@ -35,12 +35,12 @@ pub(crate) struct Lines {
     backslashes: Backslashes,
 }
 
-/// What the backslashes in lines may mean, if they are taken as they are.
+/// The possible meaning of backslashes in lines that are used unchanged.
 #[derive(Default)]
 struct Backslashes {
     /// Lines that have some.
     lines: u64,
-    /// Whether one begins no escape, so that `scan` has not printed the input.
+    /// Whether a backslash does not start an escape, so that the input is not the output of `scan`.
     are_plain: bool,
 }
 
@@ -120,7 +120,7 @@ impl Lines {
         !buffered.any(is_next)
     }
 
-    /// Whether the next line comes only when somebody sends it: what came before it should be done first.
+    /// Whether the next line arrives only when another program sends it. Earlier lines should be finished first.
     pub(crate) fn waits_for_more(&self) -> bool {
         self.bytes.is_none() && self.may_block()
     }
@@ -210,7 +210,7 @@ impl Lines {
         Ok(())
     }
 
-    /// The bytes that the line stands for that [`Lines::next`] returned last.
+    /// The bytes of the last line that [`Lines::next`] returned, without its escapes.
     pub(crate) fn key(&self) -> Result<Cow<'_, [u8]>> {
         let key = self.format.decode(&self.line);
         let checked = key.and_then(|key| check_limits(&key, b"").map(|()| key));

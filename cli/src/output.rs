@@ -66,7 +66,7 @@ impl Output {
         self.text(&serde_json::Value::Object(object).to_string())
     }
 
-    /// Writes what is buffered.
+    /// Writes the buffered output.
     pub(crate) fn flush(&mut self) -> Result<()> {
         self.out.flush().map_err(failure)
     }

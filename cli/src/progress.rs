@@ -1,5 +1,5 @@
-//! Progress on standard error: a bar with amount, rate and time left. Nothing is drawn if standard error is
-//! not a terminal, or if the work ends within 400 ms.
+//! Progress on standard error: a bar with amount, rate and time left. It is drawn only on a terminal, and only if the
+//! work takes longer than 400 ms.
 
 use std::fmt::Write;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -80,7 +80,7 @@ impl Progress {
     }
 }
 
-/// The mean rate since the work began: steadier than that of the last seconds.
+/// The mean rate since the start: steadier than the rate of the last seconds.
 fn per_second(state: &ProgressState) -> f64 {
     state.pos() as f64 / state.elapsed().as_secs_f64().max(1e-3)
 }

@@ -28,7 +28,7 @@ macro_rules! first_steps {
     () => {
         "\
 First steps:
-  sievedb demo                              what the filters save, on this machine's file paths
+  sievedb demo                              the reads that filters save, on this machine's file paths
   sievedb put my.db planet Saturn           create a store with one entry
   sievedb get my.db planet                  print its value: Saturn
   sievedb load my.db words.txt              load entries, one a line: key or key<TAB>value
@@ -38,22 +38,20 @@ First steps:
     };
 }
 
-const SHORT_HELP: &str = concat!(
-    first_steps!(),
-    "`sievedb help COMMAND` describes a command, `sievedb --help` what they have in common."
-);
+const SHORT_HELP: &str =
+    concat!(first_steps!(), "`sievedb help COMMAND` describes a command, `sievedb --help` the common rules.");
 
 const LONG_HELP: &str = concat!(
     first_steps!(),
     r#"Keys and values are bytes:
-  Output: UTF-8 is printed as it is. A tab, a newline and a backslash are \t, \n and \\; control characters and
+  Output: UTF-8 is printed unchanged. A tab, a newline and a backslash are \t, \n and \\; control characters and
   bytes that are not UTF-8 are \xHH.
-  Input: arguments and lines (of load and uniq, and - for a key) are taken as they are; with --escaped they are
-  read in the form of the output, so `load --escaped` reads what `scan` prints. The same line is the same key
+  Input: arguments and lines (of load and uniq, and - for a key) are used unchanged; with --escaped they are
+  read in the form of the output, so `load --escaped` reads the output of `scan`. The same line is the same key
   for every command. A blank line is skipped unless --empty-key is given. A line that ends with a carriage
   return (CRLF) is an error unless --crlf drops it, a line that was printed with --json unless `load
-  --from-json` reads it; --literal takes both as they are.
-  An argument that begins with a hyphen stands after --, as in `sievedb get my.db -- -k`.
+  --from-json` reads it; --literal uses both unchanged.
+  An argument that begins with a hyphen goes after --, as in `sievedb get my.db -- -k`.
   JSON (--json): bytes that are UTF-8 are text, {"key":"a"}; others are in base64, {"key_base64":"/w=="}.
 
 Exit codes:

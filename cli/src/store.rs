@@ -19,14 +19,14 @@ pub(crate) const DEFAULT_KEYSPACE: &str = "default";
 /// The keyspace with the names of the keyspaces that the demo has made.
 pub(crate) const DEMOS: &str = "sievedb-demo";
 
-/// The keyspace with the records of the journals of `uniq`, by the name of the keyspace that remembers their lines.
+/// The keyspace with the records of the journals of `uniq`, by the name of the keyspace with their lines.
 pub(crate) const JOURNALS: &str = "uniq-journals";
 
 /// How a store is opened.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct Opening {
-    /// Memory that the store may use: bytes, or a number with K, M or G, such as 64M [default: 512M, or a quarter of what
-    /// the machine or the container has].
+    /// Memory that the store may use: bytes, or a number with K, M or G, such as 64M [default: 512M, or a quarter of
+    /// the memory of the machine or the container]
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     memory: Option<usize>,
 }
@@ -137,8 +137,8 @@ impl Within {
         note(&format!("{count} left out: {}; --keyspace names one", names.join(", ")));
     }
 
-    /// The names of the keyspaces that a command leaves out because none was named; without those in which
-    /// commands keep their own records.
+    /// The names of the keyspaces that a command leaves out because none was named, except keyspaces with records of
+    /// commands.
     pub(crate) fn others(&self, db: &Db) -> Vec<String> {
         if self.keyspace.is_some() {
             return Vec::new();
@@ -176,7 +176,7 @@ pub(crate) fn as_of_object(as_of: Option<AsOf>) -> Value {
     as_of.map_or(Value::Null, object)
 }
 
-/// Prints a note on standard error: something to know that is not a failure.
+/// Prints a note on standard error: information that is not a failure.
 pub(crate) fn note(message: &str) {
     warn("sievedb", &format!("note: {message}"));
 }
@@ -212,7 +212,7 @@ pub(crate) fn existing_keyspace(db: &Db, name: &str) -> Result<Keyspace> {
     })
 }
 
-/// The sum over all levels of one keyspace, or of all. Entries include those in memtables.
+/// The sum over all levels of one keyspace, or of all. Entries include entries in memtables.
 pub(crate) fn total(db: &Db, keyspace: Option<&str>) -> LevelStats {
     let mut sum = LevelStats::default();
     let (mut rate, mut weight) = (0.0, 0.0);

@@ -19,7 +19,7 @@ pub(crate) fn read(path: &Path, prefix_len: u64, may_begin: impl FnOnce(&[u8]) -
     Ok(bytes)
 }
 
-/// Writes a file. A file that was not there before is not left behind in part.
+/// Writes a file. A new file is not left behind in part.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let is_new = path.symlink_metadata().is_err();
     fs::write(path, bytes).map_err(|error| {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of the reader against the golden filters and the vectors of format.md."""
+"""Tests of the reader against the golden filters and the vectors of format-vectors.md."""
 
 import re
 import unittest
@@ -12,7 +12,7 @@ from sieve_filter import Corrupt, Filter, Unsupported, read
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests/golden/v1"
-DOCUMENT = (ROOT / "format.md").read_text()
+VECTORS = (ROOT / "format-vectors.md").read_text()
 WHOLE = ["filter-bloom", "filter-blocked", "filter-blocked-many-probes", "filter-empty", "filter-ribbon", "filter-file"]
 
 
@@ -21,7 +21,7 @@ def golden(name):
 
 
 def fact(vector, name):
-    facts = re.search(rf"```vector {vector}\n(.*?)bytes:", DOCUMENT, re.S)[1]
+    facts = re.search(rf"```vector {vector}\n(.*?)bytes:", VECTORS, re.S)[1]
     found = re.search(rf"^{name} = (.*)$", facts, re.M)
     return found[1] if found else ""
 

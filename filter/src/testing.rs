@@ -1,4 +1,4 @@
-//! Helpers of format tests: the vectors of `format.md`, read from the document itself.
+//! Helpers of format tests: the vectors of `format-vectors.md`, read from the document itself.
 //!
 //! ```text
 //! vector   a code block that opens with "vector" and its name
@@ -21,6 +21,9 @@ use crate::checksum::FileId;
 /// The specification.
 pub const DOCUMENT: &str = include_str!("../format.md");
 
+/// Its vectors and worked examples.
+const VECTORS: &str = include_str!("../format-vectors.md");
+
 const OPENING: &str = "```vector ";
 
 /// A longer run of equal lines of one byte is rendered as one line.
@@ -35,7 +38,7 @@ pub struct Vector {
 
 impl Vector {
     pub fn all() -> Vec<Self> {
-        Self::all_of(DOCUMENT)
+        Self::all_of(VECTORS)
     }
 
     /// All vectors of another document.

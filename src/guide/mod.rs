@@ -1,14 +1,18 @@
 //! Guides: one page for each topic. The tests compile and run their examples.
 //!
-//! - [`durability`]: writes that survive a crash, the cost of a sync, and closing.
-//! - [`conditional`]: inserts and updates that depend on the current value.
-//! - [`transactions`]: atomic reads and writes of several keys.
-//! - [`iteration`]: snapshots, ranges, cursors, and the resources that they hold.
-//! - [`live_reads`]: reading a store while another process writes to it.
-//! - [`filters`]: the choice of a kind, the number of bits, and measurements.
-//! - [`memory`]: the memory budget, and the memory that it does not count.
-//! - [`errors`]: the errors, which of them to handle, and how.
-//! - [`repair`]: a new store from the readable data of a damaged one.
+//! | page | topic |
+//! |---|---|
+//! | [`durability`] | writes that survive a crash, the cost of a sync, and closing |
+//! | [`conditional`] | inserts and updates that depend on the current value |
+//! | [`transactions`] | atomic reads and writes of several keys |
+//! | [`iteration`] | snapshots, ranges, cursors, and the resources that they hold |
+//! | [`deletion`] | deletes of keys and ranges, their cost, and the choice between them |
+//! | [`live_reads`] | copies of a store in use, and reads next to a writer in another process |
+//! | [`filters`] | the choice of a kind, the number of bits, and measurements |
+//! | [`memory`] | the memory budget, and the memory that it does not count |
+//! | [`errors`] | the errors, which of them to handle, and how |
+//! | [`repair`] | a new store from the readable data of a damaged one |
+//! | [`migration`] | data from RocksDB, fjall, LMDB, Redis and SQLite, and back |
 
 #[doc = include_str!("durability.md")]
 pub mod durability {}
@@ -39,3 +43,6 @@ pub mod errors {}
 
 #[doc = include_str!("repair.md")]
 pub mod repair {}
+
+#[doc = include_str!("migration.md")]
+pub mod migration {}

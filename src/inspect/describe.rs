@@ -1,4 +1,4 @@
-//! What is this file? The first bytes say it, and the walker of its kind does the rest.
+//! The first bytes of a file determine its kind, and the walker of that kind describes it.
 
 use crate::codec::hex_and_text;
 use crate::fs::ReadFile;
@@ -7,7 +7,7 @@ use crate::inspect::framed::{log, manifest};
 use crate::inspect::output::{Kind, Out, Place, Report, Result, Sink, Stop, Value, View, counted};
 use crate::inspect::{filter_block, table};
 
-/// Describes a file: what it is, and what `view` asks for of its bytes.
+/// Describes a file: its kind, and the bytes that `view` selects.
 ///
 /// Reads it once; a log or a manifest twice, since the summary that comes first is made from all of it.
 ///
@@ -38,7 +38,7 @@ pub(super) fn describe_to(mut out: Out<'_>, window: &mut Window<'_>, view: &View
     out.end()
 }
 
-/// What a file is, by its first bytes; `LOCK` and `RESERVE` by their names. Reads no more than these.
+/// The kind of a file, from its first bytes; `LOCK` and `RESERVE` from their names. Reads only these bytes.
 ///
 /// # Errors
 ///
@@ -56,10 +56,10 @@ pub fn describe_bytes(bytes: &[u8], view: &View, sink: &mut dyn Sink) -> Result<
     describe(&InMemory(bytes), view, sink)
 }
 
-/// Describes the filters that a file holds and nothing else of it: those of a table, or the one that it is.
+/// Describes only the filters of a file: the filters of a table, or the filter of a filter file.
 ///
-/// Where a table does not say any more where its filters are, they are looked for. Of a file of another kind
-/// it says that it has none.
+/// If a table no longer states where its filters are, they are searched for. Another kind of file is reported to have
+/// none.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Looks at files of a store: says what a file is and what each byte of it means.
+//! Describes files of a store: their kinds and the meaning of each byte.
 //!
 //! ```
 //! use sievedb::inspect::{self, Text, View};
@@ -13,10 +13,9 @@
 //! # Ok::<(), sievedb::Error>(())
 //! ```
 //!
-//! A walker for each kind of file goes through it once, front to back, and hands [`Event`]s to a [`Sink`]:
-//! [`Text`] prints them, another may count them or make JSON of them, and `Db::verify` collects the damage.
-//! First come facts about the whole, then the bytes, then the sums that must agree; the [`Report`]
-//! says whether everything did.
+//! A walker for each kind of file reads it once, front to back, and passes [`Event`]s to a [`Sink`]. [`Text`] prints
+//! them, another sink may count them or make JSON of them, and `Db::verify` collects the damage. First come facts
+//! about the whole file, then the bytes, then the sums that must agree; the [`Report`] states whether everything did.
 //!
 //! | folder or file | noun |
 //! |---|---|
@@ -38,14 +37,12 @@
 //!
 //! - It is only read: nothing is locked, created or changed. A file that is being written is described as
 //!   long as it was when it was opened.
-//! - Whatever the bytes are: no panic, and memory for two blocks of 4 MiB and ten of an index, a record of up
-//!   to 64 MiB, or a filter of up to 256 MiB, and a few words for each index block and each chunk of one
-//!   value; time linear in the length of the file, and a bounded search behind damage.
-//! - Damage is reported where it lies, with the keys that it can concern, and the walk goes on behind it. A
-//!   damaged block that may be a part of a long value is reported with the key of that value, which stands
-//!   behind it.
-//! - The hash seed of a store is a secret, and is not shown unless [`View::secrets`] asks for it. Keys and
-//!   values are shown.
+//! - For any bytes there is no panic. The memory is two blocks of 4 MiB and ten of an index, a record of up to 64
+//!   MiB, or a filter of up to 256 MiB, and a few words for each index block and each chunk of one value. The time is
+//!   linear in the length of the file, with a bounded search after damage.
+//! - Damage is reported at its position, with the keys that it can concern, and the walk continues after it. A
+//!   damaged block that may be a part of a long value is reported with the key of that value, which follows it.
+//! - The hash seed of a store is a secret; only [`View::secrets`] shows it. Keys and values are shown.
 
 mod describe;
 mod extensible;

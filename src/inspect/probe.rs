@@ -1,10 +1,9 @@
-//! Asks the filter of a table: for every key that is there, which it must recognise, and for keys that are
-//! not, to measure how many of these it recognises all the same.
+//! Probes the filter of a table: for every present key, which it must recognise, and for absent keys, to measure its
+//! false-positive rate.
 //!
-//! The filter is in memory for that, the table is read from front to back. Keys that are not there are of two
-//! sorts: *random* ones, 16 bytes each, and *near misses*, keys of the table with a byte changed, one added
-//! or one taken away. A near miss may be a key too, so that all of them are sorted and the table is read once
-//! more beside them.
+//! The filter is in memory, and the table is read from front to back. There are two kinds of absent keys: *random*
+//! ones, 16 bytes each, and *near misses*, keys of the table with a byte changed, added or removed. A near miss may
+//! be a key too, so they are all sorted, and the table is read once more to find them.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -28,7 +27,7 @@ const DENIED_LISTED_MAX: usize = 10;
 /// Length of a random key.
 const RANDOM_KEY_BYTES: usize = 16;
 
-/// Why a filter could not be asked.
+/// The reason why a filter could not be probed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Trouble {
@@ -38,9 +37,9 @@ pub enum Trouble {
     Damaged(Box<FileDamage>),
     /// The file is no table.
     NoTable,
-    /// The table has no filter, or the file beside it is none.
+    /// The table has no filter, or the given file is not a filter file.
     NoFilter,
-    /// The same of the file beside the table.
+    /// Damage of the separate filter file.
     Beside(Box<Trouble>),
 }
 
@@ -50,19 +49,19 @@ impl From<Stop> for Trouble {
     }
 }
 
-/// What [`verify_filter`] found.
+/// The result of [`verify_filter`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
-    /// Distinct user keys of the table; all of them were asked for.
+    /// Distinct user keys of the table; all of them were probed.
     pub keys: u64,
-    /// Keys that the filter says are absent: 0, or it is broken.
+    /// Present keys that the filter reports as absent: 0, or the filter is broken.
     pub denied: u64,
     /// The first few of them.
     pub first_denied: Vec<Vec<u8>>,
 }
 
-/// What [`measure_filter`] found.
+/// The result of [`measure_filter`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Measured {
@@ -80,9 +79,9 @@ pub struct Measured {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Sample {
-    /// Absent keys that it was asked for.
+    /// Probed absent keys.
     pub asked: u64,
-    /// Those that it took for present.
+    /// Absent keys that the filter took for present.
     pub positive: u64,
 }
 
@@ -111,12 +110,11 @@ impl Sample {
     }
 }
 
-/// Asks the filter of a table for every key of it. `beside` is the file that holds the filter, if that is not
-/// the table.
+/// Probes the filter of a table for every key of it. `beside` is the separate file of the filter, if there is one.
 ///
 /// # Errors
 ///
-/// [`Trouble`], for the first thing that stands in the way.
+/// [`Trouble`], for the first problem.
 pub fn verify_filter(table: &dyn ReadFile, beside: Option<&dyn ReadFile>) -> Result<Verified, Trouble> {
     let filter = open_filter(table, beside)?;
     let mut found = Verified { keys: 0, denied: 0, first_denied: Vec::new() };
@@ -132,7 +130,7 @@ pub fn verify_filter(table: &dyn ReadFile, beside: Option<&dyn ReadFile>) -> Res
     Ok(found)
 }
 
-/// Asks the filter of a table for about `probes` absent keys of each sort. Equal `seed`s make equal keys.
+/// Probes the filter of a table for about `probes` absent keys of each kind. Equal `seed`s make equal keys.
 ///
 /// # Errors
 ///
@@ -157,7 +155,7 @@ pub fn measure_filter(
         LittleEndian::write_u64(&mut key[8..], random.next());
         result.random.ask(&filter, &key);
     }
-    // Of a small table several near misses are made of each key, of a large one only of some.
+    // In a small table each key gives several near misses, in a large one only some keys give one.
     let keys = filter.key_count().max(1);
     let (each, every) = (probes.div_ceil(keys), (keys / probes.max(1)).max(1));
     let (mut near, mut room): (Vec<Vec<u8>>, usize) = (Vec::new(), NEAR_BYTES_MAX);
@@ -245,7 +243,7 @@ fn each_key(table: &dyn ReadFile, visit: &mut dyn FnMut(&[u8])) -> Result<u64, T
     };
     let (view, mut window) = (View::new().entries(Entries::Keys), Window::new(table)?);
     let mut out = Out::new(&mut sink, &view, window.len());
-    // That is what the caller does.
+    // The caller probes the filter.
     out.probes_filters = false;
     match describe_to(out, &mut window, &view)?.first_damage {
         Some(damage) => Err(Trouble::Damaged(Box::new(damage))),
@@ -264,7 +262,7 @@ impl Random {
         x ^ x >> 31
     }
 
-    /// Adds so many keys that differ from this one in a byte, or those that there is room for.
+    /// Adds this many keys that differ from the key in a byte, up to the memory limit.
     fn near_misses(&mut self, key: &[u8], count: u64, room: &mut usize, out: &mut Vec<Vec<u8>>) {
         let bytes_each = key.len() + 1 + size_of::<Vec<u8>>();
         let count = count.min((*room / bytes_each) as u64);

@@ -1,4 +1,4 @@
-//! What holds for every description, tried on the vectors of format.md.
+//! Properties of every description, tested on the vectors of format-vectors.md.
 
 mod forge;
 mod records;
@@ -44,7 +44,7 @@ fn log_of_records(records: Vec<(RecordKind, Vec<u8>)>) -> Vec<u8> {
     let rest = [(RecordKind::Promise, file("promise")), (RecordKind::Close, file("close"))];
     for (kind, body) in records.into_iter().chain(rest) {
         let (mut payload, mut first) = (&body[..], true);
-        // What was written before a promise is durable.
+        // The bytes before a promise are durable.
         let is_first = matches!(kind, RecordKind::Batch | RecordKind::Boundaries);
         let synced = if is_first { 0 } else { out.len() as u64 };
         while first || !payload.is_empty() {
@@ -56,7 +56,7 @@ fn log_of_records(records: Vec<(RecordKind, Vec<u8>)>) -> Vec<u8> {
     out
 }
 
-/// Something that was reported, without what it borrowed.
+/// A reported event, without its borrows.
 #[derive(Debug, PartialEq)]
 enum Reported {
     Span { place: Place, len: u64, label: String, is_bytes: bool },
@@ -125,7 +125,7 @@ fn whichever_bit_is_flipped_the_damage_is_reported() {
                 // Padding, one bit like the other.
                 continue;
             }
-            // A view changes what is reported of the damage, and not whether.
+            // A view changes the reported details of the damage, but not whether it is reported.
             let views = [View::new().detail(Detail::Shape), View::new().entries(Entries::Keys), everything()];
             let (_, report) = events_of(&bad, &views[bit % 3]);
             let found = !report.is_intact() || report.torn_bytes > 0;
@@ -175,7 +175,7 @@ fn starts(bytes: &[u8], prefix: &str) -> impl Iterator<Item = usize> {
 }
 
 #[test]
-fn whatever_follows_a_good_header_nothing_panics() {
+fn for_any_bytes_after_a_good_header_nothing_panics() {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut random = move || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -217,7 +217,7 @@ fn longer_table() -> (Vec<u8>, Vec<usize>) {
 }
 
 #[test]
-fn behind_a_damaged_block_the_walk_goes_on_with_the_next_one() {
+fn after_a_damaged_block_the_walk_continues_with_the_next_one() {
     let (good, offsets) = longer_table();
     let blocks = |bytes: &[u8]| -> Vec<(usize, bool)> {
         let (all, _) = events_of(bytes, &View::new().detail(Detail::Blocks));
@@ -247,7 +247,7 @@ fn behind_a_damaged_block_the_walk_goes_on_with_the_next_one() {
 }
 
 #[test]
-fn a_damaged_file_header_does_not_hide_the_table_behind_it() {
+fn a_damaged_file_header_does_not_hide_the_table_after_it() {
     let mut bad = file("table");
     bad[40] ^= 1;
     let (all, report) = events_of(&bad, &View::new().entries(Entries::Values));
@@ -340,15 +340,14 @@ fn a_summary_reads_no_block() {
 }
 
 #[test]
-fn the_hash_seed_is_shown_only_when_it_is_asked_for() {
+fn the_hash_seed_is_shown_only_on_request() {
     for (name, seed, bytes) in [
         ("filter-bloom", "0123456789abcdef", "ef cd ab 89 67 45 23 01"),
         ("manifest", "fedcba9876543210", "10 32 54 76 98 ba dc fe"),
     ] {
         let seeds = |view: &View| {
             let text = text(&file(name), view);
-            // In the vectors of filters the salt, and in that of the manifest an edit's hash, look like a
-            // seed.
+            // In the vectors, the salt of filters and the hash of an edit in a manifest look like a seed.
             let lines = text.lines().filter(|line| line.contains(" seed "));
             lines.map(str::to_owned).collect::<Vec<_>>()
         };

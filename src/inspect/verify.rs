@@ -1,7 +1,7 @@
 //! Collects the damage that the walk over a file of a store meets, for [`Db::verify`](crate::Db::verify).
 //!
-//! The walk is the printer's, and so are the words. Here stands what only the store knows of a table: the
-//! file that the manifest names, what it says of it, the filters beside it.
+//! The walk and the words are the printer's. This file adds the information that only the store has about a table:
+//! the file and the record in the manifest, and the separate filter files.
 
 use std::collections::HashSet;
 use std::io;
@@ -24,10 +24,10 @@ use crate::table_meta::{FilterRef, TableMeta};
 /// Most pieces of damage that one verification lists: more than the blocks of a table of usual size.
 const DAMAGE_MAX: usize = 100_000;
 
-/// Most bytes of keys that stand in the list: entries of an index may share all but a few bytes of theirs.
+/// The greatest number of bytes of keys in the list: entries of an index may share all but a few bytes of theirs.
 const KEY_BYTES_LISTED_MAX: usize = 64 << 20;
 
-/// What is wrong with a file of a store, and with those beside it.
+/// The damage of a file of a store, and of its separate filter files.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     /// Pieces of damage, each with the first and the last key that it can concern if they are known.
@@ -78,8 +78,8 @@ fn shape() -> View {
     View::new().detail(Detail::Shape)
 }
 
-/// Everything that is wrong with the table that `meta` describes. What `ctx` has cached of it is not used, as
-/// long as nobody else opens tables with it.
+/// All damage of the table that `meta` describes. Cached data of `ctx` are not used, as long as only this call opens
+/// tables with it.
 pub(crate) fn verify_table(ctx: &Arc<TableContext>, meta: &TableMeta) -> Findings {
     let path = FileName::Table(meta.number).path(&ctx.dir);
     let mut findings = Findings::default();
@@ -96,8 +96,8 @@ pub(crate) fn verify_table(ctx: &Arc<TableContext>, meta: &TableMeta) -> Finding
     findings
 }
 
-/// Everything that is wrong with a log or a manifest in which a reader met `met`. `end` is the length at
-/// which the manifest says that a log ends: all of it was durable, and what follows it is not read.
+/// All damage of a log or a manifest in which a reader met `met`. `end` is the length at which the manifest records
+/// the end of a log: all of it was durable, and later bytes are not read.
 pub(crate) fn verify_framed(file: &dyn ReadFile, path: &Path, end: Option<u64>, met: Error) -> Findings {
     let mut findings = Findings::default();
     if let Err(stop) = walk_framed(file, path, end, &mut findings) {
@@ -105,7 +105,7 @@ pub(crate) fn verify_framed(file: &dyn ReadFile, path: &Path, end: Option<u64>, 
     }
     let first = findings.damage.first().map(|(first, _)| first);
     if !first.is_some_and(|first| is_same(first, &met)) {
-        // Where it should end, the manifest knows better than the file.
+        // The manifest is the authority on where the log ends.
         if matches!(met, Error::Corruption { what: "closed log" | "cut log", .. }) && first.is_some() {
             findings.damage.remove(0);
         }
@@ -137,7 +137,7 @@ fn walk_framed(
     })
 }
 
-/// Whether a reader that stops at the first damage met what the walk found first.
+/// Whether a reader that stops at the first damage met the first finding of the walk.
 fn is_same(found: &Error, met: &Error) -> bool {
     match (found, met) {
         (Error::Corruption { file, what, .. }, Error::Corruption { file: other_file, what: other, .. })
@@ -189,7 +189,7 @@ impl Verification<'_> {
         self.findings.add(Error::corruption(self.path, offset, what, detail), Some(self.bounds));
     }
 
-    /// Compares the ends of the file with what the manifest says of it, as far as they can be read.
+    /// Compares the ends of the file with its record in the manifest, as far as they are readable.
     fn compare(&mut self, head: &Head, ends: &Ends, len: u64) {
         let meta = self.meta;
         if len != meta.len {
@@ -201,7 +201,7 @@ impl Verification<'_> {
                 self.add(16, "store id", "the file is of another store");
             }
             if header.file_id != meta.file_id {
-                self.add(32, "file id", "not that of the manifest");
+                self.add(32, "file id", "differs from the manifest");
             }
         }
         let Ok((footer, checksum)) = &ends.footer else { return };
@@ -216,7 +216,7 @@ impl Verification<'_> {
         }
     }
 
-    /// The filters in files beside the table, each once; and what is wrong with the names of the others.
+    /// The separate filters of the table, each once; and errors in the names of the others.
     fn filters(&self, ends: &Ends) -> (Vec<FilterRef>, Vec<Error>) {
         let named = ends.properties.as_ref().map(|properties| &properties.filters);
         let (mut beside, mut wrong, mut places) = (Vec::new(), Vec::new(), HashSet::new());
@@ -237,7 +237,7 @@ impl Verification<'_> {
         (beside, wrong)
     }
 
-    /// Describes the files of filters beside the table, and opens those that can be used.
+    /// Describes the separate filter files of the table, and opens the usable ones.
     fn open_beside(&mut self, filters: Vec<FilterRef>) -> Vec<(PathBuf, Held)> {
         let mut opened = Vec::new();
         for filter in filters {
@@ -268,7 +268,7 @@ mod tests {
     use crate::wal::{FramedWriter, RecordKind};
 
     #[test]
-    fn what_is_not_listed_of_a_log_is_counted_and_a_torn_end_is_neither() {
+    fn unlisted_damage_of_a_log_is_counted_and_a_torn_end_is_neither() {
         let (fs, path) = (MemFs::new(), Path::new("/db/log"));
         fs.create_dir(Path::new("/db")).unwrap();
         let header = FileHeader::new(FileKind::Log, [1; 16], [2; 16]);

@@ -541,7 +541,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_error_has_the_offset_of_what_is_wrong_in_the_record() {
+    fn an_error_has_the_offset_of_the_wrong_field_in_the_record() {
         let (record, at) = record_with(|out| put_field(out, 99 << 1 | CRITICAL, |out| out.push(1)));
         let error = error_of(&record);
         assert_eq!((error.offset, error.what), (at, "critical field"));

@@ -4,8 +4,8 @@
 //! same internal key only after a compaction has set sequence numbers to zero; the newer source then comes
 //! first (last, backward).
 //!
-//! 1. Valid sources stand in a list, in the order of their entries in the current direction. Beside each are the
-//!    first bytes of its key, which decide most comparisons.
+//! 1. Valid sources are in a list, in the order of their entries in the current direction. Each has the first bytes
+//!    of its key next to it, which decide most comparisons.
 //! 2. A step moves the first source, and puts it in its place again. If it also has the next entry, this costs one
 //!    comparison, else a binary search: fewer than a heap takes, which needs one or two for each of its layers. If
 //!    there are at most [`PASSED_MAX`] sources, it passes one after the other.
@@ -73,7 +73,7 @@ impl<I: InternalIterator> MergeIter<I> {
         Self { sources, standing, leads: false, direction: Direction::Forward, failure: Failure::default() }
     }
 
-    /// Does one movement, or repeats the error of the one that failed.
+    /// Makes one movement, or repeats the error of an earlier one.
     #[inline(always)]
     fn attempt(&mut self, movement: impl FnOnce(&mut Self) -> Step) -> Step {
         self.failure.repeat()?;
@@ -110,7 +110,7 @@ impl<I: InternalIterator> MergeIter<I> {
         }
     }
 
-    /// Whether the entry of `a` comes before that of `b` in the direction of travel.
+    /// Whether the entry of `a` comes before the entry of `b` in the direction of travel.
     #[inline]
     fn precedes(&self, a: Standing, b: Standing) -> bool {
         a.rank < b.rank || (a.rank == b.rank && self.precedes_among_equals(a.source, b.source))
@@ -291,7 +291,7 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
         self.sources[self.standing.first()?.source].block()
     }
 
-    /// Only if the last step has left the first source first: where sources alternate it does not pay to ask.
+    /// Only if the last step kept the first source first: if sources alternate, the check does not pay.
     #[inline(always)]
     fn leading_block(&mut self, limit: Option<u64>) -> Option<&mut BlockIter> {
         let first = &mut self.sources[self.standing.first()?.source];
@@ -304,12 +304,12 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
         }
     }
 
-    /// Only if the first bytes of keys say that the next source has none of the current user key.
+    /// Only if the first bytes of the keys show that the next source has no entry of the current user key.
     #[inline(never)]
     fn step_apart(&mut self) -> bool {
         let Some(first) = self.standing.first() else { return false };
         let Some(block) = self.sources[first.source].leading_block(None) else { return false };
-        // The rank of the first source is that of an earlier entry, if its block was moved.
+        // The rank of the first source may belong to an earlier entry, if its block was moved.
         let apart = match (self.standing.get(1), block.key()) {
             (Some(second), Some(key)) => second.rank > key_prefix(key.user),
             (None, _) => true,
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merge_of_nothing_stands_nowhere() {
+    fn a_merge_of_nothing_has_no_position() {
         let mut merge = MergeIter::new(Vec::<VecIter>::new());
         merge.seek_first().unwrap();
         merge.next().unwrap();

@@ -1,9 +1,9 @@
 //! A cursor over the tables of one run, one after the other. A table is opened when the cursor reaches it,
 //! and only one is open at a time.
 //!
-//! The tables of a run are sorted and do not overlap, and a user key never spans two of them, so the one
-//! table that can hold a key is found by binary search over their bounds. When a seek finds nothing there, or
-//! a step leaves the table, the cursor continues in the next table of that direction.
+//! The tables of a run are sorted and do not overlap, and a user key never spans two of them. A binary search over
+//! their bounds therefore finds the one table that can have a key. When a seek finds nothing there, or a step leaves
+//! the table, the cursor continues in the next table of that direction.
 //!
 //! A reader of a part of the key space should pass only the tables in that part: a cursor that leaves a table
 //! opens the next one, even if that is past the reader's bounds.
@@ -13,7 +13,7 @@ use crate::error::{Error, Result, Step};
 use crate::iter::{EntryValue, Failure, InternalIterator, LentValue};
 use crate::key::InternalKey;
 
-/// The tables of a run: what a [`RunIter`] needs to know of them.
+/// The tables of a run, as a [`RunIter`] needs them.
 pub(crate) trait RunSource: Send {
     /// A cursor over one table.
     type Iter: InternalIterator;
@@ -41,7 +41,7 @@ impl<S: RunSource> RunIter<S> {
         Self { source, open: None, failure: Failure::default() }
     }
 
-    /// Does one movement, or repeats the error of the one that failed.
+    /// Makes one movement, or repeats the error of an earlier one.
     #[inline(always)]
     fn attempt(&mut self, movement: impl FnOnce(&mut Self) -> Step) -> Step {
         self.failure.repeat()?;
@@ -66,8 +66,8 @@ impl<S: RunSource> RunIter<S> {
         Ok(&mut self.open.insert(open).1)
     }
 
-    /// If the cursor is not valid, seeks in the tables after the open one, to the first entry that there is. A table may
-    /// have other keys than its bounds say, so a seek for a target seeks there too.
+    /// If the cursor is not valid, seeks the first entry in the tables after the open one. The keys of a table may
+    /// differ from its bounds, so a seek for a target seeks there too.
     fn settle_forward(&mut self, seek: impl Fn(&mut S::Iter) -> Step) -> Step {
         while let Some((table, iter)) = &self.open
             && iter.key().is_none()

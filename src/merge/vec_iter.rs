@@ -23,7 +23,7 @@ pub(crate) struct VecIter {
 }
 
 impl VecIter {
-    /// Sorts the entries; of those with the same internal key it keeps one.
+    /// Sorts the entries; of equal internal keys it keeps one.
     pub(crate) fn new(mut entries: Vec<Entry>) -> Self {
         entries.sort_by(|a, b| internal(a).cmp(&internal(b)));
         entries.dedup_by(|a, b| internal(a) == internal(b));
@@ -199,7 +199,7 @@ impl Random {
         (self.0 >> 11) % n
     }
 
-    /// Short keys of few letters, so that many repeat and many are prefixes of others.
+    /// Short keys of few letters, so that many repeat and many are prefixes of other keys.
     pub(crate) fn key(&mut self) -> Vec<u8> {
         (0..self.below(4)).map(|_| [0, b'a', 0xff][self.below(3) as usize]).collect()
     }
@@ -210,7 +210,7 @@ impl Random {
         Tag::new(self.below(seqnos), kind)
     }
 
-    /// A tag to seek: that of an entry that may exist, or the one before those of a snapshot.
+    /// A tag to seek: the tag of an entry that may exist, or the first tag of a snapshot.
     pub(crate) fn target(&mut self, seqnos: u64) -> Tag {
         if self.below(2) == 0 { self.tag(seqnos) } else { Tag::newest_at(self.below(seqnos + 1)) }
     }

@@ -5,8 +5,8 @@ use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, 
 /// A range of keys, as calls take it: `..`, `"a".."b"`, `"a"..="b"`, `"a"..`, `.."b"`, `..="b"`, or a pair of
 /// [`Bound`]s. The bounds are anything that gives bytes: `&str`, `&[u8]`, `Vec<u8>`, an array.
 ///
-/// Like [`RangeBounds`], but nobody has to say what type the missing bounds of `..` have. A range whose start is
-/// after its end is empty.
+/// Like [`RangeBounds`], without a type annotation for the missing bounds of `..`. A range whose start is after its
+/// end is empty.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
 //! A position among the visible entries of a range, that moves to either side and jumps.
 //!
 //! It is before the range, at an entry, or after the range. Two halves move it, each over its own source, as in
-//! [`Range`](super::Range): a step in the direction of the last movement is a step of that half; after a change
-//! of direction, the other half begins again beside the current entry, which costs as much as a jump. (A shared
-//! source would cost the same: a merge moves all its sources when it turns round.)
+//! [`Range`](super::Range). A step in the direction of the last movement is a step of that half. After a change of
+//! direction, the other half starts again at the current entry, which costs as much as a jump. (A shared source would
+//! cost the same: a merge moves all its sources when it changes direction.)
 //!
 //! After an error every movement fails with the same error.
 
@@ -38,7 +38,7 @@ impl Place {
         }
     }
 
-    /// Goes to what a movement has found: an entry, or none in its direction. Whether it is at an entry.
+    /// Moves to the result of a movement: an entry, or the end in its direction. Returns whether it is at an entry.
     pub(crate) fn arrive(&mut self, found: Result<Option<Entry>>, upward: bool) -> Result<bool> {
         *self = match found {
             Ok(Some(entry)) => Self::At(entry),

@@ -6,15 +6,15 @@
 //!
 //! # Why no visible key is skipped
 //!
-//! A range has the number `since`: no key in it is visible at any number from `since` to that of the last publication.
-//! Readers at lower numbers do not use it.
+//! A range has the number `since`: no key in it is visible at any number from `since` to the number of the last
+//! publication. Readers at lower numbers do not use it.
 //!
 //! The commit leader reports puts after it has inserted them and before it publishes them ([`EmptyRanges::note_puts`]).
 //! So a reader that sees a put finds no range that contains it.
 //!
-//! A scan takes time, and puts may come in between. It takes the number of the last reported put before it loads its view
-//! and its sequence number ([`EmptyRanges::known`]). If that is above its own number, it records nothing, because it
-//! does not see the put. When it begins a [`Claim`], no other put may have been reported since. From then
+//! A scan takes time, and puts may come in between. It takes the number of the last reported put before it loads its
+//! view and its sequence number ([`EmptyRanges::known`]). If that number is above its own, it records nothing,
+//! because it does not see the put. When it starts a [`Claim`], no other put may have been reported since. From then
 //! on puts are compared with the claim, which ends before the nearest one.
 //!
 //! The leader takes no lock while there are neither ranges nor claims. It stores the number of the put, then looks
@@ -155,8 +155,8 @@ impl Known {
         })
     }
 
-    /// Claims the keys from `first` on in this direction, for a scan at this number. `None` if there may be puts that
-    /// are not compared.
+    /// Claims the keys from `first` on in this direction, for a scan at this number. `None` if there may be puts
+    /// without a comparison.
     pub(super) fn claim(&self, first: &[u8], seqno: SeqNo, upward: bool) -> Option<Claim> {
         if self.last_put > seqno {
             return None;
@@ -185,7 +185,7 @@ impl Known {
 }
 
 impl Claim {
-    /// Ends the claim before this key, which comes later in its direction, and records what was claimed as empty.
+    /// Ends the claim before this key, which comes later in its direction, and records the claimed range as empty.
     pub(super) fn end(self, end: &Edge) {
         self.ranges.change(&mut lock(&self.ranges.state), |state| {
             if let Some((start, range)) =
@@ -264,8 +264,8 @@ impl State {
         Some(self.claims.swap_remove(at))
     }
 
-    /// Adds a range, together with those that it touches. The added range was proven by itself; a union
-    /// that is longer holds from the larger number on.
+    /// Adds a range, merged with the ranges that it touches. The added range was proven on its own; a longer union is
+    /// valid from the larger number on.
     fn add(&mut self, mut start: Vec<u8>, mut range: EmptyRange) {
         let added = range.clone();
         let bounds = |range: &EmptyRange| match &range.end {
@@ -302,7 +302,7 @@ impl State {
         Some(range)
     }
 
-    /// Leases memory for the ranges, or forgets some.
+    /// Leases memory for the ranges, or drops some.
     fn fit(&mut self, memory: &Arc<Memory>) {
         while self.bytes > self.leased() {
             let wanted = self.bytes.next_multiple_of(LEASE_BYTES);

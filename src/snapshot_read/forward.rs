@@ -98,7 +98,7 @@ impl<S: InternalIterator> Forward<S> {
             self.led = true;
             return Ok(!self.range.ends_before(block.plain().user_key));
         }
-        // Or that of another source, at an entry of another key.
+        // The key may also belong to another source, at an entry of another key.
         if self.source.step_apart() {
             return self.arrive();
         }

@@ -1,4 +1,4 @@
-//! One direction of a read: what its two implementations have in common.
+//! One direction of a read: the common part of its two implementations.
 
 use bytes::Bytes;
 
@@ -33,7 +33,7 @@ pub(super) trait Half<S>: Sized {
     }
 }
 
-/// What a step finds.
+/// The result of a step.
 pub(super) enum State {
     /// The source has not been moved.
     New,

@@ -3,7 +3,7 @@
 use super::empty_ranges::{Claim, Edge, Known};
 use crate::key::SeqNo;
 
-/// After so many hidden keys in a row, a half looks for an empty range to jump over, and claims what it has passed.
+/// After this many hidden keys in a row, a half looks for an empty range to jump over, and claims the keys it passed.
 /// A scan that meets fewer takes no lock.
 pub(super) const HIDDEN_MAX: usize = 16;
 

@@ -40,7 +40,7 @@ impl KeyRange {
         Self { start: Bound::Included(Bytes::copy_from_slice(prefix)), end }
     }
 
-    /// Whether the bounds alone say that no key is in the range.
+    /// Whether the bounds alone show that no key is in the range.
     pub(crate) fn is_empty(&self) -> bool {
         use Bound::{Excluded, Included, Unbounded};
         match (&self.start, &self.end) {
@@ -71,7 +71,7 @@ impl KeyRange {
         }
     }
 
-    /// The smallest key of the range, whether or not it exists; `None` if there is no lower bound.
+    /// The smallest key of the range, whether or not it exists; `None` without a lower bound.
     pub(crate) fn first(&self) -> Option<Cow<'_, [u8]>> {
         match &self.start {
             Bound::Included(start) => Some(Cow::Borrowed(start)),
@@ -80,7 +80,7 @@ impl KeyRange {
         }
     }
 
-    /// The smallest key after the range; `None` if there is no upper bound.
+    /// The smallest key after the range; `None` without an upper bound.
     pub(crate) fn beyond(&self) -> Option<Cow<'_, [u8]>> {
         match &self.end {
             Bound::Included(end) => Some(Cow::Owned(successor(end))),
@@ -89,8 +89,8 @@ impl KeyRange {
         }
     }
 
-    /// The first key of the range, and the first one after it, neither longer than a key may be; the latter is empty if
-    /// there is no upper bound. `None` if no key is in the range.
+    /// The first key of the range, and the first key after it, within the limit of keys; the latter is empty without
+    /// an upper bound. `None` if the range contains no key.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ mod tests {
     type Kind = fn(&'static [u8]) -> Bound<&'static [u8]>;
 
     #[test]
-    fn bounds_of_every_kind_hold_what_the_standard_library_says() {
+    fn bounds_of_every_kind_contain_the_keys_that_the_standard_library_defines() {
         let keys: [&[u8]; 4] = [b"", b"\0", b"a", b"a\0"];
         let kinds: [Kind; 3] = [Bound::Included, Bound::Excluded, |_| Bound::Unbounded];
         for (start, end) in keys.into_iter().flat_map(|start| keys.map(|end| (start, end))) {

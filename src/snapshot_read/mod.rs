@@ -1,14 +1,14 @@
-//! What a reader at a snapshot sees of internal entries: of each user key the newest entry that is not newer
-//! than the snapshot, and nothing of it if that entry is a tombstone.
+//! The view of a reader at a snapshot: for each user key the newest entry up to the snapshot, or no entry if that one
+//! is a tombstone.
 //!
 //! - [`KeyBounds`]: a range as callers write it; [`KeyRange`]: the part of the key space that is read;
-//! - [`Forward`] and [`Backward`]: one direction over one source. What they find is lent ([`Visible`]);
-//! - [`Range`]: both at once, from both ends until they meet. What users iterate with;
+//! - [`Forward`] and [`Backward`]: one direction over one source. Their results are borrowed ([`Visible`]);
+//! - [`Range`]: both directions at once, from both ends until they meet; the base of the users' iterators;
 //! - [`Cursor`]: both by turns, from anywhere.
 //!
-//! A source that holds many versions of a key that cannot be seen, or many tombstones, is skipped in loops,
-//! never by recursion; after [`STEPS_MAX`] entries of one user key a seek skips the rest. After a few hidden
-//! keys a seek skips those that an earlier scan has found to be hidden ([`EmptyRanges`]).
+//! A source with many invisible versions of a key, or many tombstones, is skipped in loops, never by recursion. After
+//! [`STEPS_MAX`] entries of one user key a seek skips the rest. After a few hidden keys a seek skips the keys that an
+//! earlier scan found hidden ([`EmptyRanges`]).
 
 mod backward;
 mod bounds;

@@ -6,9 +6,9 @@
 //! once. When one half reaches its bound, nothing is left, and both are dropped with everything that they
 //! pin.
 //!
-//! After an error the iterator is over, and its sources are dropped: the error is yielded once, and every
-//! later call gives `None`. That `None` does not mean that everything was read, but a loop that ignores
-//! errors (`flatten`, `count`) ends. No entry is yielded after an error.
+//! After an error the iterator has ended, and its sources are dropped: the error is yielded once, and every later
+//! call returns `None`. This `None` does not mean that everything was read, but a loop that ignores errors
+//! (`flatten`, `count`) ends. No entry is yielded after an error.
 
 use std::fmt;
 use std::ops::Bound;
@@ -22,8 +22,8 @@ use crate::error::{Error, Result};
 use crate::iter::InternalIterator;
 use crate::sync::get_mut;
 
-/// Makes the source of a half: a fresh iterator over all entries that the snapshot may need. It also keeps
-/// alive what they are read from, as long as the range is not over.
+/// Makes the source of a half: a fresh iterator over all entries that the snapshot may need. It also keeps the
+/// underlying data alive until the range has ended.
 pub(super) type Source<S> = Box<dyn FnMut() -> Result<S> + Send>;
 
 /// The visible keys and values of a range, from both ends.
@@ -51,7 +51,7 @@ impl<S: InternalIterator> Range<S> {
         Self { halves: Mutex::new(halves), skipped: 0 }
     }
 
-    /// Ends the range: nothing more is yielded, nothing is pinned.
+    /// Ends the range: it yields nothing more and pins nothing.
     #[cold]
     pub(crate) fn end(&mut self) {
         self.skipped += self.take_skipped();
@@ -85,7 +85,7 @@ impl<S: InternalIterator> Range<S> {
         }
     }
 
-    /// What a step that has found nothing means: the range is over.
+    /// Handles a step without a result: the range has ended.
     #[cold]
     fn over(&mut self, found: Result<bool, Box<Error>>) -> Result<Option<Visible<'_, S>>> {
         self.end();

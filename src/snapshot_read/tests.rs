@@ -245,7 +245,7 @@ fn a_source_that_cannot_be_made_is_an_error_and_an_empty_range_makes_none() {
 }
 
 #[test]
-fn what_a_range_pins_is_let_go_when_it_is_over() {
+fn a_range_releases_its_pinned_memory_at_its_end() {
     let history = Arc::new(History::new(vec![put(b"a", 1)], 0));
     let mut range = history.range(9, KeyRange::all());
     assert!(up(&mut range).is_some());

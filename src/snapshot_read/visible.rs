@@ -10,14 +10,14 @@ use crate::iter::{EntryValue, InternalIterator};
 /// An entry that can be seen, to keep.
 pub(crate) type Entry = (Bytes, EntryValue);
 
-/// An entry that can be seen. Nothing of it is copied or kept before it is asked for.
+/// A visible entry. It is copied or kept only on request.
 pub(crate) struct Visible<'h, S> {
     pub(crate) key: &'h [u8],
     value: Lent<'h, S>,
 }
 
 enum Lent<'h, S> {
-    /// That of the entry at which this source stands.
+    /// The tag of the current entry of this source.
     At(&'h S),
     /// This part of the payload of a block.
     In(&'h Bytes, Range<usize>),

@@ -6,9 +6,9 @@
 //! numbers  the largest varint · each other as its difference to the one before varint*
 //! ```
 //!
-//! A span reaches from its start up to, but not including, its end; an empty end means no end. Its sequence numbers are
-//! those of the range deletes that cover it. Spans ascend and do not overlap, across the blocks of a table, so only the
-//! last one can be without an end.
+//! A span reaches from its start up to, but not including, its end; an empty end means no end. It has the sequence
+//! numbers of the range deletes that cover it. Spans ascend and do not overlap, across the blocks of a table, so only
+//! the last one can have an empty end.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ use crate::limits::{BLOCK_BYTES_MAX, KEY_BYTES_MAX, SEQNO_MAX};
 /// A block is full when it has so many bytes.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// What the spans of a table amount to.
+/// The totals of the spans of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct SpanTotals {
     /// Number of spans.
@@ -43,7 +43,7 @@ impl SpanTotals {
     }
 }
 
-/// The payloads of the span blocks of a table with these spans; none for none.
+/// The payloads of the span blocks of a table with these spans; empty without spans.
 ///
 /// # Errors
 ///
@@ -68,7 +68,7 @@ pub(crate) fn encode(spans: &Spans) -> Result<Vec<Vec<u8>>> {
     Ok(payloads)
 }
 
-/// A span where it stands in a payload.
+/// A span inside a payload.
 #[derive(Debug)]
 pub(crate) struct SpanAt<'a> {
     pub(crate) at: usize,

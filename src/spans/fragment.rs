@@ -59,7 +59,7 @@ impl<'a> Sweep<'a> {
         self.stripes.entry(Reverse(stripe)).or_default().push((seqno, range_delete.end.as_ref()));
     }
 
-    /// The newest number of each stripe over this key, descending. Forgets what has ended before.
+    /// The newest number of each stripe over this key, descending. Drops the ranges that have ended before it.
     fn newest(&mut self, key: &Arc<[u8]>, seqnos: &mut Vec<SeqNo>) {
         seqnos.clear();
         self.stripes.retain(|_, over| {

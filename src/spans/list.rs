@@ -76,13 +76,13 @@ impl Spans {
         self.seqnos.len()
     }
 
-    /// What the list takes in memory, in bytes, without the keys themselves.
+    /// The memory of the list, in bytes, without the keys themselves.
     pub(crate) fn list_bytes(&self) -> usize {
         let each = size_of::<Arc<[u8]>>() + size_of::<u32>();
         size_of::<Self>() + self.bounds.len() * each + self.seqnos.len() * size_of::<SeqNo>()
     }
 
-    /// What the list takes in memory, in bytes, its keys included.
+    /// The memory of the list, in bytes, including its keys.
     pub(crate) fn size_bytes(&self) -> usize {
         self.list_bytes() + self.bounds.iter().map(|key| key_bytes(key)).sum::<usize>()
     }
@@ -201,7 +201,7 @@ impl Spans {
     }
 }
 
-/// What a key takes in memory: its bytes, and two counts.
+/// The memory of a key: its bytes, and two counts.
 fn key_bytes(key: &[u8]) -> usize {
     key.len().next_multiple_of(8) + 2 * size_of::<usize>()
 }

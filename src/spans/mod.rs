@@ -1,4 +1,4 @@
-//! Spans: what range deletes leave behind, cut so that no two overlap.
+//! Spans: range deletes in memory and in tables, cut so that no two overlap.
 //!
 //! A range delete hides every older entry of the keys from its start up to its end. Range deletes may overlap in any way.
 //! [`Spans`] is an immutable list of the pieces: sorted, without overlaps, each with the sequence numbers of the range

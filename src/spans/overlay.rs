@@ -1,4 +1,4 @@
-//! Several lists of spans as one, if all numbers of each are larger than those of the next.
+//! Several lists of spans as one, if all numbers of each list are larger than the numbers of the next.
 //!
 //! The list that results has the newest number of each key only. One pass over the bounds of all lists.
 

@@ -1,4 +1,4 @@
-//! What all tables of a store share: file system, memory, open files, counters.
+//! The shared state of all tables of a store: file system, memory, open files, counters.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::memory::Memory;
 #[derive(Debug)]
 pub(crate) struct TableContext {
     pub(crate) fs: Arc<dyn Fs>,
-    /// The directory of tables and of filters beside them.
+    /// The directory of tables and of separate filter files.
     pub(crate) dir: PathBuf,
     /// The ids that the tables and filters may bear.
     pub(crate) store_ids: StoreIds,

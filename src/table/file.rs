@@ -1,9 +1,10 @@
 //! One table file as a source of checked blocks.
 //!
-//! All blocks are read here: from the cache, or from the file. The cache gives a block only to who asks for the
-//! length and the kind that it has. Before the file is read, a handle is checked against its length; then the
-//! envelope of the block is verified. A long walk reads several blocks at once (`read_ahead`). A block that fails its check is read once more before corruption is
-//! reported, because the bit may have flipped in transfer and not on disk.
+//! All blocks are read here: from the cache, or from the file. The cache returns a block only for a request with the
+//! length and the kind of the block. Before the file is read, a handle is checked against its length; then the
+//! envelope of the block is verified. A long scan reads several blocks at once (`read_ahead`). A block that fails its
+//! check is read once more before corruption is reported, because the bit may have flipped in transfer and not on
+//! disk.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -73,7 +74,7 @@ impl TableFile {
         }
     }
 
-    /// Reads a block that the cache did not have, unless another thread reads it meanwhile.
+    /// Reads a block that the cache did not have; if another thread is reading it, waits for that thread.
     #[inline(never)]
     fn read_into_cache(
         &self,
@@ -138,8 +139,7 @@ impl TableFile {
         Ok(handle)
     }
 
-    /// An error in the payload of a block. Its offset is that of the block, because the payload may be
-    /// compressed.
+    /// An error in the payload of a block. It has the offset of the block, because the payload may be compressed.
     #[cold]
     pub(super) fn error_in_block(&self, error: DecodeError, block: u64) -> Error {
         match error.kind {

@@ -135,7 +135,7 @@ impl Footer {
             return wrong(56, "file length", format!("stated {}, found {file_len}", self.file_len));
         }
         if self.file_id != *owner {
-            return wrong(80, "file id", "not that of the file header".into());
+            return wrong(80, "file id", "differs from the file header".into());
         }
         if self.has_entries() && !(1..=INDEX_DEPTH_MAX).contains(&self.index_depth) {
             return wrong(68, "index depth", format!("{} is not in 1..={INDEX_DEPTH_MAX}", self.index_depth));

@@ -132,7 +132,7 @@ pub(crate) fn compressed_block(document: &Vector) {
     document.assert_is(&facts, bytes);
 }
 
-/// What a table says of where its entries come from.
+/// The origin of the entries of a table.
 pub(crate) fn origin(document: &Vector) {
     let origin = super::origin::tests::origin();
     let mut bytes = Vec::new();
@@ -239,7 +239,7 @@ fn context(fs: MemFs) -> TableContext {
     }
 }
 
-/// A filter beside its table: the block of another vector.
+/// A separate filter file: the block of another vector.
 pub(crate) fn filter_file(document: &Vector) {
     let of = document.fact("filter block");
     let block = Vector::all().into_iter().find(|vector| vector.name == of).expect("a vector").bytes;

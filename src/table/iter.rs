@@ -4,9 +4,9 @@
 //! A step moves the data cursor. At the end of its block, the lowest index cursor that has a further entry
 //! moves, and the blocks below it are loaded.
 //!
-//! Invariants: on each level, blocks are visited in the order of their offsets, forward ascending and
-//! backward descending; an index in another order is corrupt. So every walk ends, whatever the index says.
-//! After an error every movement fails with the same error.
+//! Invariants: on each level, blocks are visited in the order of their offsets, forward ascending and backward
+//! descending; an index in another order is corrupt. So every scan ends, for any index. After an error every movement
+//! fails with the same error.
 
 use std::sync::Arc;
 
@@ -151,7 +151,7 @@ impl TableIter {
         };
         let file = &self.table.file;
         if out_of_order {
-            let detail = format!("the block at {} does not stand in order", handle.offset);
+            let detail = format!("the block at {} is out of order", handle.offset);
             return Err(file.corrupt(parent, "index block", detail));
         }
         let payload = match level == self.index.len() {
@@ -170,8 +170,8 @@ impl TableIter {
         opened.map_err(|error| self.table.file.error_in_block(error, handle.offset))
     }
 
-    /// Goes from the root down to a data block, and positions the cursor of each level by `goal`. `false` if the
-    /// root says that there is no such entry.
+    /// Moves from the root down to a data block, and positions the cursor of each level by `goal`. `false` if the
+    /// root has no such entry.
     fn descend(&mut self, goal: Goal<'_>) -> Result<bool> {
         self.data.entries.close();
         if self.index.is_empty() {
@@ -208,7 +208,7 @@ impl TableIter {
         Ok(())
     }
 
-    /// Moves the lowest level of the index that has a further entry, and says which it is.
+    /// Advances the lowest level of the index that has a further entry, and returns that level.
     fn step_index(&mut self, direction: Direction) -> Result<Option<usize>> {
         for (number, level) in self.index.iter_mut().enumerate().rev() {
             let moved = match direction {
@@ -246,7 +246,7 @@ impl TableIter {
         if self.key().is_none_or(has_passed) {
             return Ok(());
         }
-        let detail = "its keys are not in order with their separators or the block beside it";
+        let detail = "its keys are not in order with their separators or the neighbouring block";
         Err(self.table.file.corrupt(self.data.block, "data block", detail).into())
     }
 }
@@ -339,7 +339,7 @@ impl InternalIterator for TableIter {
     }
 
     fn out_of_order(&self) -> Box<Error> {
-        let detail = "its keys are not in order, or not with those of the block beside it";
+        let detail = "its keys are not in order, or not with the neighbouring block";
         self.table.file.corrupt(self.data.block, "data block", detail).into()
     }
 }

@@ -8,7 +8,7 @@
 //! - [`TableWriter`] takes internal keys in ascending order, writes a file, and returns its [`TableMeta`].
 //! - [`Table`] opens such a file and serves [`Table::get`] and [`Table::iter`]. It keeps the root of the
 //!   index and the properties in memory. [`FilterSource`] reads its filter, whole or in part.
-//! - [`Table::build_filter`] and [`write_filter_file`] build a new filter for it, in a file beside it.
+//! - [`Table::build_filter`] and [`write_filter_file`] build a new filter for it, in a separate file.
 //! - [`TableContext`] is what all tables of a store share: file system, caches, counters.
 //!
 //! Every byte of the file is covered by a checksum: the header's, a block's, the filter's or the footer's.

@@ -13,8 +13,8 @@ use crate::iter::InternalIterator;
 const CHECK_INTERVAL: u64 = 1024;
 
 impl Table {
-    /// Builds the filter block of the table from the keys in its data. Takes eight bytes per key, and what
-    /// the filter kind needs to build; `check` is called with the bytes in use so far.
+    /// Builds the filter block of the table from the keys in its data. Takes eight bytes per key, and the memory to
+    /// build this kind of filter; `check` is called with the bytes in use so far.
     ///
     /// # Errors
     ///
@@ -43,7 +43,8 @@ impl Table {
             entries.next()?;
         }
         if filter.len() as u64 != self.properties.keys {
-            let detail = format!("the table says {}, its blocks hold {}", self.properties.keys, filter.len());
+            let detail =
+                format!("the table states {}, its blocks have {}", self.properties.keys, filter.len());
             return Err(self.file.corrupt(self.footer.properties.offset, "key count", detail));
         }
         check(filter.finish_bytes())?;

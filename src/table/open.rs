@@ -1,6 +1,6 @@
 //! Opens a table, from the outside in.
 //!
-//! 1. The length of the file is that of the manifest.
+//! 1. The file has the length that the manifest states.
 //! 2. The file header is a table's, of this store, with the file id of the manifest.
 //! 3. The footer is intact and has the checksum that the manifest has.
 //! 4. The properties agree with footer and manifest.
@@ -50,7 +50,7 @@ impl Table {
             return Err(Error::corruption(&path, meta.len.min(unverified.len), "file length", detail));
         }
         if unverified.file.file_id != meta.file_id {
-            return Err(Error::corruption(&path, 32, "file id", "not that of the manifest"));
+            return Err(Error::corruption(&path, 32, "file id", "differs from the manifest"));
         }
         let (file, tail, footer, checksum) = unverified.read_footer()?;
         if checksum != meta.footer_checksum {
@@ -98,13 +98,11 @@ impl Table {
             && *end == *stated.end;
         match is_stated {
             true => Ok(spans),
-            false => {
-                Err(self.file.corrupt(stated.blocks[0].offset, "spans", "are not those of the properties"))
-            }
+            false => Err(self.file.corrupt(stated.blocks[0].offset, "spans", "differ from the properties")),
         }
     }
 
-    /// What an open table takes of the memory budget, without the root of its index.
+    /// The part of the memory budget that an open table takes, without the root of its index.
     pub(crate) fn bytes_of(meta: &TableMeta) -> u64 {
         (TABLE_BYTES + 2 * (meta.smallest.len() + meta.largest.len())) as u64
     }
@@ -114,7 +112,7 @@ impl Table {
         self.leases.table.is_some()
     }
 
-    /// Where the entries come from, read from the file; `None` if the table does not say.
+    /// The origin of the entries, read from the file; `None` if the table does not state it.
     pub(crate) fn read_origin(&self) -> Result<Option<Origin>> {
         Ok(read_properties(&self.file, &self.footer, &Tail::default())?.origin.map(|origin| *origin))
     }
@@ -135,7 +133,7 @@ pub(crate) fn with_full_bounds(ctx: &Arc<TableContext>, meta: &Arc<TableMeta>) -
     Ok(TableMeta { filters: meta.filters.clone(), ..whole })
 }
 
-/// What is read before anything in the file can be trusted.
+/// The parts that are read before anything in the file can be trusted.
 struct UnverifiedTable {
     source: Arc<dyn ReadFile>,
     len: u64,

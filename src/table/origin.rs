@@ -7,10 +7,10 @@
 //! numbers    count varint · the largest varint · each other as its difference to the one before varint
 //! ```
 //!
-//! The table takes the place of the tables in `replaced`, for the user keys between the bounds. A flush
-//! replaces none. The tables in `earlier` were replaced by those in `replaced`, or by tables that these
-//! replaced; of many only the newest are listed. No reader of a healthy store needs this: who repairs a
-//! store whose manifest is damaged must tell a table that was replaced from one in use.
+//! The table replaces the tables in `replaced`, for the user keys between the bounds. A flush replaces none. The
+//! tables in `earlier` were replaced by tables in `replaced`, or by tables that these replaced; if there are many,
+//! only the newest are listed. Readers of a healthy store do not need this. Repair of a store with a damaged manifest
+//! uses it to distinguish a replaced table from one in use.
 
 use std::ops::Bound;
 
@@ -42,7 +42,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// If `earlier` may have left out tables: a number over that of each of these.
+    /// If tables may be missing from `earlier`: a number above the numbers of all of these.
     pub(crate) fn unlisted_below(&self) -> Option<u64> {
         self.earlier.last().copied().filter(|_| self.earlier.len() >= EARLIER_MAX)
     }

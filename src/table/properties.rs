@@ -1,7 +1,7 @@
 //! The properties of a table: the payload of its properties block.
 //!
-//! A record of tagged fields (`tag varint · length varint · payload`, the lowest bit of the tag says whether
-//! a reader that does not know the field must refuse):
+//! A record of tagged fields (`tag varint · length varint · payload`; the lowest bit of the tag marks fields that a
+//! reader must not ignore):
 //!
 //! ```text
 //! 1  critical  counts   entries · tombstones · keys · key bytes · value bytes          varints
@@ -14,7 +14,7 @@
 //! 8  critical  spans    spans varint · range deletes varint · start string · end string · handle of a span block*
 //! ```
 //!
-//! A table without entries has no field 3, one without spans no field 8.
+//! Field 3 is missing in a table without entries, and field 8 in a table without spans.
 //!
 //! With header and footer they are enough to rebuild the [`TableMeta`], so that a store whose manifest is
 //! lost can be repaired. At open they must agree with the footer and with the manifest.
@@ -64,13 +64,13 @@ pub(crate) struct Properties {
     pub(crate) chunk_blocks: u64,
     /// Number of index blocks, the root included.
     pub(crate) index_blocks: u64,
-    /// The compression that the writer used; `None` if this version does not know it.
+    /// The compression that the writer used; `None` if this version does not support it.
     pub(crate) compression: Option<Compression>,
     /// The writer's target length of a data block.
     pub(crate) block_bytes: u64,
     /// The filters in this file.
     pub(crate) filters: Vec<FilterRef>,
-    /// Where the entries come from. Older tables do not say; an open table does not keep it.
+    /// The origin of the entries. Older tables do not state it; an open table does not keep it.
     pub(crate) origin: Option<Box<Origin>>,
     pub(crate) spans: Option<Box<SpanProperties>>,
 }
@@ -278,16 +278,16 @@ impl Properties {
             return wrong("sequence range", format!("expected {}, found {}", range(meta), range(&own)));
         }
         if !are_same_points(own.points(), meta.points()) {
-            return wrong("key bounds", "not those that the manifest names".into());
+            return wrong("key bounds", "differ from the manifest".into());
         }
         if !are_same_spans(own.spans.as_deref(), meta.spans.as_deref()) {
-            return wrong("spans", "not those that the manifest names".into());
+            return wrong("spans", "differ from the manifest".into());
         }
         Ok(())
     }
 }
 
-/// Whether whole bounds are the ones that the manifest states, which it may have trimmed.
+/// Whether whole bounds match the bounds that the manifest states, which it may have trimmed.
 fn is_same_key(whole: &Bytes, stated: &Bytes, trimmed: bool) -> bool {
     let most = if trimmed { BOUND_BYTES_MAX } else { usize::MAX };
     whole[..whole.len().min(most)] == stated[..]
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_come_back_and_are_those_of_the_manifest() {
+    fn spans_are_decoded_and_match_the_manifest() {
         for has_points in [true, false] {
             let own = with_spans(has_points);
             assert_eq!(Properties::decode(&own.encode()), Ok(own.clone()));
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_has_the_offset_of_what_is_wrong_in_the_record() {
+    fn an_error_has_the_offset_of_the_wrong_field_in_the_record() {
         let mut bytes = properties().encode();
         let len = bytes.len() as u64;
         put_field(&mut bytes, 99 << 1 | CRITICAL, |out| out.push(1));

@@ -1,11 +1,11 @@
 //! Reading ahead of a walk along the data blocks of a table.
 //!
-//! A walk that has read blocks one after the other, up or down, reads as many bytes at once as it has read so far:
-//! one block before these are [`AHEAD_BYTES_MIN`], and up to the most that its kind may. So a short scan reads what it
-//! needs, and a long one at most twice that. Blocks that are found in the cache interrupt it.
+//! A scan that has read blocks one after the other, up or down, reads as many bytes at once as it has read so far: at
+//! least [`AHEAD_BYTES_MIN`], after one block, and at most the limit of its kind. So a short scan reads only the
+//! blocks it needs, and a long one at most twice that. Blocks that are found in the cache interrupt it.
 //!
-//! What was read ahead lies in a buffer until the walk gets there. Then each block is checked, and cached or not,
-//! as one that was read by itself; a block that fails its check is read again.
+//! Bytes that were read ahead are kept in a buffer until the scan reaches them. Then each block is checked, and
+//! cached or not, like a block that was read alone; a block that fails its check is read again.
 //!
 //! The buffer is leased, and is at most a part of the memory budget. Without a lease, and after a read ahead that
 //! failed, blocks are read one by one: an error beyond the block that the walk needs is not its error.
@@ -88,7 +88,7 @@ impl ReadAhead {
         (self.lease, self.bytes) = (None, Vec::new());
     }
 
-    /// Leases memory for this many bytes, or keeps what it has. Returns how many of them there is memory for.
+    /// Leases memory for this many bytes, or keeps its lease. Returns the number of bytes with memory.
     fn lease(&mut self, file: &TableFile, len: u64) -> u64 {
         let leased = self.lease.as_ref().map_or(0, |(leased, _)| *leased);
         if leased >= len {

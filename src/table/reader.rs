@@ -38,7 +38,7 @@ pub(super) struct TableLeases {
     /// For the table without its root, if there was room.
     pub(super) table: Option<Lease>,
     pub(super) _root: Option<Lease>,
-    /// Of a table for which there was no room.
+    /// The state of a table for which there was no room.
     pub(super) _held: Option<Held>,
 }
 

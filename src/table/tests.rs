@@ -131,7 +131,7 @@ impl Fixture {
     }
 }
 
-/// What the iterator stands on, with the whole value.
+/// The current entry of the iterator, with the whole value.
 fn current(iter: &TableIter) -> Result<Option<(ModelKey, Bytes)>> {
     let Some(key) = iter.key() else { return Ok(None) };
     let key = (key.user.to_vec(), std::cmp::Reverse(key.tag));
@@ -164,7 +164,7 @@ fn get(table: &Table, user: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Bytes)>>
     table.get(user, seqno)?.map(|(tag, value)| Ok((tag, value.read()?))).transpose()
 }
 
-/// A key near those of the model: one of them, cut, extended or changed.
+/// A key near the keys of the model: one of them, cut, extended or changed.
 fn near(model: &Model, dice: &mut Dice) -> Vec<u8> {
     let at = dice.below(model.len() as u64) as usize;
     let mut key = model.keys().nth(at).unwrap().0.clone();
@@ -320,7 +320,7 @@ fn chunked_values_are_copied_from_table_to_table() {
 }
 
 #[test]
-fn the_writer_refuses_disorder_and_what_is_over_a_limit_and_goes_on() {
+fn the_writer_refuses_disorder_and_entries_over_a_limit_and_continues() {
     let fixture = Fixture::new(1 << 20);
     let mut writer = fixture.writer(4096, Compression::None, None);
     let put = |seqno| Tag::new(seqno, EntryKind::Put);
@@ -361,7 +361,7 @@ fn a_failed_append_or_sync_stays_failed() {
 }
 
 #[test]
-fn a_finished_table_is_synced_and_its_filter_stands_on_a_boundary() {
+fn a_finished_table_is_synced_and_its_filter_is_on_a_boundary() {
     for entries in [1, 30, 100, 200] {
         let fixture = Fixture::new(1 << 20);
         let mut model = Model::new();
@@ -389,7 +389,7 @@ fn small_model() -> Model {
     model
 }
 
-/// What a damaged table may say: an error that names the file, or what the model says.
+/// A damaged table may give an error that names the file, or the answer of the model.
 fn check_damaged(fixture: &Fixture, meta: &TableMeta, model: &Model, case: &str) -> bool {
     let named = |error: &Error| match error {
         Error::Corruption { file, offset, .. } => {
@@ -550,7 +550,7 @@ fn a_damaged_filter_is_remembered_and_answers_maybe() {
 }
 
 #[test]
-fn a_block_is_read_once_and_then_comes_from_the_cache_unless_told_not_to() {
+fn a_block_is_read_once_and_then_comes_from_the_cache_unless_disabled() {
     let mut model = Model::new();
     for i in 0..1000 {
         insert(&mut model, format!("{i:05}"), 3, Some(vec![b'v'; 50]));
@@ -634,7 +634,7 @@ fn walk(iter: &mut TableIter, first: &[u8], entries: usize, up: bool) {
 }
 
 #[test]
-fn the_first_lookup_leases_what_the_fences_take_and_no_more() {
+fn the_first_lookup_leases_exactly_the_memory_of_the_fences() {
     let (fixture, meta) = long_table();
     let table = fixture.open(&meta).unwrap();
     let leased = || fixture.ctx.memory.stats().tables;
@@ -654,7 +654,7 @@ fn the_first_lookup_leases_what_the_fences_take_and_no_more() {
 }
 
 #[test]
-fn a_long_walk_reads_many_blocks_at_once_and_a_short_one_only_what_it_needs() {
+fn a_long_scan_reads_many_blocks_at_once_and_a_short_one_only_its_own() {
     let (fixture, meta) = long_table();
     let table = fixture.open(&meta).unwrap();
     let counts = fixture.counted();
@@ -697,7 +697,7 @@ fn a_walk_for_which_there_is_no_memory_reads_block_by_block() {
 }
 
 #[test]
-fn a_walk_that_gets_no_more_memory_goes_on_with_what_it_has_and_ends_without_any() {
+fn a_scan_without_more_memory_keeps_its_read_ahead_buffer_and_releases_it_at_the_end() {
     let (fixture, meta) = long_table();
     let table = fixture.open(&meta).unwrap();
     let leased = || fixture.ctx.memory.stats().tables;
@@ -743,7 +743,7 @@ fn damage_ahead_of_a_walk_is_an_error_only_where_the_walk_gets_there() {
         matches!(*error, Error::Corruption { offset, .. } if (at - 4096..=at).contains(&(offset as usize)))
     );
     assert_eq!(fixture.ctx.io.block_rereads.load(Ordering::Relaxed), 1);
-    // The same where the file ends: what lies before can be read.
+    // The same where the file ends: earlier blocks can be read.
     let table = fixture.open(&meta).unwrap();
     bytes.truncate(at);
     fixture.fs.overwrite(&fixture.path, bytes);
@@ -872,7 +872,7 @@ fn hostile_blocks_with_good_checksums_never_cause_a_panic_or_an_endless_walk() {
 }
 
 #[test]
-fn an_index_whose_blocks_do_not_stand_in_order_is_corrupt_in_both_directions() {
+fn an_index_whose_blocks_are_out_of_order_is_corrupt_in_both_directions() {
     use crate::block::{BlockBuilder, BlockHandle, BlockIter, BlockValues};
     let mut model = Model::new();
     for i in 0..400 {
@@ -909,7 +909,7 @@ fn an_index_whose_blocks_do_not_stand_in_order_is_corrupt_in_both_directions() {
             moved = if forward { iter.next() } else { iter.prev() };
         }
         let error = moved.unwrap_err().to_string();
-        assert!(error.contains("does not stand in order"), "{error}");
+        assert!(error.contains("is out of order"), "{error}");
     }
     assert!(!fixture.damage(&meta).is_empty());
 }

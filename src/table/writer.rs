@@ -82,7 +82,7 @@ pub(crate) struct TableWriter {
     out: Output,
     data: BlockBuilder,
     index: IndexBuilder,
-    /// The last entry's tag, if there is one. The data block knows its user key.
+    /// The last entry's tag, if there is one. The data block has its user key.
     last: Option<Tag>,
     /// Bytes of the index so far.
     index_bytes: usize,
@@ -149,7 +149,7 @@ impl TableWriter {
         self.config.block_bytes - ENVELOPE_BYTES
     }
 
-    /// How the key follows that of the entry before; an error if it may not.
+    /// The relation of the key to the previous one; an error if the order is wrong.
     #[inline(always)]
     fn check(&self, key: InternalKey<'_>, value: &LentValue<'_>) -> Result<Follows> {
         if key.user.len() > KEY_BYTES_MAX {
@@ -223,7 +223,7 @@ impl TableWriter {
         Ok((Cow::Owned(stored), true))
     }
 
-    /// Counts an entry, whose user key is new or that of the entry before.
+    /// Counts an entry with a new user key or the previous one.
     #[inline(always)]
     fn count(&mut self, key: InternalKey<'_>, value_len: u64, is_new: bool) {
         let properties = &mut self.properties;
@@ -281,7 +281,7 @@ impl TableWriter {
         self.spans = spans;
     }
 
-    /// Records where the entries come from. The table need not say.
+    /// Records the origin of the entries, which is optional.
     pub(crate) fn set_origin(&mut self, origin: Origin) {
         self.properties.origin = Some(Box::new(origin));
     }

@@ -1,17 +1,20 @@
-//! Tests of the whole crate, and what they share.
+//! Tests of the whole crate, and their shared helpers.
 //!
-//! | folder | what is tested |
+//! | module | subject |
 //! |---|---|
 //! | `format` | code, `format.md` and golden files say the same |
 //! | `fuzzing` | a function of bytes per fuzz target, run again by `cargo test` |
 //! | `layers` | modules import only what is below them |
+//! | `guide` | the index of the guide and the README name every page |
 //!
-//! The tests of one module are beside it, those of whole stores in `tests/`. Helpers that the filter crate's
-//! tests need too are in its own `testing`.
+//! The tests of a module are at its end, and tests of whole stores in `tests/`. Helpers that the tests of the filter crate
+//! also need are in that crate's `testing`.
 
 #[cfg(test)]
 mod format;
 pub mod fuzzing;
+#[cfg(test)]
+mod guide;
 #[cfg(test)]
 mod layers;
 

@@ -10,7 +10,7 @@ use sievedb::fs::{AppendFile, Fs, LockGuard, LockKind, MemFs, ReadFile};
 
 type Event = Box<dyn FnOnce() + Send>;
 
-/// What is to happen, and before which of the coming reads of a table.
+/// The action, and the read of a table before which it happens.
 #[derive(Default)]
 struct Armed {
     reads_before: usize,
@@ -33,7 +33,7 @@ impl InterruptFs {
         *self.armed.lock().unwrap() = Armed { reads_before, event: Some(Box::new(event)) };
     }
 
-    /// Takes back what has not happened; `false` if it has.
+    /// Cancels the pending action; `false` if it has happened.
     pub(crate) fn disarm(&self) -> bool {
         self.armed.lock().unwrap().event.take().is_some()
     }

@@ -1,9 +1,9 @@
 //! The operations of a history, how they are drawn and how they are made smaller.
 //!
-//! An operation names keyspaces, snapshots and iterators by small numbers, so that every operation means
-//! something (or nothing) whatever came before it, and any part of a history is a history: that is what makes
-//! shrinking work. Keys are numbers that [`Key::bytes`] spreads over the shapes that matter: empty, one byte,
-//! long common prefixes, ends of `0xff`, longer than the bounds that the manifest keeps.
+//! An operation names keyspaces, snapshots and iterators by small numbers, so every operation is meaningful (or has
+//! no effect) after any other operations, and any part of a history is a history. This makes shrinking work. Keys are
+//! numbers that [`Key::bytes`] spreads over the interesting shapes: empty, one byte, long common prefixes, ends of
+//! `0xff`, longer than the bounds that the manifest keeps.
 
 use std::ops::Bound;
 
@@ -28,14 +28,14 @@ pub(crate) struct Val(pub(crate) u32, pub(crate) u32);
 
 pub(crate) type Bounds = (Bound<Key>, Bound<Key>);
 
-/// From which end an iterator is asked, over and over: `true` is the front.
+/// The end of the iterator for each step, repeated: `true` is the front.
 pub(crate) type Ends = Vec<bool>;
 
-/// A write of one key that depends on what is there.
+/// A write of one key that depends on its present value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     InsertIfAbsent(Val),
-    /// From what is there to this.
+    /// From the present value to this one.
     Set(Option<Val>),
     /// From this, which is most often not there, to that.
     SetFrom(Option<Val>, Option<Val>),
@@ -64,14 +64,14 @@ pub(crate) enum Step {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reopen {
-    /// With `close`, after which every other handle must say so.
+    /// With `close`, after which every other handle must report it.
     Close,
     /// By dropping the last handle.
     Drop,
     /// Closed, read by two readers at a time, opened again.
     ReadOnlyBetween,
-    /// As after `kill -9`: what was handed to the operating system is there. Like `Drop` where threads go on
-    /// working or where there is no second disk.
+    /// As after `kill -9`: writes that reached the operating system are present. Like `Drop` if threads keep working
+    /// or there is no second disk.
     Kill,
 }
 
@@ -345,7 +345,7 @@ impl Arbitrary for Op {
 }
 
 impl Arbitrary for History {
-    /// As many operations as the generator's size says: long enough for a tree of several levels.
+    /// As many operations as the size of the generator: long enough for a tree of several levels.
     fn arbitrary(g: &mut Gen) -> Self {
         let options = rng(g).next();
         Self { options, ops: (0..g.size()).map(|_| Op::arbitrary(g)).collect() }

@@ -1,4 +1,4 @@
-//! What the store must answer: a sorted map per keyspace, and what there was when a snapshot was made.
+//! The expected answers of the store: a sorted map per keyspace, and copies of it at each snapshot.
 //!
 //! Maps are shared with the snapshots that saw them and copied when they are written to again. A keyspace
 //! that is dropped and made again is another one, so maps go by a number that is never used twice.
@@ -59,7 +59,7 @@ impl Reference {
         map.retain(|key, _| !is_deleted(key));
     }
 
-    /// What a keyspace held: nothing if it was not there yet.
+    /// The contents of a keyspace; empty if it did not exist yet.
     pub(crate) fn map(&self, number: u32) -> Arc<Map> {
         self.maps.get(&number).cloned().unwrap_or_default()
     }
@@ -90,7 +90,7 @@ pub(crate) fn half_open((start, end): &ByteBounds) -> (Vec<u8>, Option<Vec<u8>>)
     (start, end)
 }
 
-/// The entries of a map that are in the bounds. The standard library's own word on what a bound means; its
+/// The entries of a map that are within the bounds. The standard library defines the meaning of a bound; its
 /// `BTreeMap::range` would refuse a start after the end.
 pub(crate) fn within(map: &Map, bounds: &ByteBounds) -> VecDeque<Entry> {
     let inside = |key: &[u8]| RangeBounds::<Vec<u8>>::contains(bounds, &key.to_vec());

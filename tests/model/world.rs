@@ -67,7 +67,7 @@ impl Reached {
     }
 }
 
-/// An iterator that is kept, and what it has yet to yield.
+/// An open iterator, and the entries that it must still yield.
 struct Held {
     iter: Iter<'static>,
     left: VecDeque<Entry>,
@@ -75,7 +75,7 @@ struct Held {
 
 pub(crate) struct World {
     disk: Disk,
-    /// The options of every keyspace, whatever an operation says.
+    /// The options of every keyspace, for any operation.
     fixed: Option<(Options, KeyspaceOptions)>,
     db: Db,
     spaces: [Option<Keyspace>; SPACES as usize],
@@ -417,7 +417,7 @@ impl World {
         }
     }
 
-    /// What a handle to a dropped keyspace answers.
+    /// The answer of a handle to a dropped keyspace.
     fn refused(&self) -> Result<(), String> {
         let Some(stale) = &self.stale else { return Ok(()) };
         must_be("put into a dropped keyspace", stale.put("k", "v"), is_dropped)?;
@@ -496,7 +496,7 @@ impl World {
         let Some((keyspace, map)) = self.space(space) else { return self.refused() };
         let there = map.get(&key[..]).cloned();
         let there = there.as_deref();
-        // What it is afterwards, if that was allowed.
+        // The resulting value, if the operation was allowed.
         let after = match change {
             Change::InsertIfAbsent(val) => {
                 let done =
@@ -538,7 +538,7 @@ impl World {
         self.look(space, &[key])
     }
 
-    /// `compare_and_set`. Returns what the key is set to, if that is allowed.
+    /// `compare_and_set`. Returns the new value of the key, if the call is allowed.
     fn set_from(
         &mut self,
         keyspace: &Keyspace,
@@ -743,7 +743,7 @@ impl World {
             Some((options, keyspace)) => options.clone().default_keyspace(keyspace.clone()),
             None => store_options(seed),
         };
-        // Something has to stand in `self.db` while there is no store open here.
+        // `self.db` needs a value while no store is open here.
         let aside =
             ok("open aside", Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/aside"))?;
         let db = std::mem::replace(&mut self.db, aside);
@@ -786,7 +786,7 @@ impl World {
     }
 
     fn open_again(&mut self, options: Options) -> Result<(), String> {
-        // A reader that is still there would be in the way.
+        // A remaining reader would block this.
         self.db =
             ok("open aside", Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/aside"))?;
         self.db = ok("reopen", self.disk.open(options))?;

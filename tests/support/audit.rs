@@ -1,7 +1,7 @@
 //! The order of file operations that is never broken, checked operation by operation.
 //!
-//! The audit derives what is durable from the operations alone, not from the file system.
-//! With one thread working on the store, whenever an operation is about to happen:
+//! The audit derives the durable data from the operations alone, not from the file system. With one thread working on
+//! the store, before each operation:
 //!
 //! - *append to a manifest*: every table and filter there is has all its bytes synced and its name made
 //!   durable;
@@ -11,7 +11,7 @@
 //!   `CURRENT` is durable;
 //! - *create*: the name was never used before (but for `CURRENT.new`); *rename*: only over `CURRENT`;
 //! - *append*: only to a file that was created since the store was opened, never to one that was found;
-//! - *give a length*: only to a log that was created since, and not less than what it holds.
+//! - *give a length*: only to a log that was created since, and at least the length of its contents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -52,7 +52,7 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    /// Starts from what is in the file system now, all of it taken as durable.
+    /// Starts from the present contents of the file system, all of them durable.
     pub(crate) fn of(fs: &MemFs) -> Self {
         let mut audit = Self::default();
         for (name, bytes) in store::files(fs) {

@@ -1,4 +1,4 @@
-//! A file system in memory whose operations fail as a test says: without effect, with half of it, or with all
+//! A file system in memory whose operations fail as the test determines: without effect, with half of it, or with all
 //! of it. [`MemFs`] alone fails without effect.
 
 use std::ffi::OsString;
@@ -41,7 +41,7 @@ impl Call<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     None,
-    /// Of an append, its first half. Of another operation, all.
+    /// For an append, its first half. For another operation, all of it.
     Half,
     All,
 }
@@ -55,7 +55,7 @@ type Judge = dyn Fn(&MemFs, Call<'_>) -> Option<(Effect, io::Error)> + Send + Sy
 #[derive(Clone)]
 pub(crate) struct FaultyFs {
     pub(crate) mem: MemFs,
-    /// Whether it tells how much space is free.
+    /// Whether it reports the free space.
     pub(crate) tells_free: Arc<AtomicBool>,
     judge: Arc<Mutex<Arc<Judge>>>,
 }

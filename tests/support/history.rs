@@ -1,11 +1,10 @@
-//! What a store may contain after a crash.
+//! The possible contents of a store after a crash.
 //!
-//! Two sequences grow while a test works on a store: the data after each batch, and the set of keyspaces
-//! after each creation or drop. The test notes a batch before it hands it to the store ([`History::write`])
-//! and what is durable after the store has said so. A recovered store must then show the data after some
-//! batch between the last durable and the last written one, in the keyspaces after some change between the
-//! last acknowledged one (these are always durable) and the last begun: a prefix at a batch boundary, in
-//! both.
+//! Two sequences grow while a test works on a store: the data after each batch, and the set of keyspaces after each
+//! creation or drop. The test records a batch before it passes it to the store ([`History::write`]), and the durable
+//! state after the store has reported it. A recovered store must then show the data after some batch between the last
+//! durable and the last written one, in the keyspaces after some change between the last acknowledged one (these are
+//! always durable) and the last begun: a prefix at a batch boundary, in both.
 //!
 //! Data is kept by *incarnation*: a keyspace that is dropped and made again is another one, and nothing of
 //! the old may show.

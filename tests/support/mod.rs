@@ -1,4 +1,4 @@
-//! What the damage, crash and fault tests share.
+//! Shared parts of the damage, crash and fault tests.
 //!
 //! | file | what is there |
 //! |---|---|

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The result of a case that went well is whatever the test wants to count; that of one that did not, a
-/// sentence that says how to repeat it.
+/// The result of a successful case is a count chosen by the test; the result of a failed case is a sentence with the
+/// steps to repeat it.
 pub(crate) fn cases<C: Sync, T: Send>(cases: &[C], run: impl Fn(&C) -> Result<T, String> + Sync) -> Vec<T> {
     let (next, failures, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     let threads = std::thread::available_parallelism().map_or(2, usize::from);

@@ -1,4 +1,4 @@
-//! SplitMix64: a seed that a test prints is enough to repeat what it did, on any machine.
+//! SplitMix64: the seed that a test prints is enough to repeat it, on any machine.
 
 /// A source of numbers that follow from a seed.
 #[derive(Debug, Clone)]

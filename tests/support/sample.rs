@@ -6,11 +6,11 @@ use std::ops::Range;
 /// Bytes at the beginning and at the end of a file of which no case is left out.
 const ENDS_BYTES: usize = 128;
 
-/// Of the lengths between, every tenth or so is tried. Not a divisor of anything in the format, so that all
-/// offsets within pages, words and fragments have their turn.
+/// Between these lengths, every tenth or so is tried. The step is not a divisor of anything in the format, so all
+/// offsets within pages, words and fragments are covered.
 const LENGTHS_STEP: usize = 5;
 
-/// Of the bytes between, every third is changed. Not a divisor of anything in the format either.
+/// Between these bytes, every third is changed. The step is not a divisor of anything in the format either.
 const BYTES_STEP: usize = 3;
 
 /// Of padding, bytes this far apart are tried. Not a divisor of anything in the format either.

@@ -1,9 +1,8 @@
 //! Small stores in memory, and reading them in every way.
 //!
-//! [`examine`] reads everything in a store: every key and many absent ones by `get`, `contains` and
-//! `multi_get`, scans in both directions, `verify`. Each answer is either what was expected or an error that
-//! names a file; any other answer is the failure that the tests look for. [`contents`] is the short form for
-//! stores that must be sound.
+//! [`examine`] reads everything in a store: every key and many absent ones by `get`, `contains` and `multi_get`,
+//! scans in both directions, `verify`. Each answer is either the expected one or an error that names a file; any
+//! other answer is a failure of the test. [`contents`] is the short form for stores that must be sound.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,7 +32,7 @@ pub(crate) fn small() -> KeyspaceOptions {
         .compression_at(1, Compression::Lz4)
 }
 
-/// No threads: whatever happens is done by the test's own calls, in the same order each time.
+/// No threads: all work is done by the test's own calls, in the same order each time.
 pub(crate) fn options(fs: &MemFs) -> Options {
     Options::new()
         .fs(Arc::new(fs.clone()))
@@ -87,7 +86,7 @@ pub(crate) fn contents(db: &Db) -> Result<Contents, String> {
 pub(crate) struct Findings {
     /// Errors of lookups and scans.
     pub(crate) errors: Vec<Error>,
-    /// What `verify` lists.
+    /// The damage listed by `verify`.
     pub(crate) damage: Vec<Error>,
     pub(crate) unusable_filters: u64,
 }

@@ -1,8 +1,8 @@
 //! A mix of all operations that follows from a seed.
 //!
-//! Keys are few, so that they are overwritten and deleted all the time; values are numbered, so that no two
-//! states look alike; now and then one is long enough to be stored in chunks. Each operation notes in the
-//! history what it is about to do, does it, and notes what was acknowledged.
+//! Keys are few, so they are overwritten and deleted all the time; values are numbered, so all states differ; some
+//! are long enough to be stored in chunks. Each operation records in the history the next step, does it, and records
+//! the acknowledgement.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -19,7 +19,7 @@ pub(crate) struct Workload {
     rng: Rng,
     db: Option<Db>,
     history: Arc<Mutex<History>>,
-    /// What is being done, for messages.
+    /// The current action, for messages.
     doing: Arc<Mutex<String>>,
     count: u64,
     told: u64,
@@ -53,8 +53,8 @@ impl Workload {
         self.db.as_ref()
     }
 
-    /// How many failures the stores have told of: of background work, up to the last close, and of a full disk
-    /// when they were opened.
+    /// The number of failures that the stores have reported: of background work, up to the last close, and of a full
+    /// disk at opening.
     pub(crate) fn told(&self) -> u64 {
         self.told
     }

@@ -1,5 +1,5 @@
-//! Whether a history of transactions is serializable: whether there is an order of them, one after the other, in
-//! which each reads what it has read.
+//! Whether a history of transactions is serializable: whether a serial order exists in which each transaction reads
+//! the values that it read.
 //!
 //! Each transaction has a number, and every version of a key is known by the number of its writer; 0 is the
 //! version before all. The order of the versions of a key follows from the snapshots in which they were seen. Then
@@ -121,7 +121,7 @@ fn cycle(after: &BTreeMap<Id, BTreeSet<Id>>) -> Option<Vec<Id>> {
 #[test]
 fn the_checker_finds_lost_updates_write_skew_phantoms_and_reads_of_two_moments() {
     let run = |id, read_at, reads: &[(Key, Id)]| Run { id, read_at, reads: reads.to_vec() };
-    // Number 1 writes both keys, 2 the first one, 3 the second one, 4 sees what they left.
+    // Number 1 writes both keys, 2 the first one, 3 the second one, 4 sees their result.
     let (seed, last) = (run(1, 0, &[(0, 0), (1, 0)]), run(4, 30, &[(0, 2), (1, 3)]));
     let history = |two: &[(Key, Id)], three: &[(Key, Id)]| {
         check(&[seed.clone(), run(2, 10, two), run(3, 10, three), last.clone()])
@@ -130,7 +130,7 @@ fn the_checker_finds_lost_updates_write_skew_phantoms_and_reads_of_two_moments()
     assert!(history(&[(0, 1), (1, 1)], &[(1, 1)]).is_ok(), "2 before 3");
     let skew = history(&[(1, 1)], &[(0, 1)]).unwrap_err();
     assert!(skew.starts_with("a cycle of 2"), "{skew}");
-    // Of a phantom, the version that was read is that of the absent key.
+    // For a phantom, the version read is the version of the absent key.
     let phantom = check(&[run(2, 10, &[(1, 0)]), run(3, 10, &[(0, 0)]), last.clone()]).unwrap_err();
     assert!(phantom.starts_with("a cycle of 2"), "{phantom}");
     // Both read version 1 of the key, and both wrote it.

@@ -198,6 +198,7 @@ impl Measure {
 fn write(page: Page, rendered: &Rendered, out: &Path) -> Result<()> {
     fs::create_dir_all(out.join(CHARTS))?;
     fs::write(out.join(page.file()), &rendered.markdown)?;
+    fs::write(out.join(page.counts_file()), &rendered.counts)?;
     for (name, svg) in &rendered.charts {
         fs::write(out.join(CHARTS).join(name), svg)?;
     }

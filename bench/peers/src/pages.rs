@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::rows;
-use crate::workload::Workload;
+use crate::workload::{Part, Workload};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -36,6 +36,50 @@ impl Page {
             Self::Peers | Self::Short => "peers.md",
             Self::Transactions => "transactions.md",
         }
+    }
+
+    /// The file of spreads, latencies, input and output, and counts.
+    pub(crate) fn counts_file(self) -> &'static str {
+        match self {
+            Self::Peers | Self::Short => "peers-counts.md",
+            Self::Transactions => "transactions-counts.md",
+        }
+    }
+
+    /// The part whose ratios the head of the page names.
+    pub(crate) fn main_part(self) -> Part {
+        match self {
+            Self::Peers | Self::Short => Part::Absent,
+            Self::Transactions => Part::Transactions,
+        }
+    }
+
+    /// The subject of the page, and how to read it.
+    pub(crate) fn opening(self) -> String {
+        let counts = self.counts_file();
+        match self {
+            Self::Peers | Self::Short => format!(
+                "SieveDB and other embedded stores run the same workloads on the same machine, in turns. A longer bar \
+                 is faster, except for the time of opening, and [{counts}]({counts}) has the spread of each figure, \
+                 latencies, instructions, system calls and memory."
+            ),
+            Self::Transactions => format!(
+                "One or four threads increment counters in transactions that read three keys and write them. A \
+                 longer bar is faster, and [{counts}]({counts}) has the spread of each figure, conflicts, \
+                 latencies, instructions and memory."
+            ),
+        }
+    }
+
+    /// The head of the page of counts.
+    pub(crate) fn counts_opening(self) -> String {
+        let file = self.file();
+        format!(
+            "This page has all figures of the run on [{file}]({file}), which describes the machine and the settings. A \
+             rate is a median of the rounds (least to greatest), and the ratio compares sievedb with {}. The last \
+             column is the ratio without the loop's own time in both.",
+            self.peer()
+        )
     }
 
     pub(crate) fn title(self) -> &'static str {
@@ -85,7 +129,7 @@ the number of processors.
 All blocks are in the caches. *Buffered*: commits of sievedb, fjall and surrealkv survive the process; commits of redb \
 (`Durability::None`) are in its memory until a later synced commit. *Synced*: every commit waits for the disk.
 
-Reasons for lost rows: surrealkv does not record reads, and commits without checking them. In a profile by callgrind, with \
+Reasons for lost rows: surrealkv neither records nor checks reads. In a profile by callgrind, with \
 few keys, sievedb spent 48 % of the instructions of a transaction in the commit (26 % in the memtable), 21 % in the three \
 lookups and 24 % in the two maps of reads and writes. After a conflict sievedb sleeps, and the others do not.
 

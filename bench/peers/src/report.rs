@@ -1,4 +1,5 @@
-//! The report: a chart and tables for each part. Rows in which sievedb is slower are included.
+//! The report: a page with a chart and the medians of each part, and a page with all other figures. Rows in which
+//! sievedb is slower are included.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,6 +16,8 @@ use crate::workload::{Part, Workload};
 
 pub(crate) struct Rendered {
     pub(crate) markdown: String,
+    /// The page of spreads, latencies, input and output, and counts.
+    pub(crate) counts: String,
     pub(crate) charts: Vec<(&'static str, String)>,
     /// The reasons against publication, if any.
     pub(crate) faults: Vec<String>,
@@ -22,6 +25,19 @@ pub(crate) struct Rendered {
 
 /// The directory of the charts, next to the report.
 pub(crate) const CHARTS: &str = "peers";
+
+/// The rows of the first chart of the page of all rows.
+const SUMMARY: [&str; 7] = [
+    "absent, uniform, one run",
+    "absent, batches of 1,000, one run",
+    "present, uniform, one run",
+    "scan of 100, one run",
+    "fill, random, batches of 100",
+    "fill, synced, 1 writer",
+    "YCSB B: 1 update in 20",
+];
+const SUMMARY_FILE: &str = "summary.svg";
+const SUMMARY_TITLE: &str = "SieveDB next to other stores";
 
 fn colour(engine: EngineName) -> &'static str {
     match engine {
@@ -52,8 +68,21 @@ pub(crate) fn render(records: &[Record], page: Page) -> Rendered {
         }
     }
     let faults = faults(start, &rows, &workloads);
-    let mut markdown = head(page, start, end, &faults);
+    let mut markdown = format!("# {}\n\n{}\n", page.title(), opening(page, &workloads, &rows));
     let mut charts = Vec::new();
+    let summary: Vec<_> = SUMMARY
+        .iter()
+        .filter_map(|name| {
+            let workload = workloads.iter().find(|workload| workload.name == *name)?;
+            Some(panel(workload, rows.get(name)?))
+        })
+        .collect();
+    if !summary.is_empty() {
+        _ = write!(markdown, "\n![{SUMMARY_TITLE}]({CHARTS}/{SUMMARY_FILE})\n");
+        charts.push((SUMMARY_FILE, chart::svg(SUMMARY_TITLE, &summary)));
+    }
+    markdown.push_str(&settings(page, start, end, &faults));
+    let mut counts = format!("# {}: all figures\n\n{}\n", page.title(), page.counts_opening());
     for part in Part::ALL {
         let measured: Vec<_> = workloads
             .iter()
@@ -65,20 +94,22 @@ pub(crate) fn render(records: &[Record], page: Page) -> Rendered {
             continue;
         }
         _ = write!(markdown, "\n## {}\n\n![{0}]({CHARTS}/{})\n", part.title(), part.file());
-        markdown.push_str(&tables::rates(part, &measured));
-        markdown.push_str(&match part {
+        markdown.push_str(&tables::medians(part, &measured));
+        _ = write!(counts, "\n## {}\n", part.title());
+        counts.push_str(&tables::spreads(part, &measured));
+        counts.push_str(&match part {
             Part::Absent | Part::Open | Part::Growth => tables::shapes(&measured),
             Part::Fill => tables::fills(&measured),
             Part::Transactions => tables::conflicts(&measured),
             _ => String::new(),
         });
-        markdown.push_str(&tables::latencies(&measured));
-        markdown.push_str(&tables::io(&measured));
-        markdown.push_str(&tables::counts(&measured));
-        let panels: Vec<_> = measured.iter().map(|(workload, row)| panel(part, workload, row)).collect();
+        counts.push_str(&tables::latencies(&measured));
+        counts.push_str(&tables::io(&measured));
+        counts.push_str(&tables::counts(&measured));
+        let panels: Vec<_> = measured.iter().map(|(workload, row)| panel(workload, row)).collect();
         charts.push((part.file(), chart::svg(part.title(), &panels)));
     }
-    Rendered { markdown, charts, faults }
+    Rendered { markdown, counts, charts, faults }
 }
 
 fn faults(start: Option<&Start>, rows: &BTreeMap<&str, Row<'_>>, workloads: &[Workload]) -> Vec<String> {
@@ -118,8 +149,22 @@ fn faults(start: Option<&Start>, rows: &BTreeMap<&str, Row<'_>>, workloads: &[Wo
     faults
 }
 
-fn head(page: Page, start: Option<&Start>, end: Option<f64>, faults: &[String]) -> String {
-    let mut out = format!("# {}\n", page.title());
+/// Three sentences: the subject of the page, how to read it, and a result.
+fn opening(page: Page, workloads: &[Workload], rows: &BTreeMap<&str, Row<'_>>) -> String {
+    let leads =
+        workloads.iter().filter(|workload| workload.part == page.main_part()).filter_map(|workload| {
+            let (ratio, _) = rows.get(workload.name.as_str())?.lead(workload.part);
+            Some(ratio?.median)
+        });
+    let result = Spread::of(leads).map_or_else(String::new, |leads| {
+        let (rows, from, to) = (page.main_part().title(), digits(leads.min), digits(leads.max));
+        format!(" In the rows of \"{rows}\", sievedb is {from} to {to} times as fast as {}.", page.peer())
+    });
+    format!("{}{result}", page.opening())
+}
+
+fn settings(page: Page, start: Option<&Start>, end: Option<f64>, faults: &[String]) -> String {
+    let mut out = String::new();
     if !faults.is_empty() {
         _ = write!(out, "\n**Not for publication: {}.**\n", faults.join("; "));
     }
@@ -131,10 +176,10 @@ fn head(page: Page, start: Option<&Start>, end: Option<f64>, faults: &[String]) 
         "\nOutput of `cargo run --release{} -- measure --page {}` in [bench/peers](../../bench/peers/README.md), not \
          edited by hand; its README describes the settings.\n\n{}{}. {}, compiled for {}. Load {} before the first \
          run, {} after the last.\n\n{} keys with incompressible values of {value_bytes} bytes; a cache of {} MiB \
-         unless the row names another one ({} MiB if filters do not fit), memtables of {} MiB. Medians of {} rounds \
-         (least to greatest); engines take turns, and each run is a process of at most {} seconds ({} for a fill). \
-         The fastest engine is bold. The ratio compares sievedb with {}: median within rounds (least to greatest), \
-         then without the loop's own time in both.\n",
+         unless the row names another one ({} MiB if filters do not fit), memtables of {} MiB. Medians of {} rounds; \
+         engines take turns, and each run is a process of at most {} seconds ({} for a fill). In the pictures a bar \
+         and its tick are the median, and a thin line leads from the least to the greatest round. The fastest \
+         engine is bold. The ratio compares sievedb with {}; it is the median of the ratios within rounds.\n",
         if start.has_rocksdb { " --features rocksdb" } else { "" },
         page.argument(),
         page.note(start.has_rocksdb),
@@ -155,7 +200,8 @@ fn head(page: Page, start: Option<&Start>, end: Option<f64>, faults: &[String]) 
     out
 }
 
-fn panel(part: Part, workload: &Workload, row: &Row<'_>) -> Panel {
+fn panel(workload: &Workload, row: &Row<'_>) -> Panel {
+    let part = workload.part;
     let bars = row.runs.keys().filter(|&&engine| !(tables::is_time(part) && engine == EngineName::Nothing));
     let bars = bars.filter_map(|&engine| {
         let Spread { min, median, max } = tables::shown(part, row.rate(engine)?);
@@ -254,17 +300,19 @@ mod tests {
         let line =
             rendered.markdown.lines().find(|line| line.starts_with("| scan of 100, one run | ")).unwrap();
         // redb is the fastest engine but no LSM store; the ratio is the same in each round.
+        assert!(line.ends_with("| **2,000** | 20.0 k | 0.50 |"), "{line}");
+        let line =
+            rendered.counts.lines().find(|line| line.starts_with("| scan of 100, one run | ")).unwrap();
         assert!(line.contains("| 200 (100 to 400) |"), "{line}");
         assert!(line.contains("**2,000** (1,000 to 4,000)"), "{line}");
         assert!(line.contains("| 0.50 (0.50 to 0.50) | 0.49 |"), "{line}");
-        assert_eq!(rendered.charts.len(), Part::ALL.len() - 1, "all but transactions");
+        assert_eq!(rendered.charts.len(), Part::ALL.len(), "all but transactions, and the summary");
     }
 
     #[test]
     fn opening_is_shown_as_time() {
         let rendered = render(&records(rate, 0.0), Page::Peers);
-        let line =
-            rendered.markdown.lines().find(|line| line.starts_with("| open, 1,000 tables | ")).unwrap();
+        let line = rendered.counts.lines().find(|line| line.starts_with("| open, 1,000 tables | ")).unwrap();
         assert!(line.contains("| 5.00 (2.50 to 10.0) |"), "{line}");
     }
 
@@ -273,7 +321,7 @@ mod tests {
         let rendered = render(&records(rate, 0.5), Page::Peers);
         assert_eq!(rendered.faults.len(), 1, "{:?}", rendered.faults);
         assert!(rendered.markdown.contains("Not for publication"));
-        assert!(rendered.markdown.contains("under load |"));
+        assert!(rendered.markdown.contains("under load |") && rendered.counts.contains("under load |"));
     }
 
     #[test]
@@ -312,6 +360,6 @@ mod tests {
             all.push(Record::Counts { row: "absent, uniform, one run".into(), engine, counts });
         }
         let rendered = render(&all, Page::Peers);
-        assert!(rendered.markdown.contains("| 1,400; 3.00; 0.75 (pread64 0.75) |"), "{}", rendered.markdown);
+        assert!(rendered.counts.contains("| 1,400; 3.00; 0.75 (pread64 0.75) |"), "{}", rendered.counts);
     }
 }

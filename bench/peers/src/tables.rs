@@ -41,33 +41,63 @@ pub(crate) fn shown(part: Part, rate: Spread) -> Spread {
     }
 }
 
-pub(crate) fn rates(part: Part, measured: &[(&Workload, &Row<'_>)]) -> String {
+/// Medians alone, to read along with a chart.
+pub(crate) fn medians(part: Part, measured: &[(&Workload, &Row<'_>)]) -> String {
+    rates(
+        part,
+        measured,
+        &["ratio"],
+        |rate| short(rate.median),
+        |(ratio, _)| vec![ratio.map(|ratio| digits(ratio.median))],
+    )
+}
+
+/// Medians with the least and the greatest figure.
+pub(crate) fn spreads(part: Part, measured: &[(&Workload, &Row<'_>)]) -> String {
+    let spread = |Spread { min, median, max }: Spread, text: fn(f64) -> String| {
+        [text(median), format!("({} to {})", text(min), text(max))]
+    };
+    rates(
+        part,
+        measured,
+        &["ratio", "without the loop"],
+        |rate| spread(rate, short).join(" "),
+        |(ratio, net)| vec![ratio.map(|ratio| spread(ratio, digits).join(" ")), net.map(digits)],
+    )
+}
+
+fn rates(
+    part: Part,
+    measured: &[(&Workload, &Row<'_>)],
+    ratios: &[&str],
+    figure: impl Fn(Spread) -> String,
+    lead: impl Fn((Option<Spread>, Option<f64>)) -> Vec<Option<String>>,
+) -> String {
     let mut columns = COLUMNS.to_vec();
     columns.retain(|column| measured.iter().any(|(_, row)| row.runs.contains_key(column)));
     let has_others = measured.iter().any(|(_, row)| row.runs.keys().any(|engine| !columns.contains(engine)));
     let mut head = vec![unit(part).to_owned()];
     head.extend(columns.iter().map(|engine| engine.title().to_owned()));
     head.extend(has_others.then(|| "other settings".into()));
-    head.extend(["ratio".into(), "without the loop".into()]);
+    head.extend(ratios.iter().map(|&ratio| ratio.to_owned()));
     let rows = measured.iter().map(|(workload, row)| {
         let fastest = row.fastest();
         let cell = |engine| {
             let Some(rate) = row.rate(engine) else { return "–".to_owned() };
-            let Spread { min, median, max } = shown(part, rate);
-            let mark = if fastest == Some(engine) { "**" } else { "" };
+            let figure = figure(shown(part, rate));
             let load = if row.is_loaded(engine) { " under load" } else { "" };
-            format!("{mark}{}{mark} ({} to {}){load}", short(median), short(min), short(max))
+            if fastest != Some(engine) {
+                return format!("{figure}{load}");
+            }
+            let (median, rest) = figure.split_at(figure.find(" (").unwrap_or(figure.len()));
+            format!("**{median}**{rest}{load}")
         };
         let mut cells = vec![workload.name.clone()];
         cells.extend(columns.iter().map(|&engine| cell(engine)));
         let others = row.runs.keys().filter(|engine| !columns.contains(engine));
         let others: Vec<_> = others.map(|&engine| format!("{}: {}", engine.title(), cell(engine))).collect();
         cells.extend(has_others.then(|| if others.is_empty() { "–".into() } else { others.join("<br>") }));
-        let (ratio, net) = row.lead(part);
-        cells.push(ratio.map_or("–".into(), |ratio| {
-            format!("{} ({} to {})", digits(ratio.median), digits(ratio.min), digits(ratio.max))
-        }));
-        cells.push(net.map_or("–".into(), digits));
+        cells.extend(lead(row.lead(part)).into_iter().map(|ratio| ratio.unwrap_or("–".into())));
         cells
     });
     table(&head, &rows.collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! `sievedb cas`: sets a key if it holds what is expected; durable when the command ends.
+//! `sievedb cas`: sets a key if it has the expected value; durable when the command ends.
 
 use std::ffi::OsString;
 
@@ -9,10 +9,10 @@ use crate::escape::escape;
 use crate::failure::{Failure, Result};
 use crate::keys::OneKey;
 
-/// Sets a key to a value if it holds what is expected (compare and set), durably.
+/// Sets a key to a value if it has the expected value (compare and set), durably.
 ///
-/// Without --from the key must be absent; without --to it is deleted. If the key holds something else, nothing
-/// is written, what it holds is printed on standard error, and the exit code is 1.
+/// Without --from the key must be absent; without --to it is deleted. If the key has another value, the command
+/// writes nothing, prints that value on standard error, and exits with 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb cas my.db state --from draft --to final

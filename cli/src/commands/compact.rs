@@ -11,8 +11,8 @@ use crate::output::Output;
 use crate::store::Store;
 use crate::{progress, store, units};
 
-/// Merges the tables of each keyspace into one run, and drops what is overwritten or deleted. With a range, the
-/// tables of one keyspace that hold keys of it.
+/// Merges the tables of each keyspace into one run, and drops overwritten and deleted entries. With a range, it
+/// merges only the tables of one keyspace that overlap it.
 ///
 /// Not needed in daily use: the store compacts itself in the background. Frees the space of deleted entries,
 /// and makes later reads as cheap as they can be.

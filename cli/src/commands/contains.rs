@@ -21,7 +21,7 @@ use crate::store;
 pub(crate) struct Args {
     #[command(flatten)]
     keys: Keys,
-    /// Of the keys on standard input, print only those with this answer.
+    /// For keys on standard input, print only the keys with this answer.
     #[arg(long, value_name = "ANSWER", conflicts_with = "json")]
     only: Option<Answer>,
 }

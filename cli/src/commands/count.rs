@@ -12,7 +12,7 @@ const STEP: u64 = 1024;
 
 /// Counts keys.
 ///
-/// It counts those of one keyspace, and names the others in a note.
+/// It counts the keys of one keyspace, and names the other keyspaces in a note.
 ///
 /// The number is exact: overwritten versions and deleted keys do not count. It reads every entry in the
 /// range, so it takes about as long as `scan`; `stats` and `keyspaces` show the number of stored entries at

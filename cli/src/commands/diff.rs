@@ -1,4 +1,4 @@
-//! `sievedb diff`: what two stores do not share.
+//! `sievedb diff`: the differences of two stores.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,17 +17,17 @@ use crate::{units, whole_file};
 
 /// Lists what two stores do not share.
 ///
-/// With two stores it prints a line for each key that only one of them has: `-` for the first, `+` for the
-/// second; with --values also `~` for keys whose values differ. Other keyspaces are named, those of one store
-/// with the number of their keys. The last line says how many bytes two machines would have exchanged. With --json the side of a key is `first`, `second` or `both`, and the last
-/// object has the numbers.
+/// With two stores it prints a line for each key that only one of them has: `-` for the first, `+` for the second;
+/// with --values also `~` for keys whose values differ. Other keyspaces are named; a keyspace of only one store is
+/// named with its number of keys. The last line has the number of bytes that two machines would have exchanged. With
+/// --json the side of a key is `first`, `second` or `both`, and the last object has the numbers.
 ///
 /// Between machines A and B, through files, whose size depends on the difference and not on the stores:
 ///
-/// 1. A writes an estimate (4 to 8 KiB), B writes cells sized by it, A lists with them: what only A has by its
-///    keys; what only B has as fingerprints, into a file from which B prints the keys. With --values A lists a
-///    key with another value as its own, and B marks it with `~`.
-/// 2. If the cells fall short, A says so, and for which cells to ask B.
+/// 1. A writes an estimate (4 to 8 KiB), B writes cells of a matching size, and A lists the differences: keys that
+///    only A has, and fingerprints of keys that only B has, in a file from which B prints the keys. With --values A
+///    lists a key with another value as its own, and B marks it with `~`.
+/// 2. If there are too few cells, A reports this and the number of cells to request from B.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb diff a.db b.db --values
@@ -38,7 +38,7 @@ use crate::{units, whole_file};
   On A:  sievedb diff a.db --cells b.cells --write-wanted a.wanted
   On B:  sievedb diff b.db --wanted a.wanted
 
-  If they fall short, on B:  sievedb diff b.db --size a.size --write-cells b2.cells --from 154 --count 40
+  If they are too few, on B:  sievedb diff b.db --size a.size --write-cells b2.cells --from 154 --count 40
   and on A:                  sievedb diff a.db --cells b.cells --cells b2.cells --write-wanted a.wanted")]
 pub(crate) struct Args {
     /// The directory of the store.
@@ -50,10 +50,10 @@ pub(crate) struct Args {
     /// Values count too, not only keys.
     #[arg(long)]
     values: bool,
-    /// Writes what the other side needs to estimate the difference.
+    /// Writes the estimate for the other side.
     #[arg(long, value_name = "FILE", conflicts_with = "other")]
     write_size: Option<PathBuf>,
-    /// What the other side wrote with --write-size.
+    /// A file of the other side, written with --write-size.
     #[arg(long, value_name = "FILE", requires = "write_cells")]
     size: Option<PathBuf>,
     /// Writes the cells from which the other side lists the difference.
@@ -62,16 +62,16 @@ pub(crate) struct Args {
     /// The first cell to write, if the first ones fell short.
     #[arg(long, value_name = "CELL", requires = "count", default_value_t = 0)]
     from: u64,
-    /// How many cells to write, instead of what the estimate says.
+    /// Number of cells to write, in place of the estimate.
     #[arg(long, value_name = "CELLS")]
     count: Option<u64>,
-    /// What the other side wrote with --write-cells; more than once in their order.
+    /// A file of the other side, written with --write-cells; repeat the option for several files, in their order.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["other", "write_size", "size"])]
     cells: Vec<PathBuf>,
     /// Writes the fingerprints that only the other side has and, if values count, the keys listed here.
     #[arg(long, value_name = "FILE", requires = "cells")]
     write_wanted: Option<PathBuf>,
-    /// What the other side wrote with --write-wanted: prints those keys.
+    /// A file of the other side, written with --write-wanted: prints the keys in it.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["other", "write_size", "size", "cells"])]
     wanted: Option<PathBuf>,
     #[command(flatten)]
@@ -184,7 +184,8 @@ impl Opened {
     }
 }
 
-/// The keyspaces that are not compared, because none was named: those of one store with the number of their keys.
+/// The keyspaces that are not compared, because none was named; keyspaces of only one store with their number of
+/// keys.
 struct LeftOut {
     only_first: BTreeMap<String, u64>,
     only_second: BTreeMap<String, u64>,
@@ -288,7 +289,7 @@ fn list(args: &Args, snapshot: &KeyspaceSnapshot, printer: &mut Printer) -> Resu
         let (cells, listed) = (decoder.cells(), decoder.listed());
         let more = (cells / 4).max(16);
         return Err(Failure::Refused(format!(
-            "{cells} cells fall short ({listed} differences are listed); ask the other side for more: --from {cells} --count {more}"
+            "{cells} cells are too few ({listed} differences are listed); request more from the other side: --from {cells} --count {more}"
         )));
     };
     let fingerprints = Fingerprints::with_seed(seed);
@@ -311,8 +312,8 @@ fn list(args: &Args, snapshot: &KeyspaceSnapshot, printer: &mut Printer) -> Resu
     Ok(())
 }
 
-/// What one side asks the other to name: in a file, a line for the seed and one for each fingerprint; then, if
-/// values count, one for each key that is listed here, in hexadecimal behind `key `.
+/// The request of one side to the other: a file with a line for the seed and one for each fingerprint. With values,
+/// it also has a line for each key listed here, in hexadecimal after `key `.
 struct Wanted {
     seed: u64,
     items: Vec<u128>,

@@ -1,4 +1,4 @@
-//! `sievedb digest`: a small file that says which keys a store has.
+//! `sievedb digest`: a small file that contains the keys of a store in approximate form.
 
 use std::path::PathBuf;
 
@@ -11,11 +11,11 @@ use crate::output::Output;
 use crate::store::{Store, Within};
 use crate::whole_file;
 
-/// Writes a digest: a small file that says which keys a store has.
+/// Writes a digest: a small file that contains the keys of a store in approximate form.
 ///
-/// The digest is a filter of all keys with a public seed of its own (the secret seed of the store is not in
-/// it), to be sent to other processes, which ask it before they ask this one. A key of the store is always
-/// found in it; another is found with the given rate. `sievedb-sketches` reads it: `Digest::decode`.
+/// The digest is a filter of all keys, with its own public seed (it does not contain the secret seed of the store).
+/// Other processes can probe it before they send a lookup to this one. A key of the store is always found in it; any
+/// other key is found with the given rate. `sievedb-sketches` reads it: `Digest::decode`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb digest my.db --output my.digest

@@ -11,10 +11,9 @@ use crate::{describe, store, units};
 
 /// Lists the keyspaces of a store.
 ///
-/// For each keyspace: its stored entries, its tables, their size, the filters that new tables get, and its name; with
-/// --json all its options. Entries are those in memtables
-/// and tables, with overwritten versions and tombstones that compaction has not dropped yet; `count` counts
-/// keys.
+/// For each keyspace: its stored entries, its tables, their size, the filters of new tables, and its name; with
+/// --json all its options. Entries are in memtables and tables, and include overwritten versions and tombstones that
+/// compaction has not dropped yet; `count` counts keys.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb keyspaces my.db

@@ -20,12 +20,13 @@ use crate::units;
 
 /// Loads lines: `key` or `key<TAB>value`. Creates the store if it does not exist.
 ///
-/// A line is split at its first tab; without a tab the value is empty. Lines are taken as they are. With
-/// --escaped, \t, \n, \\ and \xHH stand for a tab, a newline, a backslash and any byte, as `scan` prints them.
-/// With --from-json, a line is an object as `scan --json` prints it. Blank lines are skipped, and lines that
-/// end with a carriage return refused, unless an option says otherwise. A later line replaces an earlier one with the same key. The first line that cannot be loaded
-/// ends the command with exit code 2, an interrupt (Ctrl-C) with 130; the lines before it are loaded. After the last line
-/// the command waits for compactions, so that lookups are fast from the start, unless --no-settle is given.
+/// A line is split at its first tab; without a tab the value is empty. Lines are used unchanged. With --escaped, \t,
+/// \n, \\ and \xHH are read as a tab, a newline, a backslash and any byte, as `scan` prints them. With --from-json, a
+/// line is an object as `scan --json` prints it. By default, blank lines are skipped, and lines that end with a
+/// carriage return are refused. A later line replaces an earlier one with the same key. The first line that cannot be
+/// loaded ends the command with exit code 2, an interrupt (Ctrl-C) with 130; the lines before it are loaded. After
+/// the last line the command waits for compactions, so that lookups are fast from the start, unless --no-settle is
+/// given.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb load words.db /usr/share/dict/words
@@ -88,7 +89,7 @@ fn entry<'l>(mut line: &'l [u8], args: &Args) -> Result<Entry<'l>> {
     Ok(Entry { keyspace, key: args.lines.decode(key)?, value: args.lines.decode(value)? })
 }
 
-/// What is before and after the first tab.
+/// The parts before and after the first tab.
 fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let tab = line.iter().position(|&byte| byte == b'\t')?;
     Some((&line[..tab], &line[tab + 1..]))

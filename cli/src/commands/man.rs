@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Writes the page of a command, and those of its subcommands.
+/// Writes the pages of a command and of its subcommands.
 fn write_pages(command: &Command, dir: &Path) -> io::Result<()> {
     command.get_subcommands().try_for_each(|command| write_pages(command, dir))?;
     let help = command.get_after_long_help().or_else(|| command.get_after_help());

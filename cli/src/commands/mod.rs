@@ -1,4 +1,4 @@
-//! One file per command: its arguments, and what it does.
+//! One file per command: its arguments and its code.
 
 pub(crate) mod cas;
 pub(crate) mod checkpoint;

@@ -14,10 +14,9 @@ use crate::{progress, store, units};
 
 /// Gives existing tables new filters.
 ///
-/// Without options the filters are those that a new store gets, so this brings a store to the current
-/// defaults. The policy becomes that of the keyspace: later tables follow it too. Tables are read, not
-/// rewritten; each new filter is a file beside its table. If the command is interrupted, every filter in the
-/// store is good; run it again to go on.
+/// Without options the filters become the filters of a new store, so this brings a store to the current defaults. The
+/// keyspace keeps the policy: later tables follow it too. Tables are read, not rewritten; each new filter is a
+/// separate file. If the command is interrupted, every filter in the store is valid; run it again to continue.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb refilter my.db
@@ -48,7 +47,7 @@ pub(crate) struct Args {
 /// [`FilterKind`] as an argument.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Kind {
-    /// Chosen for each table by what it costs: ribbon for nearly all.
+    /// Chosen for each table by cost: ribbon for nearly all.
     Auto,
     /// No filters: every lookup reads a block.
     None,
@@ -112,8 +111,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     out.finish()
 }
 
-/// The filters of one keyspace, or of all. A table that cannot be opened counts by what the manifest says of
-/// it.
+/// The filters of one keyspace, or of all. For a table that cannot be opened, the data in the manifest count.
 fn filters(db: &Db, keyspace: Option<&str>) -> Result<LevelStats> {
     db.open_tables()?;
     Ok(store::total(db, keyspace))

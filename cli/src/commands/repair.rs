@@ -20,12 +20,11 @@ const RANGES_SHOWN: usize = 20;
 
 /// Makes a new store from what can be read of a damaged one.
 ///
-/// The damaged store is only read. NEW must not exist or be empty. Its keyspaces get the values that are
-/// certain: no write up to a sequence number has deleted or replaced them. It is the last one, or if writes may
-/// be lost the last one before these, which is printed. What is doubtful goes to the keyspace "doubtful", or
-/// "doubtful:NAME" for a keyspace other than "default". What is gone or doubtful is printed as ranges of keys
-/// and counts. Exit code 0: nothing is lost and nothing doubtful; 3: something is, and NEW has all that could be
-/// read.
+/// The damaged store is only read. NEW must be missing or empty. Its keyspaces get the values that are certain: no
+/// write up to a sequence number has deleted or replaced them. It is the last sequence number, or, if writes may be
+/// lost, the last one before the lost writes; it is printed. Doubtful values go to the keyspace "doubtful", or
+/// "doubtful:NAME" for a keyspace other than "default". Lost and doubtful data are printed as ranges of keys and
+/// counts. Exit code 0: all data are certain; 3: some are lost or doubtful, and NEW has all readable data.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb repair my.db --into repaired.db
@@ -104,7 +103,7 @@ fn print(report: &RepairReport, out: &mut Output) -> Result<()> {
         out.text(&format!("damage     {}", message(error)))?;
     }
     match report.is_complete() {
-        true => out.text("complete   nothing is lost and nothing is doubtful"),
+        true => out.text("complete   all data are certain"),
         false => Ok(()),
     }
 }

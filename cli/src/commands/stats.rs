@@ -44,8 +44,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let db = args.store.for_reading()?;
     let keyspace = args.keyspace.as_deref();
     keyspace.map(|name| store::existing_keyspace(&db, name)).transpose()?;
-    // A table that cannot be opened is printed with what the manifest says of it; the error is returned at
-    // the end.
+    // A table that cannot be opened is printed with the data of the manifest; the error is returned at the end.
     let opened = db.open_tables();
     let mut out = Output::new();
     let stats = db.stats();

@@ -3,7 +3,7 @@
 //! Lines are taken in lots, which three stages handle at the same time (`stages`): one reads, one decides, one prints. Of
 //! each lot:
 //!
-//! 1. the keys that are new are inserted, in one `insert_new_many_pending`, which says which these are;
+//! 1. the new keys are inserted, in one `insert_new_many_pending`, which returns the keys that were new;
 //! 2. once they are durable, the lines are printed.
 //!
 //! With a journal, the lines that are new are appended to it and synced before their keys are written, together with the
@@ -32,26 +32,26 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::store::{self, JOURNALS, Settling, Store, Within};
 
-/// The most lines of a lot: so few that what is looked up for them stays in the processor's caches.
+/// The greatest number of lines of a lot. The data that their lookups touch fit in the processor's caches.
 const LINES_MAX: usize = 4000;
 
 /// With a journal, whose sync each lot waits for.
 const JOURNAL_LINES_MAX: usize = 64_000;
 
-/// Prints each line that was never seen before, in order, and remembers it.
+/// Prints each line that was never seen before, in order, and stores it.
 ///
-/// A line is seen if it came earlier in the input, or in an earlier run with the same store, or if its key is in
-/// the store for another reason (`load`, `put`). The answer is exact. A line is the key that it is for `contains`
-/// and `load`: blank lines are skipped, and lines that end with a carriage return refused, unless an option says
-/// otherwise. Lines are printed as they were read, with a newline even if the last one had none, and without the
-/// carriage return that --crlf drops. A key has at most 64 KiB, a line with --key 16 MiB.
+/// A line is seen if it came earlier in the input, or in an earlier run with the same store, or if its key is in the
+/// store for another reason (`load`, `put`). The answer is exact. A line is the same key for `contains` and `load`.
+/// By default, blank lines are skipped, and lines that end with a carriage return are refused. Lines are printed
+/// unchanged, with a newline even if the last one had none, and without the carriage return that --crlf drops. A key
+/// has at most 64 KiB, a line with --key 16 MiB.
 ///
-/// Lines are printed once they are remembered durably: at once if the next line has to be waited for, and every
-/// --sync-every milliseconds while lines keep coming. If the command is killed, or the reader of its output goes away,
-/// the lines since the last sync may be remembered and not printed; with --batch these are so many at most. With
-/// --journal no line is lost or doubled: the command writes the lines to a file, and commits its length together with
-/// the lines. Started again with the same input, it cuts what was not committed from the file and continues. After the
-/// file was moved away, --new-journal begins another one.
+/// Lines are printed once they are stored durably: at once if the command must wait for the next line, and every
+/// --sync-every milliseconds while lines keep coming. If the command is killed, or the reader of its output exits,
+/// lines since the last sync may be stored without being printed; --batch limits their number. With --journal no line
+/// is lost or doubled: the command writes the lines to a file, and commits its length together with the lines.
+/// Started again with the same input, it removes uncommitted lines from the file and continues. After the file was
+/// moved away, --new-journal starts another one.
 ///
 /// After the last line the command waits for compactions, so that later lookups are fast, unless --no-settle is given.
 ///
@@ -71,8 +71,8 @@ pub(crate) struct Args {
     /// The file to read; `-` reads standard input.
     #[arg(default_value = "-")]
     file: PathBuf,
-    /// What of a line counts: the number of a field between spaces or tabs, from 1, or a regular expression, of
-    /// which the first group counts, or all that it matches.
+    /// The part of a line that is its key: the number of a field between spaces or tabs, from 1, or a regular
+    /// expression, whose first group, or else whole match, is the key.
     #[arg(long, value_name = "FIELD|REGEX", value_parser = LineKey::parse)]
     key: Option<LineKey>,
     /// Print the lines that were seen before, instead of the others.
@@ -81,7 +81,7 @@ pub(crate) struct Args {
     /// Print every line after `new` or `seen` and a tab, and flush the output before the next line is waited for.
     #[arg(long, conflicts_with_all = ["seen", "count", "journal"])]
     tag: bool,
-    /// Remember nothing: the store must exist, and is only read. New keys of the input are kept in memory.
+    /// Store nothing: the store must exist, and is only read. New keys of the input are kept in memory.
     #[arg(long, conflicts_with = "journal")]
     dry_run: bool,
     /// Leave spaces and tabs at both ends out of the key. A line of nothing else is blank.
@@ -100,7 +100,7 @@ pub(crate) struct Args {
     /// Write the lines to this file, each exactly once; it begins empty.
     #[arg(long, value_name = "OUT", conflicts_with_all = ["seen", "count"])]
     journal: Option<PathBuf>,
-    /// Begin a new journal, in a file that is missing or empty, instead of the one that the store has.
+    /// Start a new journal, in a file that is missing or empty, in place of the current journal of the store.
     #[arg(long, requires = "journal")]
     new_journal: bool,
     #[command(flatten)]
@@ -119,7 +119,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let keyspace = if args.dry_run { args.within.existing(&db)? } else { args.within.or_create(&db)? };
     let journal = args.journal.as_ref();
     let journal = journal.map(|path| Kept::open(&db, path, &keyspace, args.new_journal)).transpose()?;
-    // What an earlier program left unsynced may be the reason why a line counts as seen.
+    // Unsynced writes of an earlier program may be the reason why a line counts as seen.
     if !args.dry_run {
         db.sync()?;
     }
@@ -277,7 +277,7 @@ fn trimmed(mut line: &[u8]) -> &[u8] {
 struct Decided {
     lot: Lot,
     new: Vec<bool>,
-    /// What was written without a journal.
+    /// The lines written without a journal.
     commit: Option<Commit>,
 }
 
@@ -324,7 +324,7 @@ impl Sieve {
     }
 }
 
-/// Makes what was decided durable, and prints the lines that are asked for, or at the end how many these are.
+/// Makes the decided lines durable, and prints the requested lines, or their number at the end.
 fn print_all(db: &Db, args: &Args, bytes: Option<u64>, groups: Groups<'_, Decided>) -> Result<()> {
     let mut progress = Progress::of_bytes("reading", bytes);
     let (mut out, mut printed) = (Output::new(), 0_u64);

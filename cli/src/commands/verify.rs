@@ -1,4 +1,4 @@
-//! `sievedb verify`: reads everything in a store and lists what is damaged.
+//! `sievedb verify`: reads everything in a store and lists all damage.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::progress::Progress;
 use crate::store::{self, Opening};
 use crate::units;
 
-/// Reads everything in a store and lists what is damaged.
+/// Reads everything in a store and lists all damage.
 ///
 /// Every table, block, filter, log and the manifest is read and held against each other, and every key
 /// against the filters of its table. It goes on after damage, also in a store that cannot be opened any more,
@@ -113,7 +113,7 @@ pub(super) fn message(error: &Error) -> String {
     }
 }
 
-/// What a piece of damage concerns, in words.
+/// The subject of a piece of damage, in words.
 fn concerns(damage: &Damage) -> String {
     let keys = match damage.concerns() {
         Concerned::Keys(keys) => keys,

@@ -1,4 +1,4 @@
-//! `sievedb-dump FILE`: what a file is, and what its bytes mean. A directory is shown by `tree`.
+//! `sievedb-dump FILE`: the kind of a file and the meaning of its bytes. `tree` shows a directory.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ impl Args {
         view
     }
 
-    /// Fails if a file of this kind does not have what the options ask for.
+    /// Fails if a file of this kind lacks the parts that the options select.
     fn check_kind(&self, path: &Path, kind: Kind) -> Result<()> {
         let lacks =
             |what| Err(Failure::Usage(format!("{} is a {} and has no {what}", path.display(), kind.name())));

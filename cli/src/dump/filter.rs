@@ -27,8 +27,8 @@ pub(super) enum Command {
     /// Measures a filter: probes it for absent keys, random ones and ones that differ from a present key in
     /// one byte.
     Measure(Measure),
-    /// Plans the filters of a store: those of every run, the best ones of the same size, and those of other
-    /// sizes.
+    /// Plans the filters of a store: the present filters of each run, the best filters of the same size, and filters
+    /// of other sizes.
     Plan(plan::Args),
 }
 

@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::escape::escape;
 
-/// Stands for what was left out.
+/// A placeholder for omitted lines.
 const ELLIPSIS: &str = "...";
 
 /// Columns that a text takes on a terminal.

@@ -1,7 +1,7 @@
 //! `sievedb-dump`: inspects the files of a store.
 //!
-//! `sievedb::inspect` decodes files; this module prints what it finds. It only reads and takes no lock, so
-//! that it works beside a running store and on what is left of a broken one.
+//! `sievedb::inspect` decodes files; this module prints the results. It only reads and takes no lock, so it also
+//! works next to a running store and on the remains of a broken one.
 //!
 //! | file | what |
 //! |---|---|
@@ -36,7 +36,7 @@ use crate::signals;
 /// The program's name in messages.
 const PROGRAM: &str = "sievedb-dump";
 
-/// Inspects the files of a SieveDB store: what each is, what its bytes mean, and whether they are intact.
+/// Inspects the files of a SieveDB store: their kinds, the meaning of their bytes, and whether they are intact.
 ///
 /// Files are only read, and never locked. A small file is shown to the byte, a large one in outline; all of
 /// it is read and verified unless --summary or --block is given. A directory is shown as `tree` shows it.
@@ -62,9 +62,9 @@ enum Command {
 const AFTER_HELP: &str = "\
 Examples:
   sievedb-dump my.db                             levels, tables and filters, drawn
-  sievedb-dump my.db/000007.sst                  what it is, and whether it is intact
+  sievedb-dump my.db/000007.sst                  its kind, and whether it is intact
   sievedb-dump --block 3 my.db/000007.sst        one block, to the byte
-  sievedb-dump --values my.db/000005.wal | less  the entries in it
+  sievedb-dump --values my.db/000005.wal | less  its entries
   sievedb-dump filter verify my.db/000007.sst    probe its filter for every key
 
 Offsets and lengths are in decimal, bytes in hexadecimal. Keys and values are printed as

@@ -57,7 +57,7 @@ pub(super) fn stopped(path: &Path, stop: Stop) -> Failure {
     }
 }
 
-/// The failure for an error in probing the filter of a table, or the one in a file beside it.
+/// The failure for an error in probing the filter of a table, or its separate filter file.
 pub(super) fn troubled(table: &Path, beside: &Path, trouble: Trouble) -> Failure {
     match trouble {
         Trouble::Stopped(stop) => stopped(table, stop),
@@ -82,7 +82,7 @@ pub(super) fn damaged(path: &Path, damage: &FileDamage) -> String {
     format!("{} {newer} at offset {}: {}: {}", path.display(), damage.offset, damage.what, damage.detail)
 }
 
-/// Prints what is damaged on standard error, and fails if something is.
+/// Prints all damage on standard error, and fails if there is any.
 pub(super) fn print_damage(tree: &Tree) -> Result<()> {
     tree.damage.iter().for_each(|(path, damage)| warn(PROGRAM, &damaged(path, damage)));
     if tree.damage.is_empty() { Ok(()) } else { Err(Failure::Printed(3)) }

@@ -1,5 +1,4 @@
-//! `sievedb-dump filter plan`: the filters of a store, the best filters of the same size, and those of other
-//! sizes.
+//! `sievedb-dump filter plan`: the filters of a store, the best filters of the same size, and filters of other sizes.
 //!
 //! Every absent lookup is taken to probe every run, as if all runs covered all keys: an upper bound of the
 //! wasted reads. The present filters count with the predicted rates in their headers; the best ones are
@@ -27,7 +26,7 @@ const BUDGETS: [f64; 10] = [2.0, 4.0, 6.0, 7.0, 8.0, 10.0, 12.0, 14.0, 16.0, 20.
 pub(super) struct Args {
     /// The directory of the store.
     db: PathBuf,
-    /// Plan for this many bits per key; those of the present filters if not given.
+    /// Plan for this many bits per key [default: the bits per key of the present filters]
     #[arg(long, value_name = "BITS", value_parser = bits_per_key)]
     bits_per_key: Option<f64>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `sievedb-dump FILE` of a file that holds a sketch: what it is and what its parameters are.
+//! `sievedb-dump FILE` of a file with a sketch: its kind and its parameters.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::failure::{Failure, Result};
 use crate::json::{Object, put_bytes};
 use crate::units::share;
 
-/// Whether the first bytes of a file are those of a sketch.
+/// Whether a file has the first bytes of a sketch.
 pub(super) fn is_sketch(path: &Path, file: &dyn ReadFile) -> Result<bool> {
     let mut magic = [0; MAGIC.len()];
     let unreadable = |source| Failure::io(format!("read {}", path.display()), source);
@@ -47,7 +47,7 @@ pub(super) fn page(path: &Path) -> Result<FilePage> {
     })
 }
 
-/// Prints what a file with a sketch is.
+/// Prints the kind of a file with a sketch.
 pub(super) fn describe(path: &Path, json: bool, secrets: bool) -> Result<()> {
     let summary = read(path)?;
     let printed =

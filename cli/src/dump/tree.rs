@@ -18,9 +18,9 @@ const COLUMNS: (usize, usize) = (80, 40);
 
 /// Shows the shape of a store: levels, runs, tables, key ranges, sizes, filters.
 ///
-/// Each run is a line with its tables at the positions of their keys in the order of all keys; newer runs are
-/// above, and are probed first. Nothing is locked; of tables only the headers of their filters are read. If
-/// CURRENT and the manifest are missing, the tables are listed with what each says of itself.
+/// Each run is a line with its tables at the positions of their keys in the order of all keys; newer runs are above,
+/// and are probed first. No lock is taken; in tables only the headers of filters are read. If CURRENT and the
+/// manifest are missing, the tables are listed with their own data.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The directory of the store.
@@ -29,7 +29,7 @@ pub(super) struct Args {
     #[arg(long)]
     all: bool,
     /// Print JSON, one object a table. Bytes that are not UTF-8 are base64 under NAME_base64. If there is no
-    /// manifest, level and run are null, and the keyspace is the one that the table names.
+    /// manifest, level and run are null, and the keyspace is the one in the table.
     #[arg(long)]
     json: bool,
 }

@@ -152,7 +152,7 @@ fn keyspaces_are_listed_with_entries_tables_and_size() {
 }
 
 #[test]
-fn refilter_gives_existing_tables_the_filters_asked_for() {
+fn refilter_gives_existing_tables_the_requested_filters() {
     let store = temp_store();
     let db = &store.db;
     let lines: String = (0..3000).map(|n| format!("key{n:05}\n")).collect();
@@ -172,7 +172,7 @@ fn refilter_gives_existing_tables_the_filters_asked_for() {
     assert!(built < 16.0 && (20.0..22.0).contains(&twenty) && tables == 1, "{built} {twenty} {tables}");
     let (before, none, tables) = bits(&["--kind", "none"]);
     assert!(before > 19.0 && none == 0.0 && tables == 2, "{before} {none} {tables}");
-    // Without options: what a new store gets.
+    // Without options: the filters of a new store.
     let (_, again, _) = bits(&["--keyspace", "default"]);
     assert!((again - built).abs() < 0.01, "{again} {built}");
     let text = run(&["refilter", db, "--false-positive-rate", "0.001", "--uniform"]).ok();

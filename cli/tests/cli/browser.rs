@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value as Json;
 
-/// The colours that a page is asked for.
+/// The colours requested from a page.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Theme {
     Dark = 0,
@@ -25,7 +25,7 @@ pub(crate) struct Visit {
 }
 
 impl Browser {
-    /// The browser; `None`, with a line printed, if there is none. In continuous integration there must be one.
+    /// The browser; `None`, with a printed line, if there is none. In continuous integration there must be one.
     pub(crate) fn find() -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let names = ["chromium", "chromium-browser", "google-chrome"];

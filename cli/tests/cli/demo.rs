@@ -1,4 +1,4 @@
-//! The demo: on a few thousand lines and paths, run twice, and never in a keyspace that is not its own.
+//! The demo: on a few thousand lines and paths, run twice, and never in a foreign keyspace.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ fn figures(report: &str, label: &str) -> [f64; 2] {
 }
 
 #[test]
-fn the_demo_reports_what_filters_save_and_the_commands_it_suggests_work() {
+fn the_demo_reports_the_savings_of_filters_and_its_suggested_commands_work() {
     let store = temp_store();
     let words = words(&store);
     let report = run(&["demo", &store.db, "--from", &words]).ok();
@@ -63,7 +63,7 @@ fn the_demo_reports_what_filters_save_and_the_commands_it_suggests_work() {
     let bits = figures(&report, "filter bits per key");
     assert!(bits.iter().all(|bits| (10.0..30.0).contains(bits)), "{report}");
 
-    // The page has what the lookups of the demo have counted.
+    // The page has the counts of the demo's lookups.
     let page = format!("{}.html", store.db);
     assert!(report.contains(&format!("iB), a page about it in {page}.\n")), "{report}");
     let page = std::fs::read_to_string(page).unwrap();
@@ -161,7 +161,7 @@ fn entries_that_the_demo_did_not_write_are_not_deleted() {
 
 #[cfg(unix)]
 #[test]
-fn what_another_user_put_in_the_place_of_the_demo_is_not_used() {
+fn a_directory_of_another_user_in_the_place_of_the_demo_is_not_used() {
     use std::os::unix::fs::{MetadataExt, symlink};
     let store = temp_store();
     let words = words(&store);

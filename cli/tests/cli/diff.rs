@@ -1,4 +1,4 @@
-//! What two stores do not share, in one place and through files; digests.
+//! The differences of two stores, in one place and through files; digests.
 
 use crate::dump::dump;
 use crate::tool::{TempStore, run, temp_store};
@@ -7,18 +7,18 @@ fn lines(range: std::ops::Range<u32>, changed: u32) -> String {
     range.map(|key| format!("key{key:05}\t{}\n", if key == changed { 0 } else { key })).collect()
 }
 
-/// What two machines tell each other.
+/// The exchange of two machines.
 struct Exchange {
-    /// What the second one printed when it wrote cells.
+    /// The output of the second machine after it wrote cells.
     told: Vec<String>,
-    /// What the first one printed when the cells fell short.
+    /// The output of the first machine when there were too few cells.
     short: Vec<String>,
-    /// What it listed in the end.
+    /// Its final list.
     found: String,
 }
 
-/// Compares two stores through files. The second one first writes as many cells as `options` or the estimate
-/// say, which fall short now and then; and then those that the first one asks for.
+/// Compares two stores through files. The second one first writes as many cells as `options` or the estimate give,
+/// which are sometimes too few; then it writes the cells that the first one requests.
 fn exchange(one: &TempStore, two: &TempStore, options: &[&str], wanted: &str, json: bool) -> Exchange {
     let file = |name: String| one.folder.path().join(name).to_str().unwrap().to_owned();
     let format: &[&str] = if json { &["--json"] } else { &[] };
@@ -50,7 +50,7 @@ fn exchange(one: &TempStore, two: &TempStore, options: &[&str], wanted: &str, js
 }
 
 #[test]
-fn a_diff_of_two_stores_lists_what_each_lacks_and_what_differs() {
+fn a_diff_of_two_stores_lists_missing_and_different_keys() {
     let (one, two) = (temp_store(), temp_store());
     one.load(lines(0..2000, 9999).as_bytes());
     two.load(lines(3..2002, 1000).as_bytes());
@@ -167,7 +167,7 @@ fn a_diff_through_files_needs_a_second_round_if_the_cells_fall_short() {
     // Far too few cells, and then others.
     let in_rounds = exchange(&one, &two, &["--count", "20"], &wanted, false);
     let short = &in_rounds.short[0];
-    assert!(short.contains("20 cells fall short") && short.contains("--from 20 --count "), "{short}");
+    assert!(short.contains("20 cells are too few") && short.contains("--from 20 --count "), "{short}");
     assert_eq!(in_rounds.found, found);
     let wrong = run(&["diff", &one.db, "--cells", &size]).fails(3);
     assert!(wrong.contains("sketch kind"), "{wrong}");
@@ -175,7 +175,7 @@ fn a_diff_through_files_needs_a_second_round_if_the_cells_fall_short() {
 
 /// The cells of a small difference suffice but for one time in twenty; then the other side sends more.
 #[test]
-fn a_diff_of_values_through_files_tells_both_sides_which_keys_differ() {
+fn a_diff_of_values_through_files_lists_different_keys_on_both_sides() {
     let (one, two) = (temp_store(), temp_store());
     one.load(lines(0..2000, 9999).as_bytes());
     two.load(lines(1..2001, 1000).as_bytes());
@@ -206,7 +206,7 @@ fn a_digest_does_not_have_the_secret_seed_of_its_store() {
 }
 
 #[test]
-fn a_digest_is_written_and_says_how_many_keys_it_has() {
+fn a_digest_is_written_and_its_number_of_keys_is_printed() {
     let store = temp_store();
     store.load(lines(0..500, 9999).as_bytes());
     let file = store.folder.path().join("digest");

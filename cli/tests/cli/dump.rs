@@ -36,7 +36,7 @@ fn table(store: &TempStore) -> PathBuf {
     only(store, ".sst")
 }
 
-/// The offset of damage that a message names; the exit code is that of damage.
+/// The offset of damage in a message; the exit code is the code for damage.
 #[track_caller]
 fn names_the_damage(outcome: &Outcome, path: &Path) -> u64 {
     assert_eq!(outcome.code, Some(3), "{outcome:?}");
@@ -88,7 +88,7 @@ fn a_store_in_use_can_be_looked_at() {
 }
 
 #[test]
-fn keys_and_values_are_what_scan_prints() {
+fn keys_and_values_are_printed_as_by_scan() {
     let store = filled_store();
     let table = table(&store);
     let values = dump(&["--values", text(&table)]).ok();
@@ -447,7 +447,7 @@ fn without_the_first_edit_of_the_manifest_tables_are_listed_by_their_properties(
     let json = dump(&["tree", "--json", &store.db]);
     let object: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!((&object["keys"], &object["level"]), (&KEYS.into(), &serde_json::Value::Null));
-    // One that is no table says so.
+    // A file that is not a table is reported as such.
     std::fs::write(Path::new(&store.db).join("000099.sst"), b"hello").unwrap();
     let message = dump(&["tree", &store.db]).stderr;
     assert!(message.contains("000099.sst is corrupt at offset 0: table: it is none"), "{message}");

@@ -6,7 +6,7 @@ use std::io::Read;
 use crate::tool::{Conversation, command, run, run_with, temp_store};
 
 #[test]
-fn what_is_put_is_what_get_prints() {
+fn get_prints_the_value_of_put() {
     let store = temp_store();
     let db = &store.db;
     assert_eq!(run(&["put", db, "planet", "Saturn"]).ok(), "");
@@ -31,7 +31,7 @@ fn a_present_key_is_left_as_it_is_if_it_must_be_absent() {
 }
 
 #[test]
-fn a_key_is_set_only_if_it_holds_what_is_expected() {
+fn a_key_is_set_only_if_it_has_the_expected_value() {
     let store = temp_store();
     run(&["put", &store.db, "state", "draft"]).ok();
     let cas = |more: &[&str]| run(&[&["cas", &store.db, "state"], more].concat());
@@ -147,7 +147,7 @@ fn random_bytes(state: &mut u64) -> Vec<u8> {
 }
 
 #[test]
-fn what_scan_prints_load_reads_back_byte_for_byte() {
+fn load_reads_the_output_of_scan_byte_for_byte() {
     let (one, two) = (temp_store(), temp_store());
     let mut state = 1;
     let mut entries: BTreeMap<Vec<u8>, Vec<u8>> =
@@ -261,13 +261,13 @@ fn lines_and_arguments_have_escapes_only_with_escaped() {
     let message = run_with(&["load", db, "-", "--escaped"], b"C:\\qux\n").fails(2);
     assert!(message.contains("line 1: the backslash at byte 3 begins none of "), "{message}");
     assert!(
-        message.contains("; without --escaped lines are taken as they are; 0 lines before it loaded"),
+        message.contains("; without --escaped lines are used unchanged; 0 lines before it loaded"),
         "{message}"
     );
 }
 
 #[test]
-fn a_blank_line_is_skipped_with_a_note_and_is_the_empty_key_if_asked() {
+fn a_blank_line_is_skipped_with_a_note_or_is_the_empty_key_on_request() {
     let store = temp_store();
     let load = |options: &[&str]| {
         let outcome = run_with(&[&["load", &store.db, "-"][..], options].concat(), b"a\n\nb\n\n");

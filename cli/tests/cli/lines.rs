@@ -66,7 +66,7 @@ fn memory_that_runs_out_is_a_failure_and_no_crash() {
 }
 
 #[test]
-fn what_json_prints_is_refused_as_lines_and_read_back_if_asked() {
+fn json_output_is_refused_as_lines_and_read_back_on_request() {
     let (one, two) = (temp_store(), temp_store());
     one.load(b"a\t1\nb\\t\\\\\t\\xff\\n\n\\xff\\x00\t\n\xc3\xbc\t\"\n\t\n");
     let printed = run(&["scan", &one.db, "--json"]).ok();
@@ -89,7 +89,7 @@ fn what_json_prints_is_refused_as_lines_and_read_back_if_asked() {
 }
 
 #[test]
-fn what_one_command_prints_is_not_taken_for_keys_by_another_without_a_word() {
+fn no_command_silently_takes_the_output_of_another_for_keys() {
     let store = temp_store();
     store.load(b"a\t1\nb\t2\n");
     let db = &store.db;

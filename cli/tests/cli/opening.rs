@@ -115,7 +115,7 @@ fn help_and_version_exit_with_0() {
 }
 
 #[test]
-fn a_line_that_cannot_be_loaded_is_named_and_those_before_it_are_loaded() {
+fn a_line_that_cannot_be_loaded_is_named_and_earlier_lines_are_loaded() {
     let store = temp_store();
     let outcome = run_with(&["load", &store.db, "-", "--escaped"], b"a\t1\nb\t\\x62\nc\\q\t3\nd\t4\n");
     let message = outcome.fails(2);
@@ -142,7 +142,7 @@ fn reading_commands_write_nothing_at_all() {
     store.load(b"a\t1\nb\t2\n");
     run(&["compact", &store.db]).ok();
     store.load(b"c\t3\n");
-    // Files that a crash left behind, and files of others, stay too.
+    // Leftovers of a crash and foreign files stay too.
     std::fs::write(Path::new(&store.db).join("CURRENT.tmp"), "half").unwrap();
     std::fs::write(Path::new(&store.db).join("notes.txt"), "mine").unwrap();
     let before = store.files();

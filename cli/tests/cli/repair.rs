@@ -36,7 +36,7 @@ fn a_store_without_damage_is_copied_and_stays_as_it_was() {
         "manifest   whole\n",
         "kept       2,000 keys in keyspace default\n",
         "kept       1 key in keyspace users\n",
-        "complete   nothing is lost and nothing is doubtful\n",
+        "complete   all data are certain\n",
     ] {
         assert!(report.contains(line), "{report}");
     }
@@ -51,7 +51,7 @@ fn a_store_without_damage_is_copied_and_stays_as_it_was() {
 }
 
 #[test]
-fn what_is_lost_is_listed_as_ranges_of_keys_as_text_and_json() {
+fn lost_data_are_listed_as_ranges_of_keys_as_text_and_json() {
     let (store, into) = filled();
     let table = largest_table(&store);
     flip(&table, &[200, 9000]);

@@ -1,4 +1,4 @@
-//! `report`: its numbers are those of `stats --json`, and a browser opens it without a request or an error.
+//! `report`: it has the numbers of `stats --json`, and a browser opens it without a request or an error.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -69,7 +69,7 @@ fn in_stats(stats: &Json, name: &str) -> f64 {
 }
 
 #[test]
-fn the_numbers_of_the_page_are_those_of_stats() {
+fn the_page_has_the_numbers_of_stats() {
     let store = filled_store();
     let (outcome, page) = write(&store, &[]);
     assert!(outcome.ok().contains(" KiB in "));
@@ -174,7 +174,7 @@ fn an_empty_store_and_one_in_use_give_a_page() {
 }
 
 #[test]
-fn a_damaged_store_gives_a_page_that_says_so_and_exit_code_3() {
+fn a_damaged_store_gives_a_page_with_the_damage_and_exit_code_3() {
     let store = filled_store();
     let manifest =
         store.paths_of("").into_iter().find(|path| path.to_str().unwrap().contains("MANIFEST")).unwrap();

@@ -1,9 +1,9 @@
 //! The output and exit code of every command in many situations: the table `tests/golden/situations.txt`.
 //! `SIEVEDB_BLESS=1 cargo test -p sievedb-cli situations` writes it again; read it before you commit it.
 //!
-//! The table has the first three lines of an output, and all lines of `verify` and `repair`. What differs
-//! between runs is replaced: the directory by `DB`, checksums by `########`, points in time by `TIME`, sizes, times, rates and the
-//! offsets of filters by `#`.
+//! The table has the first three lines of an output, and all lines of `verify` and `repair`. Values that differ
+//! between runs are replaced: the directory by `DB`, checksums by `########`, points in time by `TIME`, sizes, times,
+//! rates and the offsets of filters by `#`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -60,7 +60,7 @@ type Held = Box<dyn std::any::Any>;
 
 struct Situation {
     name: &'static str,
-    /// Sets it up; `Err` says why that is impossible here.
+    /// Sets it up; `Err` has the reason why that is impossible here.
     make: fn(&TempStore) -> Result<Held, String>,
     /// Commands run as the user `nobody`.
     as_nobody: bool,
@@ -332,7 +332,7 @@ fn plain(line: &str) -> String {
 }
 
 #[test]
-fn every_command_prints_what_the_table_says_in_every_situation() {
+fn every_command_prints_the_output_in_the_table_in_every_situation() {
     let golden = std::fs::read_to_string(GOLDEN).unwrap_or_default();
     let known = |name: &str| {
         let start = golden.find(&format!("== {name}\n"))?;

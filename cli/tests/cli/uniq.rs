@@ -21,7 +21,7 @@ fn sample(seed: u64, lines: u64, kinds: u64) -> String {
     (0..lines).map(|_| format!("line {}\n", random(&mut state) % kinds)).collect()
 }
 
-/// The first of equal lines, in order; `seen` has those of earlier inputs.
+/// The first of equal lines, in order; `seen` has the lines of earlier inputs.
 fn unique<'a>(input: &'a str, seen: &mut HashSet<&'a str>) -> String {
     input.split_inclusive('\n').filter(|line| seen.insert(line)).collect()
 }
@@ -31,7 +31,7 @@ fn uniq(store: &TempStore, more: &[&str], input: &[u8]) -> String {
 }
 
 #[test]
-fn each_line_is_printed_once_over_all_runs_whatever_it_holds() {
+fn each_line_is_printed_once_over_all_runs_for_any_bytes() {
     let store = temp_store();
     assert_eq!(uniq(&store, &["--empty-key"], b"b\na\nb\n\na\n\n"), "b\na\n\n");
     assert_eq!(uniq(&store, &["-"], b"a\nc\nb\nd"), "c\nd\n");
@@ -41,7 +41,7 @@ fn each_line_is_printed_once_over_all_runs_whatever_it_holds() {
     assert_eq!(odd.stderr, note);
     assert_eq!(uniq(&store, &["--keyspace", "other"], b"a\n"), "a\n");
     assert_eq!(uniq(&store, &[], b""), "");
-    // What is in the store for another reason counts as seen.
+    // Keys stored for another reason count as seen.
     run(&["put", &store.db, "put", "value"]).ok();
     assert_eq!(uniq(&store, &[], b"put\n"), "");
     assert_eq!(run(&["get", &store.db, "put"]).ok(), "value\n", "and is left as it is");
@@ -79,7 +79,7 @@ fn lines_are_counted_instead_of_printed() {
 }
 
 #[test]
-fn a_field_or_a_match_is_what_counts_of_a_line() {
+fn a_field_or_a_match_can_be_the_key_of_a_line() {
     let store = temp_store();
     let log = b"ada GET /a\ngrace  GET /b\nada\tGET /c\n";
     assert_eq!(uniq(&store, &["--key", "1"], log), "ada GET /a\ngrace  GET /b\n");
@@ -94,7 +94,7 @@ fn a_field_or_a_match_is_what_counts_of_a_line() {
 }
 
 #[test]
-fn a_line_that_is_too_long_ends_the_command_after_those_before_it() {
+fn a_line_that_is_too_long_ends_the_command_after_the_earlier_lines() {
     let store = temp_store();
     let long = [b"short\n", &[b'x'; 70_000][..], b"\nlater\n"].concat();
     let outcome = run_with(&["uniq", &store.db], &long);
@@ -158,7 +158,7 @@ fn with_a_journal_each_line_is_written_exactly_once_whenever_it_is_killed() {
         kill_when(&args, &input, Stdio::null(), || len(&path) >= goal);
         let so_far = std::fs::read_to_string(&path).unwrap();
         assert!(expected.starts_with(&so_far), "{} bytes", so_far.len());
-        // What a crash of the machine may leave: lines that were never committed.
+        // A possible result of a crash of the machine: lines that were never committed.
         if random(&mut state).is_multiple_of(2) {
             let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
             file.write_all(b"line 1\nnever commit").unwrap();
@@ -240,7 +240,7 @@ fn lines_of_crlf_are_refused_or_lose_the_carriage_return() {
 }
 
 #[test]
-fn a_journal_that_was_moved_away_is_followed_by_a_new_one_if_asked() {
+fn a_journal_that_was_moved_away_is_followed_by_a_new_one_on_request() {
     let store = temp_store();
     let (path, moved) = (store.folder.path().join("out"), store.folder.path().join("out.1"));
     let out = path.to_str().unwrap();
@@ -277,7 +277,7 @@ fn a_run_that_is_refused_leaves_neither_a_store_nor_a_journal() {
 }
 
 #[test]
-fn tagged_lines_are_all_printed_and_say_whether_they_are_new() {
+fn all_lines_are_printed_with_a_tag_that_marks_new_ones() {
     let store = temp_store();
     assert_eq!(uniq(&store, &["--tag"], b"b\na\nb\n"), "new\tb\nnew\ta\nseen\tb\n");
     assert_eq!(uniq(&store, &["--tag", "--batch", "1"], b"a\nc\nc\n"), "seen\ta\nnew\tc\nseen\tc\n");

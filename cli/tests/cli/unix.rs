@@ -101,7 +101,7 @@ fn a_terminal_shows_progress_with_rate_and_clears_it_for_a_message() {
 }
 
 #[test]
-fn an_answer_decides_the_exit_code_although_nobody_reads_it() {
+fn an_answer_decides_the_exit_code_although_its_reader_is_gone() {
     let store = temp_store();
     store.load(lines(1000).as_bytes());
     run(&["compact", &store.db]).ok();
@@ -132,7 +132,7 @@ fn an_answer_decides_the_exit_code_although_nobody_reads_it() {
 }
 
 #[test]
-fn a_load_that_is_killed_keeps_what_it_had_written() {
+fn a_killed_load_keeps_its_written_lines() {
     for name in ["-TERM", "-KILL"] {
         let store = temp_store();
         let mut child = loading(&store, &lines(1000));

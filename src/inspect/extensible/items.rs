@@ -1,4 +1,4 @@
-//! The items of an edit, and the records that stand in them, in words.
+//! The items of an edit, and the records inside them, in words.
 
 use std::ops::Bound;
 
@@ -16,7 +16,7 @@ use crate::table::properties::{self, Properties, SpanProperties};
 use crate::table_meta::{self, FilterRef, TableMeta, TableSpans};
 use crate::wal::Boundary;
 
-/// Describes what an item of an edit is.
+/// Describes an item of an edit.
 pub(in crate::inspect) fn describe_item(field: &Field<'_>, secrets: bool) -> Described {
     let item = match EditItem::decode(&mut field.clone()) {
         Ok(Some(item)) => item,
@@ -65,7 +65,7 @@ pub(in crate::inspect) fn describe_item(field: &Field<'_>, secrets: bool) -> Des
             ("table removed", format!("{number:06}.sst from keyspace {keyspace}"))
         }
         EditItem::FiltersReplaced { keyspace, number, .. } => {
-            let place = format!("those of {number:06}.sst in keyspace {keyspace}");
+            let place = format!("filters of {number:06}.sst in keyspace {keyspace}");
             let start = varint_len((*keyspace).into()) + varint_len(*number);
             return Described::new("filters replaced", place).with_record(start, describe_table);
         }
@@ -131,7 +131,7 @@ pub(in crate::inspect) fn range(start: &[u8], end: &[u8]) -> String {
     format!("from {} to {end}", short(start))
 }
 
-/// Describes what a field of a properties block is.
+/// Describes a field of a properties block.
 pub(in crate::inspect) fn describe_property(field: &Field<'_>, _: bool) -> Described {
     let mut one = Properties::default();
     if let Err(error) = one.decode_field(&mut field.clone()) {

@@ -3,15 +3,15 @@
 use crate::codec::{Field, Reader, varint_len};
 use crate::inspect::output::{Out, Payload, Result, Value};
 
-/// What is described of a field.
+/// The description of a field.
 pub(in crate::inspect) struct Described {
     name: &'static str,
     value: Value<'static>,
-    /// Where in the field's payload a record of its own begins, and what is described of its fields.
+    /// The offset in the field's payload at which a nested record begins, and the description of its fields.
     record: Option<(usize, Describe)>,
 }
 
-/// Describes what a field is.
+/// Describes a field.
 pub(in crate::inspect) type Describe = fn(&Field<'_>, secrets: bool) -> Described;
 
 impl Described {

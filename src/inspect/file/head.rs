@@ -8,7 +8,7 @@ use crate::codec::{DecodeError, DecodeErrorKind};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::inspect::output::{Detail, Form, Kind, Out, Payload, Place, Result, fields};
 
-/// What is known of a file from its first bytes, be they damaged or not.
+/// The information in the first bytes of a file, damaged or not.
 pub(in crate::inspect) struct Head {
     /// The bytes, fewer if the file is shorter.
     bytes: Vec<u8>,
@@ -18,7 +18,7 @@ pub(in crate::inspect) struct Head {
 }
 
 impl Head {
-    /// Reads a header. `None` if the file does not begin like one.
+    /// Reads a header. `None` if the file has other first bytes.
     pub(in crate::inspect) fn read(window: &mut Window<'_>) -> Result<Option<Self>> {
         let head = Self::read_any(window)?;
         Ok(head.bytes.starts_with(&crate::file_header::MAGIC).then_some(head))
@@ -46,7 +46,7 @@ impl Head {
         matches!(&self.decoded, Err(DecodeError { kind: DecodeErrorKind::Unsupported { .. }, .. }))
     }
 
-    /// What the summary of any file says of its header.
+    /// The summary of a file header, for any file.
     pub(in crate::inspect) fn facts(&self, out: &mut Out<'_>) -> Result {
         match &self.decoded {
             Ok(header) => {

@@ -8,8 +8,8 @@ use crate::inspect::output::{Result, Stop};
 /// Bytes that are read at a time.
 const AHEAD_BYTES: u64 = 1 << 20;
 
-/// A file of a known length. It holds in memory what was last read: 1 MiB, or as much as was asked for at
-/// once.
+/// A file of a known length. It keeps the last bytes read in memory: 1 MiB, or the length of the last request if that
+/// is longer.
 pub(in crate::inspect) struct Window<'f> {
     file: &'f dyn ReadFile,
     len: u64,
@@ -44,7 +44,7 @@ impl<'f> Window<'f> {
             self.bytes.resize(ahead as usize, 0);
             self.start = offset;
             if self.file.read_at(&mut self.bytes, offset).is_err() {
-                // What cannot be read may be further ahead than anyone asked.
+                // The unreadable bytes may lie beyond the requested ones.
                 self.bytes.truncate((end - offset) as usize);
                 if let Err(source) = self.file.read_at(&mut self.bytes, offset) {
                     self.bytes.clear();

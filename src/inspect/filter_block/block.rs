@@ -47,7 +47,7 @@ pub(in crate::inspect) fn describe_block(out: &mut Out<'_>, window: &mut Window<
     describe_last(out, window, 0, shown)
 }
 
-/// Describes a file that holds a filter beside its table.
+/// Describes a separate filter file.
 pub(in crate::inspect) fn describe_file(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
     head.facts(out)?;
     let start = FILE_HEADER_BYTES as u64;
@@ -85,8 +85,8 @@ fn describe_last(out: &mut Out<'_>, window: &mut Window<'_>, at: u64, shown: boo
     }
 }
 
-/// Describes the filter at `at` of a file; the blocks end at `end`. Gives its length, `None` if that is not
-/// known.
+/// Describes the filter at `at` of a file; the blocks end at `end`. Returns its length, `None` if the length is
+/// unknown.
 pub(in crate::inspect) fn describe(
     out: &mut Out<'_>,
     window: &mut Window<'_>,
@@ -116,9 +116,9 @@ pub(in crate::inspect) fn describe(
     };
     out.report.accounted += len;
     match Header::decode(&first) {
-        _ if known.is_not_asked() => {
-            out.group(Place::File(at), len, label, "of a domain that is not asked", |_| Ok(()))?;
-            // Nobody here knows what it must look like.
+        _ if known.is_never_probed() => {
+            out.group(Place::File(at), len, label, "of a domain that is never probed", |_| Ok(()))?;
+            // The layout of this domain is unknown here.
             out.report.partial = true;
         }
         Err(error) => {

@@ -1,4 +1,4 @@
-//! What a summary says of a filter: what it is, how large, and how good.
+//! The summary of a filter: its kind, its size, and its quality.
 
 use crate::filter::header::HEADER_BYTES;
 use crate::filter::{Header, Kind};
@@ -15,7 +15,7 @@ pub(super) fn kind_words(header: &Header) -> String {
             header.probes
         ),
         Kind::Ribbon if header.answers_only_maybe() => {
-            "ribbon that could not be built: it says \"maybe\" of every key".into()
+            "ribbon that could not be built: it answers \"maybe\" for every key".into()
         }
         Kind::Ribbon => {
             let layers = header.buckets.iter().filter(|&&buckets| buckets > 0).count() as u64;
@@ -49,7 +49,7 @@ pub(in crate::inspect) fn facts_in_short(out: &mut Out<'_>, header: &Header) -> 
     out.fact("filter", kind_words(header), format!("{size}, rate {} predicted", percent(rate(header))))
 }
 
-/// What the summary says of the filter at `at`, if its header can be decoded.
+/// The summary of the filter at `at`, if its header can be decoded.
 pub(in crate::inspect) fn facts_at(out: &mut Out<'_>, window: &Window<'_>, at: u64) -> Result {
     match Header::decode(&window.apart(at, HEADER_BYTES as u64)?) {
         Ok(header) => facts(out, &header),

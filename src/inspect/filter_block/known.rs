@@ -1,4 +1,4 @@
-//! What is known of a filter before it is read, and must be found in it.
+//! The properties of a filter that are known before it is read, and that it must have.
 
 use crate::checksum::FileId;
 use crate::filter::Header;
@@ -6,20 +6,20 @@ use crate::filter::header::{DOMAIN_WHOLE_KEY, checksum};
 use crate::inspect::output::{Out, Result};
 use crate::table_meta::FilterRef;
 
-/// What is known of a filter before it is read.
+/// The properties of a filter that are known before it is read.
 #[derive(Clone, Copy)]
 pub(in crate::inspect) enum Known<'a> {
     /// Nothing: it stands by itself, or what should name it is damaged.
     Nothing,
-    /// It stands in a table that does not name it.
+    /// It is in a table that does not name it.
     Unnamed,
     /// It is one of these keys, and named so.
     Named { filter: &'a FilterRef, owner: FileId, keys: u64, seed: Option<u64> },
 }
 
 impl Known<'_> {
-    /// Whether it is of a domain that is never asked.
-    pub(super) fn is_not_asked(&self) -> bool {
+    /// Whether it has a domain that lookups never probe.
+    pub(super) fn is_never_probed(&self) -> bool {
         matches!(self, Self::Named { filter, .. } if filter.domain != DOMAIN_WHOLE_KEY)
     }
 
@@ -53,7 +53,7 @@ impl Known<'_> {
         } else if let (Ok(header), Some(seed)) = (&header, seed)
             && header.seed != *seed
         {
-            (48, "filter seed", "is not that of the other filters of the store".into())
+            (48, "filter seed", "differs from the other filters of the store".into())
         } else {
             return Ok(());
         };

@@ -1,4 +1,4 @@
-//! Reads a whole filter block and says what was found.
+//! Reads a whole filter block and describes the findings.
 //!
 //! The pages are read one after the other and compared with their checksums, and these with the sections', so
 //! that a filter of any size is verified in little memory. A filter that is not too large is opened besides,
@@ -30,7 +30,7 @@ struct Surveyed {
     pages: u64,
     /// The checksum of its page checksums.
     computed: u32,
-    /// Where its page checksums stand in the block.
+    /// The offset of its page checksums in the block.
     checksums_at: u64,
     bad_pages: u64,
     /// Offset of the first bad page in the block.
@@ -44,7 +44,7 @@ pub(super) struct Survey {
     sections: Vec<Surveyed>,
     /// Where something stands between the parts that should be zero.
     stray: Option<u64>,
-    /// What the reader of the store makes of it.
+    /// The result of the store's own reader.
     opened: Option<Result<(), DecodeError>>,
 }
 
@@ -77,7 +77,7 @@ impl Survey {
         Ok(Self { header, sections, stray, opened })
     }
 
-    /// Whether the reader of the store was asked: not of a filter that is too large to be opened here.
+    /// Whether the store's own reader was used: it is not used for a filter that is too large to be opened here.
     pub(super) fn is_whole(&self) -> bool {
         self.opened.is_some()
     }
@@ -112,7 +112,7 @@ impl Survey {
         gap(out, window, from..self.header.block_len)
     }
 
-    /// Describes what is wrong.
+    /// Describes the damage.
     pub(super) fn judge(&self, out: &mut Out<'_>, at: u64) -> Result {
         let before = out.report.damage_count;
         for (index, found) in self.sections.iter().enumerate() {
@@ -123,7 +123,7 @@ impl Survey {
             }
             if found.bad_pages > 0 {
                 let detail = format!(
-                    "section {index}: {} of {} are not those of their checksums",
+                    "section {index}: {} of {} do not match their checksums",
                     found.bad_pages,
                     counted(found.pages, "page", "pages")
                 );

@@ -16,7 +16,7 @@ use crate::wal::{Boundary, ContentReader, RecordKind};
 pub(super) const MARK: [(&str, Form<'_>); 2] = [("edit count", Form::Number(8)), ("edit hash", Form::Hex(8))];
 const CLOSE: [(&str, Form<'_>); 3] = [("last sequence number", Form::Number(8)), MARK[0], MARK[1]];
 
-/// What all records of a log add up to.
+/// The totals of all records of a log.
 #[derive(Debug, Default)]
 struct Totals {
     batches: u64,
@@ -86,7 +86,7 @@ pub(super) fn ending_fact(out: &mut Out<'_>, ending: &Ending, closed: bool) -> R
     let text = match ending.first_damage.filter(|_| room.is_empty()) {
         Some(damage) if ending.is_corrupt() => {
             let durable =
-                format!("a fragment after it says that the file was durable up to {}", ending.witness);
+                format!("a later fragment states that the file was durable up to {}", ending.witness);
             format!("corrupt at {damage}: {durable}")
         }
         Some(damage) if ending.is_refused() => format!("with records of a newer version, from {damage} on"),
@@ -117,7 +117,7 @@ pub(in crate::inspect) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, h
     walk(out, window, head, &ending)
 }
 
-/// Describes the records and checks what they hold, as far as a reader does.
+/// Describes the records and checks their contents as a reader does.
 pub(in crate::inspect) fn walk(
     out: &mut Out<'_>,
     window: &mut Window<'_>,
@@ -162,7 +162,7 @@ fn describe_record(out: &mut Out<'_>, record: &Record, lines: &mut Lines) -> Res
     })
 }
 
-/// What a record is, in a line.
+/// A record, in a line.
 fn note(record: &Record) -> String {
     let fragments = counted(record.fragment_count, "fragment", "fragments");
     let body = record.bytes.as_deref().unwrap_or_default();

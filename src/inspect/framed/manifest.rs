@@ -29,7 +29,7 @@ const TOO_LONG: &str = "too long to be put together here";
 /// The edits of a manifest, one after the other, as far as they follow each other.
 #[derive(Debug, Default)]
 pub(in crate::inspect) struct Edits {
-    /// What they amount to.
+    /// The resulting state.
     pub(in crate::inspect) state: ManifestState,
     pub(super) count: u64,
     items: u64,
@@ -39,10 +39,10 @@ pub(in crate::inspect) struct Edits {
     last: Option<EditMark>,
     /// Whether an edit may have been lost.
     gap: bool,
-    /// The number of edits before the first gap, and by keyspace the sequence number up to which they say that
-    /// all entries are in tables.
+    /// The number of edits before the first gap, and by keyspace the sequence number up to which these edits state
+    /// that all entries are in tables.
     before_gap: Option<(u64, BTreeMap<KeyspaceId, SeqNo>)>,
-    /// What is wrong with the first record that is whole and no edit that fits.
+    /// The reason why the first whole record is not a valid edit.
     pub(in crate::inspect) wrong: Option<FileDamage>,
 }
 
@@ -51,7 +51,7 @@ impl Edits {
     /// fits is taken.
     pub(super) fn add(&mut self, record: &[u8]) -> Result<(), DecodeError> {
         let (items, mark) = match self.gap && self.last.is_none() {
-            // Which one it is, it says itself.
+            // The edit states its own count.
             true => EditItems::behind_gap(record)?,
             false => EditItems::open(record, self.last)?,
         };
@@ -72,13 +72,14 @@ impl Edits {
         }
         self.state.mark = mark;
         match applied {
-            // What was lost may be what an item refers to: not damage of this edit.
+            // The item may refer to a lost edit, so this edit is not damaged.
             Err(detail) if !self.gap => Err(DecodeError::corrupt(16, "edit", detail)),
             _ => Ok(()),
         }
     }
 
-    /// Takes what the walk met, if a reader takes it; gives why a record is no edit that fits.
+    /// Applies a record that the walk met, if a reader would apply it; returns the reason why a record is not a valid
+    /// edit.
     fn take(&mut self, found: &FramedItem, ending: &Ending) -> Option<DecodeError> {
         let error = match found {
             FramedItem::Damaged(bytes) if ending.is_torn_at(bytes.offset) => return None,
@@ -102,7 +103,7 @@ impl Edits {
         self.last = None;
     }
 
-    /// If edits behind a gap were taken: by keyspace, the sequence number up to which the edits before it say
+    /// If edits after a gap were applied: by keyspace, the sequence number up to which the edits before the gap state
     /// that all entries are in tables.
     pub(in crate::inspect) fn flushed_before_gap(&self) -> Option<&BTreeMap<KeyspaceId, SeqNo>> {
         let before = self.before_gap.as_ref().filter(|(count, _)| *count < self.count);
@@ -158,7 +159,7 @@ pub(in crate::inspect) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, h
     }
 }
 
-/// Describes the edits, and takes those that a reader takes.
+/// Describes the edits, and applies the edits that a reader applies.
 pub(in crate::inspect) fn walk(
     out: &mut Out<'_>,
     window: &mut Window<'_>,

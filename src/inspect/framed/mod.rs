@@ -1,4 +1,4 @@
-//! Files of records in fragments: the walk over the records, and what those of a log and of a manifest hold.
+//! Files of records in fragments: the walk over the records, and the records of a log and of a manifest.
 //!
 //! Imports `output`, `file` and `extensible`.
 

@@ -18,7 +18,7 @@ pub(in crate::inspect) struct Record {
     pub(super) fragments: Vec<RecordFragment>,
     /// How many they are in all.
     pub(super) fragment_count: u64,
-    /// What it holds; `None` if that is too long.
+    /// Its contents; `None` if they are too long.
     pub(in crate::inspect) bytes: Option<Vec<u8>>,
     /// Its length.
     pub(super) len: u64,
@@ -33,7 +33,7 @@ pub(super) struct RecordFragment {
 }
 
 impl Record {
-    /// Where what it holds stands.
+    /// The offset of its contents.
     pub(super) fn payload(&self) -> Payload {
         match self.fragment_count {
             1 => Payload::Plain(self.offset + FRAGMENT_HEADER_BYTES as u64),
@@ -41,7 +41,7 @@ impl Record {
         }
     }
 
-    /// Describes it to the byte; `body` describes what it holds.
+    /// Describes it to the byte; `body` describes its contents.
     pub(super) fn describe<'s>(
         &self,
         out: &mut Out<'s>,
@@ -64,7 +64,7 @@ impl Record {
         }
         let described = self.fragments.last().map_or(self.offset, |piece| piece.fragment.end());
         let more = counted(self.fragment_count - self.fragments.len() as u64, "fragment", "fragments");
-        let note = format!("{more}; what the record holds is too long to be printed here");
+        let note = format!("{more}; the contents of the record are too long to be printed here");
         out.group(Place::File(described), self.end - described, "the rest", note, |_| Ok(()))
     }
 

@@ -1,16 +1,16 @@
 //! Walks the records of a framed file (a log, a manifest) from front to back, past every damage.
 //!
-//! 1. Each page is divided into spans: intact fragments and what is none ([`crate::wal::search::areas`]).
+//! 1. Each page is divided into spans: intact fragments and other bytes ([`crate::wal::search::areas`]).
 //! 2. Fragments that follow each other as a record's should are put together; whatever does not fit is
 //!    damage.
-//! 3. At the end the reader's rule is applied to the first damage: if an intact fragment after it was framed
-//!    when the damaged bytes were known to be durable, they were promised, and the file is corrupt; else its
-//!    tail is torn, and opening the store drops it. A corrupt file may have a torn end too, behind its last
-//!    record. Zeros behind the last record of a log are room that the writer had made, and no damage. So a file is
-//!    walked twice: what is damage is known when all of it was seen.
+//! 3. At the end the reader's rule is applied to the first damage. If a later intact fragment was framed when the
+//!    damaged bytes were known to be durable, the bytes were promised, and the file is corrupt. Otherwise its tail is
+//!    torn, and opening the store drops it. A corrupt file may also have a torn end, after its last record. Zeros
+//!    after the last record of a log are preallocated space, not damage. For this a file is walked twice: damage can
+//!    be classified only after the whole file was read.
 //!
-//! Memory: a page, and a record of up to [`Out::record_bytes_max`] bytes. Of a longer one the fragments are
-//! checked, and what it holds is not decoded: then the description is a partial one.
+//! Memory: a page, and a record of up to [`Out::record_bytes_max`] bytes. In a longer record the fragments are
+//! checked, but its contents are not decoded: then the description is partial.
 
 use super::record::{Record, RecordFragment};
 use crate::checksum::FileId;
@@ -24,13 +24,13 @@ use crate::wal::{Refused, Sequence};
 
 const LOST_END: &str = "the record that begins here has lost its end";
 
-/// What the walk meets.
+/// The events of the walk.
 pub(in crate::inspect) enum FramedItem {
     Record(Record),
     Damaged(Damaged),
 }
 
-/// What the walk comes to.
+/// The result of the walk.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::inspect) struct Ending {
     /// Whole records.
@@ -42,7 +42,7 @@ pub(in crate::inspect) struct Ending {
     is_room: bool,
     /// Whether that is intact and only newer than this program.
     newer: bool,
-    /// How far an intact fragment after the first damage says that the file was durable.
+    /// The durable length that an intact fragment after the first damage states.
     pub(super) witness: u64,
     /// Where the last whole record ends, damage or not, or the last one of a newer version.
     last_end: u64,
@@ -53,7 +53,7 @@ pub(in crate::inspect) struct Ending {
 }
 
 impl Ending {
-    /// Adds what was verified to the report.
+    /// Adds the verified bytes to the report.
     pub(super) fn report(&self, out: &mut Out<'_>) {
         let torn_from = self.torn_from();
         out.report.accounted += match torn_from {
@@ -95,8 +95,8 @@ impl Ending {
         self.has_room() && offset >= self.good_end
     }
 
-    /// Where the end begins that is torn: what was never promised, and no record follows. Of a file that a
-    /// reader takes, everything from the first damage on.
+    /// The start of the torn end: it was never promised, and no record follows. In a file that a reader accepts, it
+    /// is everything from the first damage on.
     fn torn_from(&self) -> Option<u64> {
         if self.first_damage.is_none() || self.has_room() {
             return None;
@@ -166,8 +166,8 @@ pub(in crate::inspect) fn ending(
     walk(out, window, file, &mut |_, _| Ok(()))
 }
 
-/// What an intact fragment knew to be durable beyond the damage, wherever behind it the fragment stands: a
-/// reader tries each multiple of 8, also within what the walk took for the payload of another.
+/// The durable length beyond the damage that an intact fragment states, at any later position: a reader tries each
+/// multiple of 8, also within bytes that the walk treated as the payload of another fragment.
 fn hidden_witness(window: &mut Window<'_>, file_id: &FileId, damage: u64) -> Result<Option<u64>> {
     let mut at = damage;
     while at < window.len() {
@@ -187,7 +187,7 @@ struct Walker<'v, 's> {
     /// The record that is being put together.
     begun: Option<Record>,
     ending: Ending,
-    /// Damage that was met and not yet reported: what follows without a gap is part of it.
+    /// Damage that was met and not yet reported: damage that follows without a gap is part of it.
     damaged: Option<Damaged>,
     /// Where the zeros begin that the walk is in.
     zeros_from: Option<u64>,
@@ -199,7 +199,7 @@ pub(in crate::inspect) struct Damaged {
     pub(in crate::inspect) offset: u64,
     pub(super) len: u64,
     detail: String,
-    /// What is wrong with the first of them, if that is intact and only newer than this program.
+    /// The difference of the first of them, if it is intact and only newer than this program.
     newer: Option<DecodeError>,
 }
 

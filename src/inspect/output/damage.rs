@@ -15,25 +15,25 @@ pub type Keys = (Vec<u8>, Vec<u8>);
 pub struct FileDamage {
     /// Where, in bytes from the start of the file.
     pub offset: u64,
-    /// What was read there.
+    /// The damaged item.
     pub what: &'static str,
-    /// What was expected and found.
+    /// The expected and the found value.
     pub detail: String,
     /// Whether it is intact and only newer than this program.
     pub newer: bool,
-    /// Then: what was found, and the largest value that is known here.
+    /// If it is newer: the found value, and the largest supported value.
     pub(super) unsupported: Option<(u64, u64)>,
     /// The first and the last key that it can concern, if it is in a table and they are known.
     pub keys: Option<Keys>,
 }
 
 impl FileDamage {
-    /// What a decoder that began at `base` found wrong.
+    /// An error of a decoder that began at `base`.
     pub(in crate::inspect) fn of(base: u64, error: &DecodeError) -> Self {
         let (detail, unsupported) = match &error.kind {
             DecodeErrorKind::Corrupt(detail) => (detail.clone(), None),
             DecodeErrorKind::Unsupported { found, supported } => {
-                let detail = format!("is {found:#x}, and this program knows it up to {supported:#x}");
+                let detail = format!("is {found:#x}, and this program supports it up to {supported:#x}");
                 (detail, Some((*found, *supported)))
             }
             _ => ("cannot be decoded".into(), None),
@@ -57,7 +57,7 @@ impl FileDamage {
         }
     }
 
-    /// The keys that it can concern, in words that follow what it is; nothing if they are not known.
+    /// The keys that it can concern, in words to append to the description; empty if they are unknown.
     #[must_use]
     pub fn concerns(&self) -> String {
         match &self.keys {

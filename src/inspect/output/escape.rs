@@ -1,8 +1,8 @@
 //! Bytes as text on one line.
 
-/// Bytes as text on one line. Valid UTF-8 stands for itself, but for tab, newline and backslash (`\t`, `\n`,
-/// `\\`) and for characters that move the cursor or hide: these, and bytes that are not UTF-8, are `\xHH`
-/// byte for byte. Two different byte strings never look alike. O(n).
+/// Bytes as text on one line. Valid UTF-8 is unchanged, except for tab, newline and backslash (`\t`, `\n`, `\\`) and
+/// for characters that move the cursor or hide: these, and bytes that are not UTF-8, are `\xHH` byte by byte. Two
+/// different byte strings never look alike. O(n).
 #[must_use]
 pub fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());

@@ -1,7 +1,7 @@
-//! What a description is made of: events, in the order of the file, and the report that ends it.
+//! The parts of a description: events, in the order of the file, and the final report.
 //!
-//! A walker knows the format and nothing of paper; a [`Sink`] knows paper and nothing of the format. Every
-//! event stands by itself (place, bytes, meaning), so that a sink can print it and forget it.
+//! A walker depends only on the format, and a [`Sink`] only on the output. Every event is complete (place, bytes,
+//! meaning), so a sink can print it and keep no state.
 
 use std::borrow::Cow;
 use std::io;
@@ -16,11 +16,11 @@ pub trait Sink {
     ///
     /// # Errors
     ///
-    /// Whatever the sink could not do.
+    /// An error of the sink.
     fn event(&mut self, event: &Event<'_>) -> io::Result<()>;
 
-    /// Takes note of bytes that the system could not read; `keys` are the first and the last key that they
-    /// can concern, if they stand in a table. Unless a sink says otherwise, this ends the description.
+    /// Records bytes that the system could not read; `keys` are the first and the last key that they can concern, if
+    /// they are in a table. By default this ends the description.
     ///
     /// # Errors
     ///
@@ -37,24 +37,24 @@ impl<F: FnMut(&Event<'_>) -> io::Result<()>> Sink for F {
     }
 }
 
-/// One thing that a description says.
+/// One item of a description.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// The first: what is described.
+    /// The first event: the described file or part.
     #[non_exhaustive]
     Begin {
-        /// What it is.
+        /// Its kind.
         kind: Kind,
         /// Its length in bytes.
         len: u64,
     },
-    /// Something about the whole. These stand before the bytes.
+    /// A fact about the whole. Facts come before the bytes.
     #[non_exhaustive]
     Fact {
-        /// What it is about.
+        /// Its subject.
         label: &'static str,
-        /// What it says.
+        /// Its value.
         value: Value<'a>,
         /// The same in words, or more.
         note: Cow<'a, str>,
@@ -70,21 +70,21 @@ pub enum Event<'a> {
         len: u64,
         /// How many they are.
         count: u64,
-        /// What they are, in the plural.
+        /// Their name, in the plural.
         what: &'static str,
     },
-    /// An entry of a table or log, where the view asks for keys.
+    /// An entry of a table or log, if the view includes keys.
     Entry(Entry<'a>),
     /// Two ways to count the same thing, which must agree.
     #[non_exhaustive]
     Check {
-        /// What was counted.
+        /// The counted items.
         what: Cow<'a, str>,
-        /// What says how many there must be.
+        /// The part that states the expected number.
         against: &'static str,
         /// The result.
         found: u64,
-        /// What it must be.
+        /// The expected number.
         expected: u64,
     },
     /// Something that is not as the format wants it.
@@ -93,7 +93,7 @@ pub enum Event<'a> {
     End(Report),
 }
 
-/// A stretch of bytes and what it means. A group comes before its parts, which are one deeper.
+/// A range of bytes and its meaning. A group comes before its parts, which are one level deeper.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Span<'a> {
@@ -103,11 +103,11 @@ pub struct Span<'a> {
     pub place: Place,
     /// Its length in bytes.
     pub len: u64,
-    /// The bytes, or the first of them; none for a group and for what is secret.
+    /// The bytes, or the first of them; empty for a group and for secrets.
     pub bytes: &'a [u8],
     /// Its name.
     pub label: Cow<'a, str>,
-    /// What the bytes say.
+    /// The value of the bytes.
     pub value: Value<'a>,
     /// The same in words, or more.
     pub note: Cow<'a, str>,
@@ -121,13 +121,13 @@ pub struct Span<'a> {
 pub enum Place {
     /// So many bytes from the start of the file.
     File(u64),
-    /// So many bytes into what a compressed block, or a record in several fragments, holds. Such bytes have
-    /// no place in the file.
+    /// An offset in the contents of a compressed block, or of a record in several fragments. Such bytes have no
+    /// offset in the file.
     #[non_exhaustive]
     Payload {
         /// Where the block or the record starts in the file.
         of: u64,
-        /// Bytes from the start of what it holds.
+        /// Bytes from the start of the contents.
         at: u64,
     },
 }
@@ -150,11 +150,11 @@ impl Payload {
     }
 }
 
-/// What bytes say.
+/// The value of bytes.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Value<'a> {
-    /// Nothing that the note does not say.
+    /// No value in addition to the note.
     None,
     /// A number.
     Number(u64),
@@ -176,7 +176,7 @@ pub enum Value<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry<'a> {
-    /// Where the block or record that it stands in starts.
+    /// The start of its block or record.
     pub offset: u64,
     /// The keyspace, for an entry of a log.
     pub keyspace: Option<u32>,
@@ -188,13 +188,13 @@ pub struct Entry<'a> {
     pub delete: bool,
     /// Where the keys that are deleted end, without this one, if they are all from the key on; empty if nowhere.
     pub end: Option<&'a [u8]>,
-    /// The value, where the view asks for values and it stands in the entry.
+    /// The value, if the view includes values and the entry has it inline.
     pub value: Option<&'a [u8]>,
     /// Length of the value in bytes.
     pub value_len: u64,
 }
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -206,7 +206,7 @@ pub enum Kind {
     Manifest,
     /// `CURRENT`, which names the manifest in force.
     Current,
-    /// A filter that was rebuilt beside its table.
+    /// A filter in a separate file.
     FilterFile,
     /// A filter block by itself.
     FilterBlock,
@@ -236,15 +236,15 @@ impl Kind {
     }
 }
 
-/// What a description comes to.
+/// The result of a description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// What was described.
+    /// The described file or part.
     pub kind: Kind,
     /// Its length in bytes.
     pub len: u64,
-    /// How many blocks or records it has: what [`View::block`](super::View::block) counts.
+    /// The number of its blocks or records, as [`View::block`](super::View::block) counts them.
     pub units: u64,
     /// Bytes that were read and found to belong to something.
     pub accounted: u64,

@@ -7,7 +7,7 @@ use super::out::Out;
 use super::stop::Result;
 use crate::checksum::FileId;
 
-/// What the bytes of a field are, and how many of them there are.
+/// The type of the bytes of a field, and their number.
 #[derive(Clone, Copy)]
 pub(in crate::inspect) enum Form<'a> {
     Number(usize),

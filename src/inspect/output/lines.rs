@@ -39,7 +39,7 @@ impl Lines {
         Ok(false)
     }
 
-    /// Describes what was left out so far.
+    /// Describes the bytes omitted so far.
     pub(in crate::inspect) fn flush(&mut self, out: &mut Out<'_>) -> Result {
         match self.left_out.take() {
             Some((offset, end, count)) if out.is_shown() => {

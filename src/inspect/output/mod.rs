@@ -1,5 +1,5 @@
-//! What a description is made of, and how it is written: events and damage, the writer that walkers use, the
-//! fields of fixed layouts, and events as text.
+//! The parts of a description and their output: events and damage, the writer that walkers use, the fields of fixed
+//! layouts, and events as text.
 //!
 //! This folder contains nothing that depends on the kind of a file. It imports no other part of `inspect`.
 

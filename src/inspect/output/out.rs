@@ -1,5 +1,5 @@
-//! The writer of events: keeps depth, counts what held and what did not, and leaves out what the view does
-//! not want. Damage is never left out.
+//! The writer of events: it tracks the depth, counts passed and failed checks, and omits parts that the view
+//! excludes. Damage is never omitted.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ const FILTER_BYTES_MAX: u64 = 256 << 20;
 pub(in crate::inspect) struct Out<'s> {
     sink: &'s mut dyn Sink,
     pub(in crate::inspect) view: View,
-    /// What of the view applies to the file at hand.
+    /// The part of the view that applies to the current file.
     pub(in crate::inspect) detail: Detail,
     depth: u8,
     /// Above 0: spans are not shown.
@@ -151,7 +151,7 @@ impl<'s> Out<'s> {
         result
     }
 
-    /// Bytes and what they say.
+    /// Bytes and their value.
     pub(in crate::inspect) fn leaf<'a>(
         &mut self,
         place: Place,
@@ -163,7 +163,7 @@ impl<'s> Out<'s> {
         self.span(place, bytes.len() as u64, bytes, label, value.into(), note, None)
     }
 
-    /// A checksum as it stands in the file, and whether it is that of the bytes. It is not counted.
+    /// A checksum in the file, and whether it matches the bytes. It is not counted.
     pub(in crate::inspect) fn checksum(
         &mut self,
         place: Place,
@@ -228,7 +228,7 @@ impl<'s> Out<'s> {
         self.describe(FileDamage { keys, ..FileDamage::new(offset, what, detail) })
     }
 
-    /// Describes what is wrong, and that it concerns `keys`.
+    /// Describes damage that concerns `keys`.
     pub(in crate::inspect) fn fault(&mut self, fault: Fault, keys: Option<Keys>) -> Result {
         match fault {
             Fault::Decode(error) => self.concerning(keys, |out| out.refused(0, &error)),
@@ -252,13 +252,13 @@ impl<'s> Out<'s> {
         result
     }
 
-    /// Describes what a decoder that began at `base` found wrong.
+    /// Describes an error of a decoder that began at `base`.
     pub(in crate::inspect) fn refused(&mut self, base: u64, error: &DecodeError) -> Result {
         let keys = self.keys.clone();
         self.describe(FileDamage { keys, ..FileDamage::of(base, error) })
     }
 
-    /// [`Out::refused`] for what is decoded from a payload: its offsets count from there.
+    /// [`Out::refused`] for an error in a payload: its offsets count from the start of the payload.
     pub(in crate::inspect) fn refused_in(&mut self, payload: Payload, error: &DecodeError) -> Result {
         match (payload.place(error.offset), &error.kind) {
             (Place::File(offset), _) => self.refused(offset - error.offset, error),

@@ -1,4 +1,4 @@
-//! Why a description ends early, and what is wrong somewhere in a file.
+//! The reason why a description ends early, and damage at a place in a file.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub enum Stop {
     Read {
         /// Where.
         offset: u64,
-        /// What the system described.
+        /// The error of the system.
         source: io::Error,
     },
     /// The sink did not want to go on.
@@ -47,10 +47,10 @@ impl std::error::Error for Stop {
     }
 }
 
-/// What is wrong somewhere in a file.
+/// Damage at a place in a file.
 #[derive(Debug)]
 pub(in crate::inspect) enum Fault {
-    /// What is there; the offset counts from the start of the file.
+    /// The damage; its offset counts from the start of the file.
     Decode(DecodeError),
     /// It could not be read.
     Stop(Stop),

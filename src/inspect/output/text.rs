@@ -11,8 +11,8 @@
 //!      8  01 00                      file kind         1, table
 //! ```
 //!
-//! Parts stand further in than what they are part of. An offset with a plus counts from the start of what a
-//! block or record holds. A checksum that is right ends with `ok`; what is not right begins with `!`.
+//! Parts are indented below their group. An offset with a plus counts from the start of the contents of a block or
+//! record. A checksum that matches ends with `ok`; damage begins with `!`.
 
 use std::io::{self, Write};
 
@@ -30,7 +30,7 @@ const ROWS_MAX: usize = 4;
 /// Bytes of a key or value that are shown as text.
 const TEXT_BYTES_MAX: usize = 60;
 
-/// Prints what it is given.
+/// Prints events.
 #[derive(Debug)]
 pub struct Text<W> {
     to: W,
@@ -50,7 +50,7 @@ impl<W: Write> Text<W> {
         Self { to, width: 6, headed: false, bare: false, checks: false }
     }
 
-    /// Gives back what it printed to.
+    /// Returns the underlying writer.
     pub fn into_inner(self) -> W {
         self.to
     }
@@ -106,7 +106,7 @@ impl<W: Write> Text<W> {
     }
 }
 
-/// What a description comes to, in a line.
+/// The result of a description, in a line.
 #[must_use]
 pub fn verdict(report: &Report) -> String {
     if let Some(first) = &report.first_damage {
@@ -169,7 +169,7 @@ impl<W: Write> Sink for Text<W> {
             Event::Check { what, against, found, .. } => {
                 if !self.checks {
                     self.checks = true;
-                    writeln!(self.to, "\nwhat was counted, and what says the same")?;
+                    writeln!(self.to, "\ncounts, and the parts that state the same")?;
                 }
                 writeln!(self.to, "  {what:<33} {:>15}  {against}", count(*found))
             }
@@ -189,7 +189,7 @@ fn hex(bytes: &[u8]) -> String {
     digits.join(" ")
 }
 
-/// What a span says: its value, what that means, and whether it is right.
+/// A span in words: its value, the meaning of the value, and whether it is valid.
 fn meaning(span: &Span<'_>) -> String {
     let words = words(&span.value, &span.note);
     match span.intact {

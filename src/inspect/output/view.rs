@@ -1,6 +1,6 @@
 //! How much of a file is reported.
 
-/// A file of at most this many bytes is reported to the byte unless something else is asked for.
+/// By default, a file of at most this many bytes is reported to the byte.
 const SMALL_FILE_BYTES: u64 = 8 << 10;
 
 /// How much of a file is reported, and which part of it. The default suits a person: all of a small file, the
@@ -15,8 +15,8 @@ pub struct View {
     pub block: Option<u64>,
     /// The entries and nothing else.
     pub entries: Option<Entries>,
-    /// Show the hash seed, which otherwise nobody but the store knows: who has it can choose keys that every
-    /// filter takes for present.
+    /// Show the hash seed, which is otherwise secret: with the seed, an attacker can choose keys that every filter
+    /// takes for present.
     pub secrets: bool,
     /// The name of the file, if it has one: an empty file is a `LOCK` by its name only.
     pub name: Option<String>,
@@ -29,7 +29,7 @@ pub enum Detail {
     /// [`Detail::Bytes`] for a file of up to 8 KiB, else [`Detail::Shape`].
     #[default]
     Auto,
-    /// What the file says of itself. A table's blocks are not read.
+    /// The summary in the file itself. A table's blocks are not read.
     Summary,
     /// Everything is read and checked; the first few of many blocks or records are described in a line each.
     Shape,
@@ -39,7 +39,7 @@ pub enum Detail {
     Bytes,
 }
 
-/// What of the entries is reported.
+/// The reported part of the entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Entries {
@@ -96,7 +96,7 @@ impl View {
         self.block.is_none() && self.entries.is_none()
     }
 
-    /// What is meant for a file of `len` bytes.
+    /// The effective view for a file of `len` bytes.
     pub(super) fn detail_for(&self, len: u64) -> Detail {
         match self.detail {
             Detail::Auto if len <= SMALL_FILE_BYTES => Detail::Bytes,

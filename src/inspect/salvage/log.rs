@@ -12,7 +12,7 @@ use crate::inspect::output::{Event, FileDamage, Out, Stop, View};
 use crate::key::SeqNo;
 use crate::wal::{EditMark, RecordKind, decode_close, decode_promise};
 
-/// What a log holds, in its order.
+/// The records of a log, in order.
 pub(crate) enum LogItem<'a> {
     Batch(&'a [u8]),
     Promise(EditMark),
@@ -23,8 +23,8 @@ pub(crate) enum LogItem<'a> {
     Torn(u64),
 }
 
-/// Reads a log past its damage. `closed` is the length at which the manifest says that it ended: what it lacks up to
-/// there is lost.
+/// Reads a log past its damage. `closed` is the length at which the manifest records its end: missing bytes up to
+/// there are lost.
 pub(crate) fn read_log(
     file: &dyn ReadFile,
     path: &Path,
@@ -79,7 +79,7 @@ fn walk_log(
     if closed.is_some_and(|closed| len < closed) { take(LogItem::Lost(len)) } else { Ok(()) }
 }
 
-/// What `damage` says, as errors of the file at `path`.
+/// The damage in `damage`, as errors of the file at `path`.
 pub(crate) fn as_errors(path: &Path, damage: &[FileDamage]) -> Vec<Error> {
     damage.iter().map(|damage| damage.error(path)).collect()
 }

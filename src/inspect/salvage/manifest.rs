@@ -13,9 +13,9 @@ use crate::key::SeqNo;
 use crate::manifest::current::Current;
 use crate::manifest::state::ManifestState;
 
-/// What is left of a manifest.
+/// The readable part of a manifest.
 pub(crate) struct ManifestRemains {
-    /// What the edits amount to that can be read.
+    /// The state after all readable edits.
     pub(crate) state: ManifestState,
     /// If edits behind damage are among them: by keyspace, the sequence number up to which all entries were in
     /// tables before the damage.
@@ -34,12 +34,12 @@ pub(crate) fn read_manifest(fs: &dyn Fs, path: &Path, current: Option<&Current>)
 /// Which edits are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::inspect) enum Records {
-    /// Those that take little memory.
+    /// Records that take little memory.
     Short,
     All,
 }
 
-/// The edits of the manifest that can be read, and what is damaged.
+/// The readable edits of the manifest, and the damage.
 pub(in crate::inspect) fn read_edits(
     fs: &dyn Fs,
     path: &Path,
@@ -71,10 +71,10 @@ fn edits_of(
     };
     match (&head.decoded, current) {
         (Ok(header), Some(current)) if header.store_id != current.store_id => {
-            lost(16, "store id", "is not that of CURRENT");
+            lost(16, "store id", "differs from CURRENT");
         }
         (Ok(header), Some(current)) if header.file_id != current.manifest_id => {
-            lost(32, "file id", "is not the one that CURRENT names");
+            lost(32, "file id", "differs from CURRENT");
         }
         (Ok(_), _) => {}
         (Err(error), _) => damage.push(FileDamage::of(0, error)),

@@ -1,4 +1,4 @@
-//! What is left of damaged files, for [`repair`](crate::Options::repair): a table as a sorted stream of entries,
+//! The readable part of damaged files, for [`repair`](crate::Options::repair): a table as a sorted stream of entries,
 //! a log as its records, a manifest as its state.
 //!
 //! Imports `output`, `file`, `framed`, `filter_block` and `table`.

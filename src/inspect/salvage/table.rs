@@ -1,11 +1,11 @@
 //! Reads a damaged table as a sorted stream of entries.
 //!
-//! A table is read from front to back by the blocks' own lengths; index and footer are not needed. Behind
-//! damage the stream goes on at the next intact block, found as the walk of the inspector finds it
-//! ([`next_intact`](crate::inspect::table::next_intact)). Each entry tells whether something was passed over in front
-//! of it: its own key and all keys between it and the entry before may have lost entries.
+//! A table is read from front to back by the blocks' own lengths; index and footer are not needed. After damage the
+//! stream continues at the next intact block, found as in the walk of the inspector
+//! ([`next_intact`](crate::inspect::table::next_intact)). Each entry states whether bytes before it were skipped: its
+//! own key and all keys between it and the previous entry may have lost entries.
 //!
-//! Memory: a block, and a value when it is asked for.
+//! Memory: a block, and a value while it is read.
 
 use std::ops::Range;
 use std::path::Path;
@@ -29,10 +29,10 @@ use crate::spans::block::SpanReader;
 use crate::table::Properties;
 use crate::table_meta::TableMeta;
 
-/// What a table says of itself, as far as it can be read.
+/// The readable summary of a table.
 #[derive(Debug, Clone)]
 pub(crate) struct TableFacts {
-    /// What its checksums are bound to.
+    /// The id that its checksums cover.
     pub(crate) file_id: FileId,
     /// `None` if the file header is damaged.
     pub(crate) store_id: Option<FileId>,
@@ -42,8 +42,8 @@ pub(crate) struct TableFacts {
 }
 
 impl TableFacts {
-    /// Reads both ends of a table, and all of it if the properties are not where the footer says. `meta` is
-    /// what the manifest says of it.
+    /// Reads both ends of a table, and all of it if the properties are not at the place in the footer. `meta` is its
+    /// record in the manifest.
     pub(crate) fn read(file: &Arc<dyn ReadFile>, path: &Path, meta: Option<&TableMeta>) -> Result<Self> {
         let read = || -> Result<(Head, Ends), Stop> {
             let mut window = Window::of_first(&**file, meta.map_or(u64::MAX, |meta| meta.len))?;
@@ -64,12 +64,12 @@ impl TableFacts {
         }
     }
 
-    /// Whether the table says that it has spans.
+    /// Whether the table states that it has spans.
     pub(crate) fn has_spans(&self) -> bool {
         self.properties.as_ref().is_some_and(|own| own.spans.is_some())
     }
 
-    /// The range deletes of its spans; `None` if a part of them is damaged or not known.
+    /// The range deletes of its spans; `None` if some of them are damaged or unknown.
     pub(crate) fn read_spans(&self, file: &dyn ReadFile) -> Option<Vec<RangeDelete>> {
         let stated = self.properties.as_ref()?.spans.as_ref()?;
         let (mut reader, mut all) = (SpanReader::default(), Vec::new());
@@ -99,7 +99,7 @@ pub(crate) struct TableStream {
     data_end: Option<u64>,
     /// Bytes that may still be summed to no avail.
     budget: u64,
-    /// Of the next block.
+    /// The offset of the next block.
     position: u64,
     /// Whether a block was met that is not data: damage from there on concerns no entries.
     behind_data: bool,
@@ -115,7 +115,7 @@ pub(crate) struct TableStream {
     pub(crate) entries: u64,
 }
 
-/// What stands at a place in the file.
+/// The item at an offset of the file.
 enum Found {
     Block(BlockKind, Bytes),
     Filter,
@@ -250,12 +250,12 @@ impl TableStream {
         }
     }
 
-    /// The block or filter at `at`, and its length; `None` if there is none that is intact.
+    /// The block or filter at `at`, and its length; `None` if it is not intact.
     fn read_at(&self, at: u64) -> Option<(Found, u64)> {
         if let Some(len) = self.filter_len(at) {
             return Some((Found::Filter, len));
         }
-        // What cannot be read is read once more: the fault may have been on the way, not on the disk.
+        // Unreadable bytes are read once more: the error may have been in the transfer, not on the disk.
         let (kind, payload, len) = self.read_block(at).or_else(|| self.read_block(at))?;
         Some((Found::Block(kind, payload), len))
     }
@@ -285,7 +285,7 @@ impl TableStream {
         Some((kind, payload, len))
     }
 
-    /// Where the next intact block or filter begins from `from` on. What cannot be read is passed over.
+    /// The start of the next intact block or filter from `from` on. Unreadable bytes are skipped.
     fn search(&mut self, mut from: u64) -> u64 {
         const SECTOR: u64 = 4096;
         let (end, id) = (self.blocks_end, &self.file_id);

@@ -1,4 +1,4 @@
-//! Describes one block of a table: its envelope and what it holds.
+//! Describes one block of a table: its envelope and its contents.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -15,7 +15,7 @@ use crate::inspect::output::{
 use crate::key::SeqNo;
 use crate::spans::block::SpanReader;
 
-/// A block as it stands in the file, and its payload.
+/// A block as stored in the file, and its payload.
 pub(super) struct Opened {
     pub(in crate::inspect) offset: u64,
     pub(super) sealed: Vec<u8>,
@@ -63,7 +63,7 @@ impl Opened {
     }
 }
 
-/// Walks the entries of an intact data or index block; gives what is wrong with them.
+/// Walks the entries of an intact data or index block; returns its errors.
 pub(super) fn walk(
     kind: BlockKind,
     payload: &[u8],
@@ -95,13 +95,15 @@ pub(super) fn describe_envelope(out: &mut Out<'_>, file_id: &FileId, offset: u64
     out.checksum(Place::File(offset + 12), &head[12..], "checksum", envelope.checksum, computed)
 }
 
-/// Describes what an intact block holds, to the byte.
+/// Describes the contents of an intact block, to the byte.
 pub(super) fn describe_payload(out: &mut Out<'_>, block: &Opened) -> Result {
     let place = block.place();
     if block.is_compressed() {
         let start = block.offset + ENVELOPE_BYTES as u64;
-        let note =
-            format!("what it holds is counted from its own start: {}", bytes(block.payload.len() as u64));
+        let note = format!(
+            "offsets in its contents count from its own start: {}",
+            bytes(block.payload.len() as u64)
+        );
         out.leaf(Place::File(start), &block.sealed[ENVELOPE_BYTES..], "stored", "", note)?;
     }
     match block.kind {

@@ -1,9 +1,9 @@
-//! Values in chunks, followed beside the walk over the blocks of a table.
+//! Values in chunks, followed during the walk over the blocks of a table.
 //!
-//! Chunks stand before the data block that refers to them, each value's in a row, in the order of the keys.
-//! So the walk notes the chunk blocks that it meets, and each reference takes its own from the front. A
-//! damaged block that the index does not lead to may be a chunk: it is noted too, and reported for the key
-//! whose value it is a part of.
+//! Chunks come before the data block that refers to them; the chunks of a value are contiguous, and values follow the
+//! order of the keys. So the walk records the chunk blocks that it meets, and each reference takes its own chunks
+//! from the front. A damaged block without a reference from the index may be a chunk: it is recorded too, and
+//! reported for the key of the value that it is a part of.
 
 use std::collections::VecDeque;
 
@@ -15,14 +15,13 @@ use crate::inspect::output::{Fault, Keys};
 #[derive(Default)]
 pub(super) struct Chunks {
     met: VecDeque<Met>,
-    /// The chunks of the next value do not stand before this.
+    /// The chunks of the next value start at or after this offset.
     next: u64,
-    /// Blocks that no reference took, and can take no more.
+    /// Blocks without a reference, which no later reference can take.
     passed: Vec<Met>,
 }
 
-/// A block that the walk has met: where it starts and ends, the length of its payload or what is wrong with
-/// it.
+/// A block met by the walk: its start and end, and the length of its payload or its error.
 struct Met {
     offset: u64,
     end: u64,
@@ -41,8 +40,7 @@ impl Chunks {
         self.met.push_back(Met { offset, end, found: Err(fault) });
     }
 
-    /// Takes the chunks of the value of `user`, to which the data block at `block` refers; adds what is wrong
-    /// to `wrong`.
+    /// Takes the chunks of the value of `user`, to which the data block at `block` refers; adds errors to `wrong`.
     pub(super) fn follow(
         &mut self,
         value: ChunkRef,
@@ -85,7 +83,7 @@ impl Chunks {
         if self.met.front().is_some_and(is_next) { self.met.pop_front() } else { None }
     }
 
-    /// What no reference took: damaged blocks, and offsets of intact ones.
+    /// The chunks without a reference: damaged blocks, and offsets of intact ones.
     pub(super) fn take_rest(&mut self) -> (Vec<Fault>, Vec<u64>) {
         let (mut damaged, mut intact) = (Vec::new(), Vec::new());
         for met in self.passed.drain(..).chain(self.met.drain(..)) {

@@ -1,4 +1,4 @@
-//! What a table says of itself at its ends: the footer, and the properties that the footer leads to.
+//! The summary at the ends of a table: the footer, and the properties that the footer refers to.
 
 use super::block::Opened;
 use crate::block::{BlockHandle, BlockKind, Compression};
@@ -14,21 +14,21 @@ use crate::inspect::output::{
 use crate::table::{FOOTER_BYTES, Footer, Properties};
 use crate::table_meta::{FilterRef, TableMeta};
 
-/// What the store knows of a table, whatever the file says.
+/// The information of the store about a table, independent of the file.
 pub(in crate::inspect) struct Stated {
     pub(in crate::inspect) file_id: FileId,
     pub(super) len: u64,
     /// No key of it is outside of these.
     pub(in crate::inspect) bounds: Keys,
-    /// What its filters hash keys with.
+    /// The seed of the hash of its filters.
     pub(super) seed: u64,
-    /// Offsets of the filters in the file that are in use. Another that the properties name was replaced by
-    /// one in a file beside the table: nobody reads it.
+    /// Offsets of the filters of the file that are in use. Any other filter that the properties name was replaced by
+    /// a separate file: nothing reads it.
     pub(super) filters: Vec<u64>,
 }
 
 impl Stated {
-    /// What the manifest says of a table of a store that hashes with `seed`.
+    /// The manifest's information about a table of a store that hashes with `seed`.
     pub(in crate::inspect) fn of(meta: &TableMeta, seed: u64) -> Self {
         let bounds = meta.wide_bounds();
         let own = meta.filters.iter().filter(|filter| filter.file.is_none());
@@ -42,7 +42,7 @@ impl Stated {
     }
 }
 
-/// What the ends of a table say.
+/// The information at the ends of a table.
 pub(in crate::inspect) struct Ends {
     /// The id that its checksums are bound to.
     pub(in crate::inspect) file_id: FileId,
@@ -50,14 +50,14 @@ pub(in crate::inspect) struct Ends {
     pub(in crate::inspect) blocks_end: u64,
     pub(in crate::inspect) footer: Result<(Footer, u32), DecodeError>,
     footer_bytes: Vec<u8>,
-    /// Whether that id is not the one that an intact file header states.
+    /// Whether that id differs from the id in an intact file header.
     other_id: bool,
     pub(in crate::inspect) properties: Result<Properties, DecodeError>,
     pub(super) stated: Option<Stated>,
 }
 
 impl Ends {
-    /// Reads both ends; `stated` is what the store knows of the table.
+    /// Reads both ends; `stated` is the information of the store about the table.
     pub(in crate::inspect) fn read(
         window: &mut Window<'_>,
         head: &Head,
@@ -69,7 +69,7 @@ impl Ends {
         let mut file_id = head.file_id;
         let mut footer = Footer::decode(&footer_bytes, &file_id, len);
         let mut other_id = false;
-        // The id in the file header may be what is damaged.
+        // The id in the file header may be the damaged one.
         if let (Err(_), Some(own)) = (&footer, footer_bytes.get(80..96).and_then(|id| id.first_chunk::<16>()))
             && let Ok(found) = Footer::decode(&footer_bytes, own, len)
         {
@@ -135,7 +135,7 @@ impl Ends {
         self.stated.as_ref().is_none_or(|stated| stated.filters.contains(&filter.offset))
     }
 
-    /// What must be true of a filter of this table that the properties name so.
+    /// The conditions on a filter of this table that the properties name.
     pub(super) fn known<'a>(&self, name: Option<&'a FilterRef>, seed: Option<u64>) -> Known<'a> {
         match (&self.properties, name) {
             (Ok(properties), Some(filter)) => {
@@ -156,7 +156,7 @@ impl Ends {
     /// Describes a file header and a footer that are both intact, and of two files.
     pub(super) fn describe_other_id(&self, out: &mut Out<'_>) -> Result {
         match self.other_id {
-            true => out.damage(32, "file id", "is not that of the footer and of the blocks"),
+            true => out.damage(32, "file id", "differs from the footer and the blocks"),
             false => Ok(()),
         }
     }

@@ -1,7 +1,7 @@
 //! The filters of a table, held against each of its keys, or described by themselves.
 //!
-//! They stand behind the keys in the file, and so are read before the walk. One that cannot be used is left
-//! out: the walk reports why when it meets it.
+//! They come after the keys in the file, so they are read before the walk. An unusable one is left out: the walk
+//! reports the reason when it meets it.
 
 use super::ends::Ends;
 use crate::codec::DecodeError;
@@ -13,7 +13,7 @@ use crate::inspect::filter_block::{self, ALIGN, intact_len, is_aligned};
 use crate::inspect::output::{Keys, Out, Result};
 use crate::table_meta::FilterRef;
 
-/// A filter in memory, and what it denied.
+/// A filter in memory, and the keys that it denied.
 pub(crate) struct Held {
     filter: Filter<AlignedBytes>,
     /// Where it starts in its file.
@@ -26,7 +26,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Of the filter at `offset` of its file.
+    /// The filter at `offset` of its file.
     pub(crate) fn new(filter: Filter<AlignedBytes>, offset: u64) -> Self {
         Self { filter, offset, denied: 0, keys: None, block: 0 }
     }
@@ -48,8 +48,7 @@ impl Held {
         }
     }
 
-    /// What is wrong if it denied keys: that breaks the one promise that filters make. And which keys these
-    /// are between.
+    /// The damage if it denied keys, which breaks the one promise of filters, and the range of these keys.
     pub(crate) fn denial(&self) -> Option<(DecodeError, &Keys)> {
         let keys = self.keys.as_ref()?;
         let detail =
@@ -81,7 +80,7 @@ pub(in crate::inspect) fn open_filters(out: &Out<'_>, window: &Window<'_>, ends:
     Ok(held)
 }
 
-/// What the summary of a table says of its filters.
+/// The summary of a table's filters.
 pub(super) fn facts(out: &mut Out<'_>, window: &mut Window<'_>, ends: &Ends) -> Result {
     let Ok(properties) = &ends.properties else { return Ok(()) };
     if properties.filters.is_empty() {

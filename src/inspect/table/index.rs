@@ -1,10 +1,10 @@
-//! The index of a table, followed beside the walk over its blocks.
+//! The index of a table, followed during the walk over its blocks.
 //!
-//! [`Index::peek`] gives the references to data blocks, one after the other, with the keys that each is for.
-//! The format says that this order is that of the file, on each level. So:
+//! [`Index::peek`] returns the references to data blocks, one after the other, with the keys of each. In the format
+//! this is the order of the file, on each level. So:
 //!
-//! 1. A data block that the walk meets is what the index refers to next. Damage in it concerns the keys
-//!    between the separators around it, and no others.
+//! 1. A data block that the walk meets must be the next one in the index. Damage in it concerns only the keys between
+//!    the separators around it.
 //! 2. An index block that the walk meets was entered on the way to the data.
 //! 3. At the end there is no reference left, and the last separator is the last user key with tag 0.
 //!
@@ -47,9 +47,9 @@ pub(super) struct Index {
     before: Option<Key>,
     /// Offsets of index blocks that were entered and that the walk has not met.
     entered: BTreeSet<u64>,
-    /// Those that cannot be used, by offset, and the keys that are concerned: at most [`LOST_MAX`].
+    /// The unusable ones, by offset, and the keys that they concern: at most [`LOST_MAX`].
     lost: Vec<(u64, (Fault, Option<Keys>))>,
-    /// What is wrong besides, and was not reported yet.
+    /// Other damage that was not reported yet.
     faults: Vec<(Fault, Option<Keys>)>,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Reference {
     pub(in crate::inspect) keys: Keys,
     /// The separator before it; none before the first.
     pub(super) before: Option<Key>,
-    /// The index block that it stands in.
+    /// Its index block.
     pub(super) from: u64,
 }
 
@@ -120,7 +120,7 @@ impl Index {
         self.advance();
     }
 
-    /// What was found wrong since this was asked last.
+    /// Damage found since the last call.
     pub(super) fn take_faults(&mut self) -> Vec<(Fault, Option<Keys>)> {
         std::mem::take(&mut self.faults)
     }
@@ -136,7 +136,7 @@ impl Index {
         Some(self.lost.remove(lost).1)
     }
 
-    /// All that the walk has not met: those that cannot be used, and offsets of those that can.
+    /// All blocks that the walk has not met: unusable ones, and offsets of usable ones.
     pub(super) fn take_rest(&mut self) -> (Vec<(Fault, Option<Keys>)>, Vec<u64>) {
         let lost = self.lost.drain(..).map(|(_, lost)| lost).collect();
         (lost, std::mem::take(&mut self.entered).into_iter().collect())
@@ -181,8 +181,8 @@ impl Index {
             // Between the two a lookup would be led there for nothing.
             let detail = match InternalKey::new(&user, tag).cmp(&above) {
                 std::cmp::Ordering::Equal => continue,
-                std::cmp::Ordering::Less => "its last separator is before the one that leads to it",
-                std::cmp::Ordering::Greater => "its last separator is after the one that leads to it",
+                std::cmp::Ordering::Less => "its last separator is before the separator in its parent",
+                std::cmp::Ordering::Greater => "its last separator is after the separator in its parent",
             };
             let keys = self.keys_to(above.user);
             self.faults.push((DecodeError::corrupt(open.offset, "index block", detail).into(), Some(keys)));
@@ -215,7 +215,7 @@ impl Index {
         handle.check(self.blocks_end).map_err(|error| DecodeError { offset, ..error })?;
         let end = &mut self.ends[self.way.len()];
         if offset < *end {
-            let detail = format!("does not stand in order, after one of its level that ends at {end}");
+            let detail = format!("is out of order, after one of its level that ends at {end}");
             return Err(DecodeError::corrupt(offset, "index block", detail).into());
         }
         *end = offset + handle.len;

@@ -1,11 +1,10 @@
 //! Behind damage the walk through a table looks for the next block that is intact.
 //!
-//! It looks no further than the next place where the index, the footer or the properties say that something
-//! starts. A block whose length can be believed is passed over if something begins behind it. Otherwise every
-//! byte is tried as the start of a block: where an envelope is plausible its checksum is computed, and that
-//! of a filter's header. What that can cost is bounded: all bytes that are summed to no avail, of damaged
-//! blocks and of what only looked like one, come out of one budget. Once it is used up, no block is read that
-//! would reach over such a place.
+//! The search ends at the next offset at which the index, the footer or the properties name an item. A block with a
+//! plausible length is skipped if another item begins after it. Otherwise every byte is tried as the start of a
+//! block: if an envelope is plausible its checksum is computed, and so is the checksum of a filter's header. The cost
+//! is bounded: all bytes that are summed in vain, for damaged blocks and for bytes that only looked like one, share
+//! one budget. After it is used up, blocks that would reach across such an offset are not read.
 
 use super::block::{self, Opened};
 use super::walk::{Walk, name};
@@ -117,9 +116,9 @@ pub(in crate::inspect) fn next_intact(
     limit: u64,
 ) -> Result<u64> {
     let mut at = from;
-    // What the buffer holds is looked through in one go.
+    // The buffer is searched in one pass.
     while at < limit {
-        // No block and no filter begins with a zero.
+        // Blocks and filters never begin with a zero.
         let data = window.next_data(at)?;
         if data > at {
             at = data.min(limit);

@@ -1,4 +1,4 @@
-//! What the blocks of a table add up to, and what it must be.
+//! The sums over the blocks of a table, and their expected values.
 //!
 //! All of it in a few words of memory, for a table of any size.
 
@@ -58,7 +58,7 @@ impl Sums {
         }
     }
 
-    /// Adds an entry of a data block; gives whether its user key is another than that of the entry before.
+    /// Adds an entry of a data block; returns whether its user key differs from the previous one.
     pub(super) fn entry(&mut self, found: &WalkedEntry<'_>) -> bool {
         let (user, tag) = (found.key.user, found.key.tag);
         let ordered = self.last.as_ref().is_none_or(|(last, of)| InternalKey::new(last, *of) < found.key);
@@ -95,8 +95,7 @@ impl Sums {
         self.disorder.take()
     }
 
-    /// Compares the sums with what the table says of itself: the properties, the footer, which stands at
-    /// `end`.
+    /// Compares the sums with the table's own summary: the properties, and the footer, which is at `end`.
     pub(super) fn compare(
         &self,
         out: &mut Out<'_>,
@@ -134,7 +133,7 @@ impl Sums {
             let is_last = self.spans.last_end().is_some_and(|end| *end == spans.end);
             out.check("bounds of spans", "properties", u64::from(is_first) + u64::from(is_last), 2)?;
         }
-        // These two say the same of the table: only a difference is worth a line.
+        // Both state the same facts of the table: only a difference is worth a line.
         let first = p.filters.first().map_or((0, 0), |filter| (filter.offset, filter.len));
         for (what, stated, same) in [
             ("entries", footer.entries, p.entries),

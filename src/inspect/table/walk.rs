@@ -1,21 +1,18 @@
-//! Walks a table: what it says of itself, then every byte of it.
+//! Walks a table: its own summary, then every byte of it.
 //!
 //! 1. The ends: file header, footer, and the properties that the footer leads to. They make the summary.
 //!    Where one is damaged the rest goes on without it: the footer repeats the file id, which all checksums
 //!    need.
-//! 2. The walk, from the file header to the footer, by the blocks' own lengths and the filters' headers.
-//!    Every block is verified and its entries are counted, and every key is held against every filter
-//!    ([`Held`]). Beside it goes what leads to the blocks: the index, the references to chunks, the names of
-//!    the filters.
+//! 2. The walk, from the file header to the footer, by the blocks' own lengths and the filters' headers. Every block
+//!    is verified and its entries are counted, and every key is probed in every filter ([`Held`]). At the same time
+//!    it follows the references to the blocks: the index, the references to chunks, the names of the filters.
 //! 3. Damage is reported with the keys that it can concern: those between the separators around a block, the
 //!    one whose value a chunk is part of, else all. The walk goes on behind it ([`Walk::resume`]).
-//! 4. The sums: what was counted must be what the properties say. What cannot be described from earlier
-//!    damage (a count when a block is damaged, a block that nothing refers to when a part of the index is) is
-//!    not reported again.
+//! 4. The sums: the counts must match the properties. Consequences of earlier damage (a count when a block is
+//!    damaged, a block without a reference when a part of the index is damaged) are not reported again.
 //!
-//! Memory: two blocks of up to 4 MiB, those of the index that lead to where the walk is, the filters, the
-//! buffer of the file, a key, and a few words for each chunk that was not referred to yet and each index
-//! block.
+//! Memory: two blocks of up to 4 MiB, the index blocks on the path to the current position, the filters, the buffer
+//! of the file, a key, and a few words for each chunk without a reference yet and each index block.
 
 use super::block::{self, Opened};
 use super::chunks::Chunks;
@@ -33,8 +30,8 @@ use crate::inspect::filter_block;
 use crate::inspect::output::{Detail, Fault, Lines, Out, Result};
 use crate::table_meta::FilterRef;
 
-/// Bytes whose checksums are computed to no avail, at most, and how many times the length of the file: what a
-/// hostile file can cost.
+/// The greatest number of bytes whose checksums are computed in vain, and the factor of the length of the file: the
+/// cost of a hostile file.
 const WASTED_BYTES_MAX: u64 = 256 << 20;
 const WASTED_TIMES_MAX: u64 = 8;
 
@@ -81,14 +78,14 @@ pub(super) struct Walk<'w, 'f> {
     pub(super) window: &'w mut Window<'f>,
     pub(super) ends: &'w Ends,
     pub(super) position: u64,
-    /// Of the next block or filter.
+    /// The offset of the next block or filter.
     pub(super) number: u64,
     /// The lines of the kind of block that the walk is in.
     lines: Option<(BlockKind, Lines)>,
-    /// What is left of [`WASTED_BYTES_MAX`].
+    /// The rest of [`WASTED_BYTES_MAX`].
     pub(super) budget: u64,
     pub(super) sums: Sums,
-    /// What goes beside the walk; nothing if it cannot, or once something was passed over.
+    /// The structures followed during the walk; empty if they are unusable, or after bytes were skipped.
     pub(super) index: Option<Index>,
     pub(super) chunks: Option<Chunks>,
     pub(super) held: Vec<Held>,
@@ -97,7 +94,7 @@ pub(super) struct Walk<'w, 'f> {
     unreferenced: Vec<(u64, Option<BlockKind>)>,
     /// The filters that the properties name, in the order of the file, as far as the walk has not come.
     filters: std::iter::Peekable<std::vec::IntoIter<FilterRef>>,
-    /// What the filters hash keys with.
+    /// The seed of the hash of the filters.
     seed: Option<u64>,
     /// Whether a block or filter was met that is not data.
     behind_data: bool,
@@ -159,7 +156,7 @@ impl<'w, 'f> Walk<'w, 'f> {
         Ok(())
     }
 
-    /// What goes beside the walk is left behind: a part of the table is not read.
+    /// The followed structures are dropped: a part of the table is not read.
     fn leave(&mut self) {
         (self.index, self.chunks) = (None, None);
         self.held.clear();
@@ -222,7 +219,7 @@ impl<'w, 'f> Walk<'w, 'f> {
         }
     }
 
-    /// The block at `at`, as long as its envelope says.
+    /// The block at `at`, with the length in its envelope.
     fn handle_at(&mut self, at: u64) -> Result<BlockHandle, Fault> {
         let end = self.ends.blocks_end;
         let head = self.window.get(at, (end - at).min(ENVELOPE_BYTES as u64))?;
@@ -280,7 +277,7 @@ impl<'w, 'f> Walk<'w, 'f> {
         self.report_index(out)
     }
 
-    /// Notes where a block was met; gives what is wrong with that.
+    /// Records the position of a block; returns an error of the position.
     fn place(&mut self, out: &mut Out<'_>, block: &Opened) -> Result<Option<DecodeError>> {
         let wrong = |what, detail| Ok(Some(DecodeError::corrupt(block.offset, what, detail)));
         match (block.kind, &self.ends.footer) {
@@ -298,8 +295,8 @@ impl<'w, 'f> Walk<'w, 'f> {
         Ok(None)
     }
 
-    /// What the index refers to at `at`, if it is a data block. References to what the walk has passed are
-    /// damage.
+    /// The reference of the index to `at`, if that is a data block. References to offsets that the walk has passed
+    /// are damage.
     pub(super) fn meet_data(&mut self, out: &mut Out<'_>, at: u64) -> Result<Option<Reference>> {
         let Some(index) = &mut self.index else { return Ok(None) };
         while let Some(next) = index.peek(self.window) {
@@ -322,14 +319,14 @@ impl<'w, 'f> Walk<'w, 'f> {
         }
     }
 
-    /// Remembers a block that nothing has referred to.
+    /// Records a block without a reference.
     pub(super) fn note_unreferenced(&mut self, block: &Opened) {
         if self.unreferenced.len() < UNREFERENCED_MAX {
             self.unreferenced.push((block.offset, Some(block.kind)));
         }
     }
 
-    /// No data follows: what the index refers to all the same is not there.
+    /// No data follow: the remaining references of the index lead nowhere.
     fn end_data(&mut self, out: &mut Out<'_>) -> Result {
         self.behind_data = true;
         let data_end = self.ends.properties.as_ref().map_or(0, |own| own.data_end);
@@ -340,7 +337,7 @@ impl<'w, 'f> Walk<'w, 'f> {
         self.report_index(out)
     }
 
-    /// Reports what was found wrong with the index on the way.
+    /// Reports damage of the index found so far.
     fn report_index(&mut self, out: &mut Out<'_>) -> Result {
         let faults = self.index.as_mut().map(Index::take_faults).unwrap_or_default();
         faults.into_iter().try_for_each(|(fault, keys)| out.fault(fault, keys))
@@ -378,12 +375,12 @@ impl<'w, 'f> Walk<'w, 'f> {
         Ok(())
     }
 
-    /// Compares what was met with what the table says of itself, if all of it was met and intact.
+    /// Compares the blocks with the table's own summary, if all of them were met and intact.
     fn compare(&mut self, out: &mut Out<'_>, unreferenced: Vec<(u64, Option<BlockKind>)>) -> Result {
         let (Ok((footer, _)), Some(index)) = (&self.ends.footer, &mut self.index) else { return Ok(()) };
         let before = out.report.damage_count;
         if !self.met_properties {
-            let detail = "the footer refers to another place than it stands at";
+            let detail = "the footer states another offset for it";
             out.damage(footer.properties.offset, "properties block", detail)?;
         }
         if let Some(lost) = self.filters.next() {
@@ -401,12 +398,12 @@ impl<'w, 'f> Walk<'w, 'f> {
         }
         match &self.ends.properties {
             Ok(properties) => self.sums.compare(out, properties, (footer, self.ends.blocks_end)),
-            // The block is intact, and not where or what the footer says.
+            // The block is intact, but differs from the footer in position or kind.
             Err(error) => out.refused(0, error),
         }
     }
 
-    /// The lines of this kind of block; those of another one end.
+    /// The lines for this kind of block; lines for another kind end.
     fn lines_of(&mut self, out: &mut Out<'_>, kind: BlockKind) -> Result<&mut Lines> {
         if self.lines.as_ref().is_some_and(|(before, _)| *before != kind) {
             self.finish_lines(out)?;
@@ -427,12 +424,12 @@ pub(in crate::inspect) fn wasted_bytes_max(len: u64) -> u64 {
     WASTED_BYTES_MAX.min(WASTED_TIMES_MAX.saturating_mul(len))
 }
 
-/// What is wrong with a reference to a place that the walk has passed without meeting a data block there.
+/// Damage of a reference to an offset that the walk has passed without meeting a data block there.
 fn lost_reference(next: &Reference, unreferenced: &mut [(u64, Option<BlockKind>)]) -> DecodeError {
     let BlockHandle { offset, len } = next.handle;
     let met = unreferenced.binary_search_by_key(&offset, |&(at, _)| at).ok();
     let detail = match met.and_then(|met| unreferenced[met].1.take()) {
-        Some(_) => format!("the block at {offset} does not stand in the order of the index"),
+        Some(_) => format!("the block at {offset} is not in the order of the index"),
         None => format!("it refers to {len} bytes at {offset}, where no data block starts"),
     };
     DecodeError::corrupt(next.from, "index block", detail)

@@ -17,7 +17,7 @@ pub(super) enum Put<'v> {
     Chunks(ChunkRef),
 }
 
-/// A table that is being made. What is added counts in the properties.
+/// A table under construction. Added blocks count in the properties.
 pub(super) struct Forge {
     pub(super) out: Vec<u8>,
     pub(super) properties: Properties,
@@ -96,7 +96,7 @@ impl Forge {
         self.block(BlockKind::ValueChunk, &vec![b'c'; len])
     }
 
-    /// An index block of separators that stand behind all entries of their user key.
+    /// An index block of separators that come after all entries of their user key.
     pub(super) fn index(&mut self, entries: &[(&str, BlockHandle)]) -> BlockHandle {
         let mut block = BlockBuilder::for_index();
         for (separator, handle) in entries {

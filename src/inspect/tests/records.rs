@@ -98,7 +98,7 @@ fn batch(first: u64, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What is wrong with a file by every view that reads it all, first.
+/// The first damage of a file, by every view that reads all of it.
 fn wrong(bytes: &[u8]) -> Option<String> {
     let views = [View::new().detail(Detail::Shape), View::new().entries(Entries::Keys), everything()];
     let damage = views.map(|view| {
@@ -120,7 +120,7 @@ fn log_of_records(records: &[(RecordKind, Vec<u8>)]) -> Vec<u8> {
 }
 
 #[test]
-fn what_recovery_refuses_in_a_record_of_a_log_is_reported() {
+fn a_record_of_a_log_that_recovery_refuses_is_reported() {
     let mark = EditMark { count: 3, hash: 9 };
     let good = (RecordKind::Batch, batch(5, b"value"));
     assert_eq!(wrong(&log_of_records(&[good.clone(), (RecordKind::Close, encode_close(5, mark))])), None);
@@ -199,7 +199,7 @@ fn log_created(number: u64, predecessor: u64) -> EditItem {
 }
 
 #[test]
-fn what_opening_refuses_in_the_state_of_a_manifest_is_reported() {
+fn a_state_of_a_manifest_that_opening_refuses_is_reported() {
     let good = [default(), log_created(3, 0), log_created(5, 3), added(7, 1, 0, ["a", "c"])];
     assert_eq!(wrong(&manifest_of(&[good.to_vec()])), None);
     assert_eq!(wrong(&manifest_of(&[good.to_vec(), vec![added(8, 1, 0, ["d", "e"])]])), None);

@@ -4,7 +4,7 @@ use super::forge::{FILE, Forge, Put, filter};
 use super::*;
 use crate::block::{BlockHandle, BlockKind, ChunkRef};
 
-/// What is wrong with a table, first.
+/// The first damage of a table.
 fn wrong(bytes: &[u8]) -> Option<String> {
     let (_, report) = events_of(bytes, &View::new().detail(Detail::Shape));
     let (_, keys) = events_of(bytes, &View::new().entries(Entries::Keys));
@@ -47,7 +47,7 @@ fn deep(change: impl FnOnce(&mut [(&'static str, BlockHandle); 2], BlockHandle))
     forge.finish(root, 2)
 }
 
-/// Tables with what the vector of the document does not have: more levels of the index, chunks, filters.
+/// Tables with structures that the vector of the document lacks: more levels of the index, chunks, filters.
 pub(crate) fn tables() -> [(&'static str, Vec<u8>); 3] {
     let mut forge = Forge::new();
     let (first, second) = (forge.chunk(32_769), forge.chunk(32_770));
@@ -82,7 +82,7 @@ fn the_index_must_lead_to_each_block_by_separators_between_their_keys() {
 }
 
 #[test]
-fn handles_that_are_swapped_or_stand_twice_are_reported() {
+fn swapped_and_repeated_handles_are_reported() {
     let forged = |order: [usize; 2]| {
         let mut forge = Forge::new();
         let blocks = [forge.keys(&["apple"]), forge.keys(&["cherry"])];
@@ -97,7 +97,7 @@ fn handles_that_are_swapped_or_stand_twice_are_reported() {
     let (b, a) = (forge.keys(&["cherry"]), forge.keys(&["apple"]));
     let root = forge.index(&[("apple", a), ("cherry", b)]);
     (forge.properties.smallest, forge.properties.largest) = ("apple".into(), "cherry".into());
-    assert_wrong(&forge.finish(root, 1), "does not stand in the order of the index");
+    assert_wrong(&forge.finish(root, 1), "is not in the order of the index");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn an_index_of_more_levels_is_followed_on_each() {
 fn an_index_block_that_nothing_leads_to_is_reported() {
     let mut forge = Forge::new();
     let data = forge.keys(&["apple"]);
-    // It refers to itself: its handle is as long whatever it says.
+    // It refers to itself: its handle has the same length for every value.
     let at = forge.out.len() as u64;
     let len = forge.index(&[("apple", BlockHandle { offset: at, len: 39 })]).len;
     assert_eq!(len, 39, "the handle is right");
@@ -145,7 +145,7 @@ fn an_index_block_that_nothing_leads_to_is_reported() {
 }
 
 #[test]
-fn the_kinds_of_blocks_must_stand_in_their_order() {
+fn the_kinds_of_blocks_must_be_in_their_order() {
     // Padding and index among data.
     for index in [false, true] {
         let mut forge = Forge::new();
@@ -159,7 +159,7 @@ fn the_kinds_of_blocks_must_stand_in_their_order() {
         let root = forge.index(&[("b", a), ("cherry", b)]);
         assert_wrong(&forge.finish(root, 1), "block kind");
     }
-    // A second properties block, on either side of the one that counts.
+    // A second properties block, before or after the valid one.
     for before in [false, true] {
         let mut forge = Forge::new();
         let data = forge.keys(&["apple"]);
@@ -187,7 +187,7 @@ fn chunks(change: impl FnOnce(&mut [ChunkRef; 2])) -> Vec<u8> {
 }
 
 #[test]
-fn values_in_chunks_must_stand_where_the_references_say() {
+fn values_in_chunks_must_be_at_the_offsets_of_their_references() {
     assert_intact(&chunks(|_| {}));
     assert_wrong(&chunks(|references| references[0].offset += 1), "chunked value");
     assert_wrong(&chunks(|references| references[1].offset = references[0].offset), "chunked value");
@@ -211,7 +211,7 @@ fn values_in_chunks_must_stand_where_the_references_say() {
 }
 
 #[test]
-fn a_long_value_must_stand_in_chunks() {
+fn a_long_value_must_be_in_chunks() {
     for (len, is_wrong) in [(32_768, false), (32_769, true)] {
         let mut forge = Forge::new();
         let data = forge.data(&[("a", Put::Inline(&vec![b'v'; len]))]);
@@ -283,7 +283,7 @@ fn a_filter_of_another_table_or_of_other_keys_is_reported() {
 }
 
 #[test]
-fn a_filter_that_is_not_asked_is_not_damaged() {
+fn a_filter_that_is_never_probed_is_not_damaged() {
     let mut other = of_two_keys();
     other[41] = 1;
     let sum = checksum32(&FILE, 0, &[&other[..12], &other[16..256]]);
@@ -292,12 +292,12 @@ fn a_filter_that_is_not_asked_is_not_damaged() {
     let (_, report) = events_of(&bytes, &View::new());
     assert!(report.is_intact() && report.partial && report.accounted == report.len, "{report:?}");
     assert!(crate::testing::fuzzing::faults_of_table(bytes, 5).is_empty());
-    // The properties say that it is asked.
+    // The properties state that it is probed.
     assert_wrong(&filtered(&[other], |forge| forge.properties.filters[0].domain = 0), "filter domain");
 }
 
 #[test]
-fn properties_that_are_not_understood_are_placed_behind_the_envelope() {
+fn undecodable_properties_are_reported_after_the_envelope() {
     let mut forge = Forge::new();
     let data = forge.keys(&["a"]);
     let root = forge.index(&[("a", data)]);
@@ -329,7 +329,7 @@ fn a_filter_that_is_named_often_is_surveyed_once() {
 }
 
 #[test]
-fn a_good_block_behind_a_broken_one_is_not_blamed() {
+fn a_good_block_after_a_broken_one_is_not_reported() {
     let mut forge = Forge::new();
     // Keys that do not ascend from the block before, and then an entry that cannot be read.
     let a = forge.keys(&["m"]);

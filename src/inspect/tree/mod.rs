@@ -1,9 +1,9 @@
 //! The shape of a store: keyspaces, levels, runs, tables and their filters, as the manifest in force has
 //! them.
 //!
-//! Read from `CURRENT`, the manifest, and the first bytes of filters; no table is opened, no log replayed,
-//! nothing locked. Where the manifest is damaged the shape is that of the edits that can be read, and the
-//! damage is reported; if they make no keyspace, the tables in the directory describe themselves.
+//! Read from `CURRENT`, the manifest, and the first bytes of filters; no table is opened, no log replayed, and no
+//! lock taken. With a damaged manifest, the shape is the state after all readable edits, and the damage is reported.
+//! If they contain no keyspace, the tables in the directory describe themselves.
 
 // Imports `output`, `file`, `filter_block`, `table` and `salvage`.
 

@@ -1,4 +1,4 @@
-//! What the shape of a store is made of.
+//! The parts of the shape of a store.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub struct Tree {
     pub logs: Vec<(u64, Option<u64>)>,
     /// The length of the file `RESERVE`, if there is one.
     pub reserve: Option<u64>,
-    /// What is not as it should be, and the file that it is in.
+    /// An anomaly, and its file.
     pub damage: Vec<(PathBuf, FileDamage)>,
 }
 
@@ -35,7 +35,7 @@ pub struct KeyspaceShape {
     pub name: String,
     /// All entries up to this sequence number are in tables.
     pub flushed: u64,
-    /// Its runs, in the order in which a lookup asks them: the newest first.
+    /// Its runs, in the order of a lookup: the newest first.
     pub runs: Vec<RunShape>,
 }
 
@@ -75,10 +75,10 @@ pub struct TableShape {
     pub seqnos: (u64, u64),
     /// Its filters.
     pub filters: Vec<FilterShape>,
-    /// What the table says of its keyspace and of the tables that it replaced; only of a table that the
-    /// manifest does not name, and `None` if it says nothing.
+    /// The table's own statement of its keyspace and of the tables that it replaced; only for a table that the
+    /// manifest does not name, and `None` if it has no such statement.
     pub origin: Option<OriginShape>,
-    /// Its state in memory, if the shape is that of an open store: [`Db::tree`](crate::Db::tree).
+    /// Its state in memory, if the shape is of an open store: [`Db::tree`](crate::Db::tree).
     pub residency: Option<Residency>,
 }
 
@@ -114,11 +114,11 @@ pub struct OriginShape {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct FilterShape {
-    /// Number of the file beside the table that it is in; `None` if it is in the table.
+    /// Number of its separate filter file; `None` if it is in the table.
     pub file: Option<u64>,
     /// Length of the block in bytes.
     pub bytes: u64,
-    /// What its header says: kind, and predicted false-positive rate. `None` if the header cannot be used.
+    /// Kind and predicted false-positive rate from its header. `None` if the header is unusable.
     pub found: Option<(Kind, f64)>,
 }
 
@@ -152,7 +152,7 @@ impl RunShape {
 }
 
 impl TableShape {
-    /// The predicted rate of the filter that a lookup asks; 1 without one.
+    /// The predicted rate of the filter that a lookup probes; 1 without one.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.filters.iter().find_map(|filter| filter.found).map_or(1.0, |found| found.1)

@@ -1,5 +1,4 @@
-//! Reads what tables and their filters look like: by what the manifest says of them, or by what they say
-//! themselves.
+//! Reads the shape of tables and their filters: from the manifest, or from the tables themselves.
 
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
@@ -22,12 +21,12 @@ use crate::table_meta::{FilterRef, TableMeta};
 pub(super) struct Shapes<'a> {
     pub(super) fs: &'a dyn Fs,
     pub(super) dir: &'a Path,
-    /// What is not as it should be.
+    /// An anomaly.
     pub(super) damage: Vec<(PathBuf, FileDamage)>,
 }
 
 impl Shapes<'_> {
-    /// The runs that tables make up, in the order in which a lookup asks them.
+    /// The runs formed by tables, in the order of a lookup.
     pub(super) fn runs<'t>(&mut self, tables: impl Iterator<Item = &'t TablePlace>) -> Vec<RunShape> {
         // Within a level the newest run comes first.
         let rank = |place: &TablePlace| (place.level, Reverse(place.run));
@@ -49,7 +48,7 @@ impl Shapes<'_> {
         let path = FileName::Table(meta.number).path(self.dir);
         match self.fs.open(&path).and_then(|file| file.len()) {
             Ok(len) if len != meta.len => {
-                let detail = format!("the manifest says {}, found {len}", meta.len);
+                let detail = format!("the manifest states {}, found {len}", meta.len);
                 self.lose(&path, len.min(meta.len), "file length", detail);
             }
             Ok(_) => {}
@@ -71,7 +70,7 @@ impl Shapes<'_> {
         }
     }
 
-    /// The table of this number, by what it says of itself.
+    /// The table of this number, from its own summary.
     pub(super) fn unplaced(&mut self, number: u64) -> Option<TableShape> {
         let path = FileName::Table(number).path(self.dir);
         match self.read_meta(number, &path) {

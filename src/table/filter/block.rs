@@ -1,4 +1,4 @@
-//! The filter of a table: which filter a table gets, and what a probe of it can answer.
+//! The filter of a table: the choice of the filter, and the possible answers of a probe.
 //!
 //! The filter of a table is bound to it by the table's file id (the filter's owner), by the seed of the key
 //! hash and by the number of distinct user keys; its salt is taken from the file id, so that the false
@@ -66,13 +66,13 @@ pub(in crate::table) fn describe(
     })
 }
 
-/// What a filter said about a key.
+/// The answer of a filter about a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The table certainly does not hold the key.
     Absent,
     /// The table may hold the key.
     Maybe,
-    /// There is no usable filter to probe, or none in memory.
+    /// No usable filter exists, or none is in memory.
     Unknown,
 }

@@ -1,4 +1,4 @@
-//! The file of a filter beside its table.
+//! The separate file of a filter.
 //!
 //! ```text
 //! file header · zeros · filter block

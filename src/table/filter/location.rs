@@ -1,4 +1,4 @@
-//! The location of a filter block: in its table's file or in a file beside it.
+//! The location of a filter block: in its table's file or in a separate file.
 
 use std::path::PathBuf;
 use std::sync::Arc;

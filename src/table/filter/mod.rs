@@ -1,4 +1,4 @@
-//! The filter of a table on disk: in the table's file or in a file beside it.
+//! The filter of a table on disk: in the table's file or in a separate file.
 //!
 //! | file | what is in it |
 //! |---|---|

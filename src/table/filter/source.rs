@@ -33,7 +33,7 @@ pub(crate) fn read_filter_of(
     FilterSource::open(&table, meta, filter)?.read()
 }
 
-/// The file and the location of a filter block, and what is expected of the filter.
+/// The file and the location of a filter block, and the expected properties of the filter.
 pub(crate) struct FilterSource<'a> {
     file: Arc<dyn ReadFile>,
     location: FilterLocation,
@@ -94,7 +94,7 @@ impl<'a> FilterSource<'a> {
         Filter::open_groups(bytes, self.expect, column_groups).map_err(|error| self.error(error))
     }
 
-    /// The filter, to be probed by pages. What is `known` of its start is copied, not read.
+    /// The filter, to be probed by pages. The known start of it is copied, not read.
     pub(crate) fn read_pages(self, known: &[u8]) -> Result<FilterPages> {
         let first =
             known.get(..HEADER_BYTES).map_or_else(|| self.read_first(), |first| Ok(first.to_vec()))?;

@@ -1,10 +1,9 @@
 //! The way from a key to the one data block that can hold it.
 //!
-//! A lookup searches one index block per level, from the root down. Blocks below the root come from the block
-//! cache. What it needs of a block is kept as [`Fences`], if the memory budget has plenty of room: then it is
-//! searched in a few cache lines, and the block is not looked at again. Fences are made by the first lookup
-//! that comes to the block, and live as long as the table is open. If there is no room at that moment, the
-//! block is searched where it lies, by this and by later lookups.
+//! A lookup searches one index block per level, from the root down. Blocks below the root come from the block cache.
+//! If the memory budget has plenty of room, the searched part of a block is kept as [`Fences`]: later searches read a
+//! few cache lines and not the block. The first lookup that reaches a block makes its fences, which live as long as
+//! the table is open. If there is no room at that moment, this and later lookups search the block itself.
 
 use std::sync::OnceLock;
 
@@ -18,7 +17,7 @@ use crate::memory::{Lease, LeaseKind};
 use crate::table::file::TableFile;
 use crate::table::footer::Footer;
 
-/// What is in memory of an index block and of those below it.
+/// The parts of an index block, and of the blocks below it, that are in memory.
 #[derive(Debug, Default)]
 struct IndexNode(OnceLock<Option<Box<Loaded>>>);
 
@@ -30,7 +29,7 @@ struct Loaded {
     _lease: Lease,
 }
 
-/// What is in memory of the index of a table.
+/// The part of a table's index that is in memory.
 #[derive(Debug)]
 pub(in crate::table) struct Index {
     /// The payload of its root, if memory had room for it.
@@ -86,7 +85,7 @@ impl Index {
         Ok(Some(block))
     }
 
-    /// Finds the child of an index block that holds `target`, and what is in memory of it.
+    /// Finds the child of an index block for `target`, and the part of it that is in memory.
     #[inline(never)]
     fn search_block<'a>(
         &self,

@@ -1,5 +1,4 @@
-//! Tables whose checksums are right and that lie all the same: what `verify` must find in them, and at what
-//! cost.
+//! Tables with right checksums and wrong contents: the findings of `verify`, and their cost.
 
 use super::*;
 use crate::block::{BlockBuilder, BlockHandle, BlockKind, ChunkRef, ENVELOPE_BYTES, Sealer};
@@ -14,7 +13,7 @@ const OWNER: FileId = [8; 16];
 struct Forge {
     bytes: Vec<u8>,
     sealer: Sealer,
-    /// What its entries and blocks add up to.
+    /// The sums of its entries and blocks.
     properties: Properties,
 }
 
@@ -76,7 +75,7 @@ impl Forge {
         self.block(BlockKind::Data, builder.finish())
     }
 
-    /// An index block; the first one says that no data follows.
+    /// An index block; the first one leads to no data.
     fn index(&mut self, entries: &[(&str, BlockHandle)]) -> BlockHandle {
         let mut builder = BlockBuilder::for_data();
         for (separator, handle) in entries {
@@ -143,7 +142,7 @@ fn inline(value: &str) -> EntryValue {
     EntryValue::Inline(Bytes::copy_from_slice(value.as_bytes()))
 }
 
-/// What is wrong with the table, in words.
+/// The damage of the table, in words.
 fn found(fixture: &Fixture, meta: &TableMeta) -> Vec<String> {
     fixture.damage(meta).iter().map(|damage| damage.0.to_string()).collect()
 }
@@ -257,7 +256,7 @@ fn data_and_index_blocks_whose_offsets_descend_are_found() {
     let meta = forge.finish(&fixture, root, 1);
     assert!(cannot_be_walked(&fixture, &meta));
     let damage = found(&fixture, &meta);
-    assert!(damage.len() == 1 && damage[0].contains("not stand in"), "{damage:?}");
+    assert!(damage.len() == 1 && damage[0].contains("not in the order of the index"), "{damage:?}");
 
     let mut forge = Forge::new();
     let (a, b) = (forge.data(&[("a", inline("1"))]), forge.data(&[("b", inline("2"))]));
@@ -267,7 +266,7 @@ fn data_and_index_blocks_whose_offsets_descend_are_found() {
     let meta = forge.finish(&fixture, root, 2);
     assert!(cannot_be_walked(&fixture, &meta));
     let damage = found(&fixture, &meta);
-    assert!(damage.len() == 1 && damage[0].contains("not stand in"), "{damage:?}");
+    assert!(damage.len() == 1 && damage[0].contains("is out of order"), "{damage:?}");
 }
 
 #[test]
@@ -335,7 +334,7 @@ fn a_scan_of_keys_that_are_not_in_order_is_corruption_and_ends() {
 }
 
 #[test]
-fn a_scan_down_to_a_value_whose_chunks_cannot_be_where_it_says_is_corruption() {
+fn a_scan_to_a_value_with_impossible_chunk_offsets_is_corruption() {
     let fixture = Fixture::new(0);
     let mut forge = Forge::new();
     let (mut reference, total) = (Vec::new(), 256 << 20);
@@ -352,11 +351,11 @@ fn a_scan_down_to_a_value_whose_chunks_cannot_be_where_it_says_is_corruption() {
 }
 
 #[test]
-fn separators_that_are_not_those_of_the_level_below_or_not_the_last_key_are_found() {
+fn separators_that_differ_from_the_level_below_or_the_last_key_are_found() {
     for (separators, complaint) in [
         (["a", "c"], None),
-        (["b", "c"], Some("its last separator is before the one that leads to it")),
-        (["a", "d"], Some("its last separator is before the one that leads to it")),
+        (["b", "c"], Some("its last separator is before the separator in its parent")),
+        (["a", "d"], Some("its last separator is before the separator in its parent")),
     ] {
         let fixture = Fixture::new(0);
         let mut forge = Forge::new();
@@ -381,7 +380,7 @@ fn separators_that_are_not_those_of_the_level_below_or_not_the_last_key_are_foun
 }
 
 #[test]
-fn handles_that_are_not_those_of_the_walk_are_found() {
+fn handles_that_differ_from_the_walk_are_found() {
     for change in [|handle: &mut BlockHandle| handle.len -= 1, |handle: &mut BlockHandle| handle.offset += 1]
     {
         let fixture = Fixture::new(0);
@@ -412,7 +411,7 @@ fn blocks_that_nothing_refers_to_are_found_one_by_one() {
 }
 
 #[test]
-fn a_long_value_that_does_not_stand_in_chunks_is_found() {
+fn a_long_value_that_is_not_in_chunks_is_found() {
     for (len, sound) in [(32_768, true), (32_769, false)] {
         let fixture = Fixture::new(0);
         let mut forge = Forge::new();
@@ -427,7 +426,7 @@ fn a_long_value_that_does_not_stand_in_chunks_is_found() {
 }
 
 #[test]
-fn every_filter_stands_on_a_page_and_is_one_that_the_properties_name() {
+fn every_filter_is_on_a_page_and_named_by_the_properties() {
     let fixture = Fixture::new(1 << 20);
     let mut forge = Forge::new();
     let data = forge.data(&[("a", inline("1"))]);
@@ -439,7 +438,7 @@ fn every_filter_stands_on_a_page_and_is_one_that_the_properties_name() {
     assert!(matches!(fixture.filter(&meta), FilterState::Loaded(_)));
     let damage = found(&fixture, &meta);
     assert!(damage.len() == 1 && damage[0].contains("4096"), "{damage:?}");
-    // Neither is it asked where it is the only one.
+    // It is not probed if it is the only one either.
     let second = TableMeta { filters: meta.filters[1..].to_vec(), ..meta.clone() };
     assert!(matches!(fixture.filter(&second), FilterState::Unusable(_)));
     let twice = TableMeta { filters: vec![meta.filters[0].clone(); 2], ..meta.clone() };
@@ -462,7 +461,7 @@ fn every_filter_stands_on_a_page_and_is_one_that_the_properties_name() {
 }
 
 #[test]
-fn a_rate_that_is_not_that_of_the_bits_is_found_and_the_filter_asked_all_the_same() {
+fn a_rate_that_contradicts_the_bits_is_found_and_the_filter_still_probed() {
     let fixture = Fixture::new(1 << 20);
     let mut forge = Forge::new();
     let data = forge.data(&[("a", inline("1"))]);
@@ -664,7 +663,7 @@ fn two_reads_open_a_table_and_a_third_has_a_long_root() {
         assert_eq!(root.len > 4096, has_long_root, "{} bytes", root.len);
         let more = if has_long_root { root.len } else { 0 };
         assert_eq!(read.load(Ordering::Relaxed), 64 + meta.len.min(4096) + more, "{entries} entries");
-        // What is damaged on its way is read once more: here a byte of the checksum.
+        // Data damaged in transfer are read once more: here a byte of the checksum.
         for (number, block) in (1..).zip([root, properties]) {
             let before = fixture.ctx.io.block_rereads.load(Ordering::Relaxed);
             open_as(Arc::new(FlipsOnce(file(), AtomicU64::new(block.offset + 12))));

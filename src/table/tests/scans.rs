@@ -9,7 +9,7 @@ use crate::snapshot_read::{KeyRange, Range, Visible};
 /// The newest sequence number.
 const NEWEST: SeqNo = 3000;
 
-/// Tables, newest first, and what they hold together.
+/// Tables, newest first, and their combined contents.
 struct Tables {
     tables: Vec<Arc<Table>>,
     all: Model,
@@ -35,7 +35,7 @@ impl Tables {
                     insert(&mut model, user.clone(), seqno, (dice.below(8) > 0).then(|| dice.bytes(len)));
                 }
             }
-            // Of a put and a delete with one number, the first.
+            // If a put and a delete have one number, the first.
             let mut last = None;
             model.retain(|(user, tag), _| {
                 let place = Some((user.clone(), tag.0.seqno()));

@@ -77,7 +77,7 @@ fn every_dump_is_its_golden_file_and_every_worked_example_is_one_of_them() {
     let files = std::fs::read_dir(golden("dump")).unwrap().count();
     assert_eq!(files, all.len(), "a dump is left over");
 
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("format.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("format-vectors.md");
     let document = std::fs::read_to_string(&path).unwrap();
     let written = with_examples(&document, &all);
     if blessing_dumps() {

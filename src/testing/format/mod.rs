@@ -1,7 +1,7 @@
 //! `format.md` is the law: these tests hold code, document and golden files together.
 //!
-//! - Every vector of the document has a check here or beside its codec: the bytes decode to the stated facts,
-//!   and encoding those gives the same bytes. A vector without a check fails, and so does a check without a
+//! - Every vector of `format-vectors.md` has a check here or in its codec's module: the bytes decode to the stated
+//!   facts, and encoding those gives the same bytes. A vector without a check fails, and so does a check without a
 //!   vector.
 //! - `tests/golden/v1/NAME.bin` are the bytes of the vector. They were committed when the version was made,
 //!   so a change of both document and code is still compared with them.

@@ -401,7 +401,7 @@ fn manifest_of(vector: &Vector, edits: [Vec<EditItem>; 2]) -> ManifestState {
     read.state
 }
 
-/// Every item but that of the next vector.
+/// Every item except the item of the next vector.
 pub(super) fn manifest(vector: &Vector) {
     let state = manifest_of(vector, edits_example());
     assert_eq!(state.logs.keys().collect::<Vec<_>>(), [&12]);
@@ -411,7 +411,7 @@ pub(super) fn manifest(vector: &Vector) {
     assert_eq!((place.level, &place.meta.filters), (1, &vec![filter_beside()]));
 }
 
-/// A log that ends without a close record, and the one that follows it.
+/// A log that ends without a close record, and its successor.
 pub(super) fn manifest_log_cut(vector: &Vector) {
     let [mut first, _] = edits_example();
     first.retain(|item| !matches!(item, EditItem::TableAdded { .. }));

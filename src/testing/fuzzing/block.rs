@@ -15,9 +15,10 @@
 //!
 //! - Every sealed block opens to the same payload and kind.
 //! - No cursor panics or stays in place; every entry of a walk takes at least one byte of the payload.
-//! - A block that passes `verify` is the same from both ends. A search in it finds what a walk from the start
-//!   finds, and so does a lookup without a cursor, by the hash index too; without that, this one agrees with the cursor in damaged blocks too, if
-//!   that does not fail. Fences of a verified block lead where it leads. Building its entries again gives a block with the same entries.
+//! - A block that passes `verify` is the same from both ends. A search in it gives the result of a walk from the
+//!   start, and so does a lookup without a cursor, also by the hash index. Without the hash index, this lookup agrees
+//!   with the cursor in damaged blocks too, if it does not fail. Fences of a verified block give the results of the
+//!   block. Building its entries again gives a block with the same entries.
 
 use bytes::Bytes;
 

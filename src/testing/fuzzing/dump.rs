@@ -160,7 +160,7 @@ fn filters(file: &[u8], view: &View) {
     inspect::describe_filter(&*file, view, &mut text).expect("nothing that a file holds is an error");
 }
 
-/// Counts what is printed, which may be much longer than the file.
+/// Counts the printed bytes, which may be many more than the file has.
 struct Counting(u64);
 
 impl Write for Counting {

@@ -8,8 +8,8 @@
 //!
 //! # Invariants
 //!
-//! - Encoding what was decoded gives bytes that decode to the same; where no field is unknown, it gives the
-//!   same bytes.
+//! - Encoding a decoded edit gives bytes that decode to the same edit; if all fields are known, it gives the same
+//!   bytes.
 //! - A state is equal to the one made from its snapshot: replacing a manifest loses nothing.
 //! - Options are within their limits, whatever the file states.
 

@@ -1,5 +1,4 @@
-//! What the fuzzer runs, and `cargo test` runs again: a function of bytes for each kind of thing that is
-//! decoded.
+//! The functions that the fuzzer and `cargo test` run: a function of bytes for each kind of decoded data.
 //!
 //! This module exists only under `cfg(fuzzing)`, which cargo-fuzz sets, and in tests; no build for users has
 //! it. The decoders are private, and only this module gives access to them; `fuzz/fuzz_targets/` has one line
@@ -16,10 +15,9 @@
 //!
 //! # Seeds and findings
 //!
-//! Seeds are made from the golden files, see `seeds`, and not committed: `SIEVEDB_SEEDS=1 cargo test -p
-//! sievedb --lib fuzzing` writes them to `fuzz/corpus`. Small inputs that the fuzzer found are in
-//! `tests/corpus/TARGET`, each with a line in `replay` that says what was wrong. `cargo test` runs all seeds
-//! and findings.
+//! Seeds are made from the golden files, see `seeds`, and not committed: `SIEVEDB_SEEDS=1 cargo test -p sievedb --lib
+//! fuzzing` writes them to `fuzz/corpus`. Small inputs that the fuzzer found are in `tests/corpus/TARGET`, each with
+//! a line in `replay` that describes the defect. `cargo test` runs all seeds and findings.
 
 mod batch;
 mod block;

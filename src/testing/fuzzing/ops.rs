@@ -9,9 +9,9 @@
 //!
 //! # Invariants
 //!
-//! - Every answer is that of the map: lookups, ranges from both ends, prefixes, many keys at a time. A
-//!   snapshot answers as the map was; so does a transaction, with its own writes. It conflicts exactly if it
-//!   writes, and something was written that it has read.
+//! - Every answer is the answer of the map: lookups, ranges from both ends, prefixes, many keys at a time. A snapshot
+//!   answers with the map at its creation; so does a transaction, with its own writes. It conflicts exactly if it
+//!   writes, and an entry that it read was written meanwhile.
 //! - "May contain" is never false for a present key.
 //! - After a crash the store is as it was after some batch, none before the last durable one.
 //! - No operation fails; the files on disk are sound.
@@ -39,7 +39,7 @@ const SNAPSHOTS_MAX: usize = 4;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What both keyspaces hold.
+/// The contents of both keyspaces.
 type Maps = [Map; SPACES];
 
 /// Runs an input of the target `ops`.
@@ -421,7 +421,7 @@ impl World {
             policy != CrashPolicy::KeepAll || found == self.now()[..],
             "nothing is lost with the process"
         );
-        // The open made durable what was recovered.
+        // The open made the recovered data durable.
         self.history.drain(survivor + 1..);
         self.all_durable();
         self.check(&Arc::clone(self.now()));
@@ -453,7 +453,7 @@ fn within((from, to): &(Bound<Vec<u8>>, Bound<Vec<u8>>), key: &Vec<u8>) -> bool 
     after && before
 }
 
-/// Walks from both ends, as the input says, to the middle.
+/// Walks from both ends to the middle, in the order that the input gives.
 fn walk<'a>(
     mut iter: Iter<'_>,
     mut expected: impl DoubleEndedIterator<Item = (&'a Vec<u8>, &'a Vec<u8>)>,

@@ -21,7 +21,7 @@ const TARGETS: [(&str, Target); 10] = [
     ("ops", super::ops),
 ];
 
-/// Findings of the fuzzer: target, file in `tests/corpus`, what was wrong.
+/// Findings of the fuzzer: target, file in `tests/corpus`, defect.
 const FINDINGS: [(&str, &str, &str); 8] = [
     (
         "dump",
@@ -84,7 +84,7 @@ fn every_target_has_seeds_and_a_line_in_the_fuzzer() {
     assert_eq!(ours.count(), TARGETS.len());
 }
 
-/// Bytes near `seed`: changed, cut, repeated or put together with those of another seed.
+/// Bytes near `seed`: changed, cut, repeated or joined with bytes of another seed.
 fn changed(seed: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for _ in 0..1 + rng.below(4) {

@@ -1,8 +1,8 @@
-//! Recomputes checksums after bytes were changed, so that what they protect is reached.
+//! Recomputes checksums after bytes were changed, so that the protected bytes are reached.
 //!
-//! Written from format.md and lenient: it follows every length that stays within the bytes, and leaves alone
-//! what it cannot follow. Resealing an intact file changes nothing (a test shows this for every golden file),
-//! so the two readings of the format, here and in the decoders, agree on where the checksums are.
+//! Written from format.md and lenient: it follows every length that stays within the bytes, and skips everything
+//! else. Resealing an intact file changes nothing (a test shows this for every golden file), so the two readings of
+//! the format, here and in the decoders, agree on the places of the checksums.
 //!
 //! A checksum may be repeated in what refers to it (a filter's in its table, a table's in the manifest, an
 //! edit's hash in the logs). [`Mended`] carries such changes on to the referrers.
@@ -22,7 +22,7 @@ use crate::wal::record::{FRAGMENT_HEADER_BYTES, extent, page_left};
 pub(super) struct Mended(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Mended {
-    /// Writes `new` into `place` and remembers what it replaced.
+    /// Writes `new` into `place` and keeps the replaced bytes.
     fn put(&mut self, place: &mut [u8], new: &[u8]) {
         if place != new {
             self.0.push((place.to_vec(), new.to_vec()));

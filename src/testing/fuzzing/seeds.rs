@@ -1,4 +1,4 @@
-//! The first inputs of a fuzzer, made from the golden files and the vectors of format.md.
+//! The first inputs of a fuzzer, made from the golden files and the vectors of format-vectors.md.
 //!
 //! Each golden file is used in every mode that its target has for it.
 

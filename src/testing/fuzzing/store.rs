@@ -13,8 +13,7 @@
 //!
 //! # Invariants
 //!
-//! - Opening, reading, verifying, compacting and drawing end, whatever the files hold; errors name what they
-//!   are about.
+//! - Opening, reading, verifying, compacting and drawing end for any files; errors name their subject.
 //! - Reading changes nothing. A store that can be read and is verified can be written, and holds the same
 //!   entries after it is compacted and opened again.
 //! - All ways of reading agree: from both ends, by key, many keys at a time.
@@ -200,8 +199,8 @@ fn keyspaces(db: &Db) -> Vec<Keyspace> {
     db.keyspaces().iter().filter_map(|name| db.existing_keyspace(name)).collect()
 }
 
-/// The contents of a store, or the first error. The second value says that all was read, in order: forged
-/// files can hold keys in any order, which `verify` detects and a walk does not check.
+/// The contents of a store, or the first error. The second value is true if everything was read, in order: forged
+/// files can have keys in any order, which `verify` detects and a walk does not check.
 fn contents(db: &Db) -> Result<(Contents, bool)> {
     let (mut contents, mut whole) = (Contents::new(), true);
     for keyspace in keyspaces(db) {
@@ -431,7 +430,7 @@ pub(super) fn small() -> Files {
         }
         let mut meta = table.finish().unwrap();
         if file == 4 {
-            // A filter beside the table replaces the one in it.
+            // A separate filter file replaces the filter in the table.
             let mut filter = FilterBuilder::new(Kind::Ribbon, 12.0, 5, 6, [file as u8; 16]).unwrap();
             (0..20u64).for_each(|index| filter.add_key(format!("key{:02}", index * (6 - file)).as_bytes()));
             let block = filter.finish().unwrap();

@@ -7,7 +7,7 @@ use super::sources::{Module, Sources, paths, reexports};
 /// The modules that each module uses. Folders (`mod.rs`) hold no logic and are left out.
 pub(super) type Graph = BTreeMap<Module, BTreeSet<Module>>;
 
-/// The module in which a path ends. Re-exported names count as those of their modules.
+/// The module in which a path ends. Re-exported names count for their own modules.
 struct Resolver<'s> {
     sources: &'s Sources,
     reexports: BTreeMap<&'s Module, BTreeMap<String, Module>>,

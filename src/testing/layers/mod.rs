@@ -1,4 +1,4 @@
-//! Modules import only what is below them, and no file needs itself through others.
+//! Modules import only from lower layers, and without cycles.
 //!
 //! The sources are read as text. A file uses another one if it names a path into it (`crate::`, `super::`), or if it
 //! calls a method of the engine that is defined there. `cargo test -p sievedb --lib layers -- --nocapture` prints the
@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use graph::{Graph, cycles, graph};
 use sources::{Module, Sources};
 
-/// The modules of each layer, as in ARCHITECTURE.md. A module may use those of its own layer and of the
-/// layers before it in this list.
+/// The modules of each layer, as in ARCHITECTURE.md. A module may use modules of its own layer and of the layers
+/// before it in this list.
 const LAYERS: [&[&str]; 8] = [
     &["counters", "error", "histogram", "limits", "sorting", "sync"],
     &["batch", "key"],

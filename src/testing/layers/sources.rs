@@ -138,7 +138,7 @@ pub(super) fn paths(module: &[String], text: &str) -> Vec<Module> {
     found
 }
 
-/// The path that each name stands for which a folder re-exports.
+/// The path of each name that a folder re-exports.
 pub(super) fn reexports(module: &[String], text: &str) -> BTreeMap<String, Module> {
     let mut names = BTreeMap::new();
     for item in text.split(';') {

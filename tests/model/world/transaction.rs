@@ -1,13 +1,14 @@
-//! Transactions: what each sees, and whether others have changed what it read.
+//! Transactions: their views, and changes by other writers to the entries they read.
 
 use super::super::ops::{Ends, Step};
 use super::super::reference::half_open;
 use super::*;
 
-/// What a transaction has read.
+/// The reads of a transaction.
 enum Read {
     Key(Space, Vec<u8>),
-    /// Of a range what was passed from both ends: up to this key, and from that one on. `None`: the whole range.
+    /// The part of a range that was passed from both ends: up to this key, and from that one on. `None`: the whole
+    /// range.
     Range(Space, ByteBounds, Option<[Option<Vec<u8>>; 2]>),
 }
 
@@ -24,7 +25,7 @@ impl Read {
         self.intervals().iter().any(|read| meet(read, &written))
     }
 
-    /// What was read, as intervals.
+    /// The reads, as intervals.
     fn intervals(&self) -> Vec<ByteBounds> {
         match self {
             Self::Key(_, key) => vec![(Bound::Included(key.clone()), Bound::Included(key.clone()))],
@@ -47,8 +48,8 @@ fn meet(one: &ByteBounds, other: &ByteBounds) -> bool {
 }
 
 impl World {
-    /// Does the steps in a transaction, then what others write meanwhile, and commits: there is a conflict exactly
-    /// if the transaction writes, and others have written what it has read.
+    /// Does the steps in a transaction, then the writes of others, and commits. There is a conflict exactly if the
+    /// transaction writes, and others have written entries that it read.
     pub(super) fn transaction(
         &mut self,
         steps: &[Step],
@@ -57,7 +58,7 @@ impl World {
         synced: bool,
     ) -> Result<(), String> {
         let tx = self.db.transaction();
-        // What the transaction sees, and what it has done.
+        // The view of the transaction, and its writes.
         let mut seen: Vec<Option<Arc<Map>>> = (0..SPACES).map(|at| Some(self.space(at)?.1)).collect();
         let (mut reads, mut writes) = (Vec::new(), Vec::<Done>::new());
         for step in steps {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::measure::Measured;
 use super::source::Source;
 
-/// What the report shows.
+/// The contents of the report.
 pub(super) struct Findings {
     pub(super) dir: PathBuf,
     pub(super) keyspace: String,

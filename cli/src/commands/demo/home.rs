@@ -1,8 +1,8 @@
 //! The directory of the demo's store.
 //!
-//! The demo removes no file and no directory, and deletes only entries that it has written itself (`claim`). A
-//! directory that nobody has named is in the system's temporary directory, which may belong to all users: its name
-//! has the user in it, and it must belong to that user.
+//! The demo removes no file and no directory, and deletes only entries that it has written itself (`claim`). Without
+//! a given path, the directory is in the system's temporary directory, which may be shared by all users. Its name
+//! then contains the name of the user, and it must belong to that user.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

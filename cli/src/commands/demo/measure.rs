@@ -11,7 +11,7 @@ use super::source::Record;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 
-/// What is looked up, and in which order.
+/// The lookups, in their order.
 pub(super) struct Lookups<'a> {
     pub(super) records: &'a [Record],
     pub(super) absent: &'a [Vec<u8>],
@@ -27,7 +27,7 @@ pub(super) struct Pass {
     pub(super) blocks: u64,
     /// The answers of the filters.
     pub(super) filter: FilterCounts,
-    /// The rate that the filters predict, weighted by how often those of each level were probed.
+    /// The predicted rate of the filters, weighted by the number of probes of each level.
     pub(super) predicted_rate: Option<f64>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Measured {
     pub(super) filter_memory_bytes: u64,
     pub(super) present: Pass,
     pub(super) absent: Pass,
-    /// Absent keys answered from memory: every filter probed said "absent".
+    /// Absent keys answered from memory: every probed filter answered "absent".
     pub(super) from_memory: u64,
 }
 

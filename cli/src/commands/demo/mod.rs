@@ -1,4 +1,4 @@
-//! `sievedb demo`: what the filters save, shown on the files of this machine.
+//! `sievedb demo`: the reads saved by filters, shown on the files of this machine.
 //!
 //! 1. `source` collects records: the file paths under a directory, or the lines of a file.
 //! 2. `absent` makes as many similar keys that are not among them.

@@ -1,7 +1,7 @@
 //! The page about the store of the demo: a file next to the store, with the name of the store and `.html`.
 //!
-//! The store may be in a directory where anyone can make files. An existing file is replaced only if it is a page of an
-//! earlier demo, and the new one is created where nothing is, so that no link is followed.
+//! The store may be in a directory where anyone can create files. An existing file is replaced only if it is a page
+//! of an earlier demo. A new page is created only under a free name, so links are never followed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -19,7 +19,7 @@ const MARK: &str = ": SieveDB report</title>";
 /// Bytes in which the mark must be.
 const MARK_WITHIN: u64 = 8192;
 
-/// Writes the page. If it cannot be written, a note says why, and there is none.
+/// Writes the page. If that fails, prints a note with the reason.
 pub(super) fn write(db: &Db) -> Result<Option<PathBuf>> {
     let mut name = db.path().as_os_str().to_owned();
     name.push(".html");

@@ -1,5 +1,5 @@
-//! The report: what the filters saved, then details. One screen of 80 columns, plain text; or the same figures
-//! as an object for programs.
+//! The report: the reads saved by filters, then details. One screen of 80 columns, plain text; or the same figures as
+//! an object for programs.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ fn line(out: &mut String, text: &str) {
     let _ = writeln!(out, "{}", text.trim_end());
 }
 
-/// What the filters saved: one sentence and two bars.
+/// The reads saved by filters: one sentence and two bars.
 fn result(out: &mut String, findings: &Findings) {
     let Pair { with, without } = &findings.loaded;
     let (few, many) = (with.absent.blocks, without.absent.blocks);
@@ -101,7 +101,7 @@ fn result(out: &mut String, findings: &Findings) {
     line(out, "");
 }
 
-/// A bar for `number`, where the longest is that of `most`. What is too small for a column is drawn as `|`.
+/// A bar for `number`, relative to the longest bar for `most`. A bar shorter than a column is drawn as `|`.
 fn bar(number: u64, most: u64) -> String {
     let columns = (number as f64 * BAR as f64 / most.max(1) as f64).round() as usize;
     match columns {

@@ -26,7 +26,7 @@ const SEED: u64 = 1;
 /// Entries in a batch.
 const BATCH_ENTRIES: usize = 1000;
 
-/// Shows what the filters save, on the paths of this machine's files.
+/// Shows the reads that filters save, on the paths of this machine's files.
 ///
 /// Loads the path of every file under /usr, with its size and time, or the lines of a file. Looks up every
 /// key and as many absent ones, with filters and without, in a store with default options, and reports the

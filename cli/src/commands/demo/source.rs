@@ -1,7 +1,7 @@
 //! Real input: the paths of the files under a directory, or the lines of a file.
 //!
-//! A walk reads directories only, follows no link, and stops at a number of keys and of bytes, so that the
-//! demo ends soon on any machine. What could not be read is counted and reported.
+//! A walk reads directories only, does not follow links, and stops at a number of keys and of bytes, so that the demo
+//! ends soon on any machine. Unreadable directories are counted and reported.
 
 use std::path::{Path, PathBuf};
 
@@ -29,14 +29,14 @@ pub(super) struct Record {
     pub(super) value: Box<[u8]>,
 }
 
-/// What is loaded.
+/// The data to load.
 #[derive(Debug, Default)]
 pub(super) struct Source {
-    /// What the keys are: "file paths under /usr".
+    /// A description of the keys: "file paths under /usr".
     pub(super) what: String,
     /// In the order of their keys, each key once.
     pub(super) records: Vec<Record>,
-    /// What was left out, in words.
+    /// A description of the omitted files.
     pub(super) left_out: Option<String>,
     /// Bytes of keys and values.
     pub(super) bytes: usize,

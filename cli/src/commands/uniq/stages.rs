@@ -7,10 +7,10 @@
 //!    While lines keep coming it syncs once in an interval. If the reader waits for its input and everything is decided,
 //!    it does not wait for more.
 //!
-//! With a limit on the lines that may be remembered and not printed, a lot has no more lines than that, and the decider
-//! waits until the lot before is printed.
+//! With a limit on lines that may be stored without being printed, a lot has at most that many lines, and the decider
+//! waits until the previous lot is printed.
 //!
-//! A stage that fails ends the stages before it; those after it finish what they have been given.
+//! A stage that fails ends the stages before it; later stages finish the work that they received.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError};
@@ -31,7 +31,7 @@ const QUEUE: usize = 2;
 /// How long the printer waits for another lot before it looks whether any is to come.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// What the stages hand on.
+/// The items passed between stages.
 pub(super) trait Size {
     fn lines(&self) -> usize;
     fn bytes(&self) -> usize;
@@ -47,7 +47,7 @@ pub(super) struct Pace {
     pub(super) sync_every: Duration,
 }
 
-/// What is under way before the printer: the lots, and the reader unless it waits for its input.
+/// The work in progress before the printer: the lots, and the reader unless it waits for its input.
 #[derive(Default)]
 struct Traffic(AtomicUsize);
 

@@ -1,4 +1,4 @@
-//! A transaction, and what others write before it is committed.
+//! A transaction, and the writes of others before it is committed.
 
 use std::ops::Bound;
 
@@ -7,7 +7,7 @@ use crate::error::Error;
 
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// What a transaction has read in a keyspace: a key, or all that is in the bounds.
+/// The reads of a transaction in a keyspace: a key, or all keys within the bounds.
 enum Read {
     Key(usize, Vec<u8>),
     Range(usize, Bounds),
@@ -23,8 +23,8 @@ impl Read {
 }
 
 impl World {
-    /// It sees the maps as they were and its own writes. It conflicts exactly if it writes, and others have written
-    /// what it has read.
+    /// It sees the maps at its start and its own writes. It conflicts exactly if it writes, and others have written
+    /// an entry that it read.
     pub(super) fn transaction(&mut self, input: &mut Input<'_>) {
         let spaces: [Keyspace; SPACES] = std::array::from_fn(|at| self.space(at));
         let tx = self.db().transaction();
