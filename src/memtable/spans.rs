@@ -26,7 +26,7 @@ const FAN: usize = 4;
 const LIST_BYTES: usize = size_of::<Layer>() + size_of::<Link>() + size_of::<[usize; 8]>() + 96;
 
 /// What a bound takes in a list of the newest numbers.
-const BOUND_BYTES: usize = size_of::<Arc<[u8]>>() + size_of::<u32>() + size_of::<SeqNo>();
+const BOUND_BYTES: usize = size_of::<Arc<[u8]>>() + size_of::<u64>() + size_of::<u32>() + size_of::<SeqNo>();
 
 /// The most lists of higher ranks that a range delete becomes part of.
 const RANKS_MAX: usize = 16;

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use super::RangeDelete;
-use crate::key::{SeqNo, compare_keys};
+use crate::key::{SeqNo, common_prefix, compare_keys, key_prefix};
 
 /// Spans that ascend and do not overlap. See the layout in the header of the module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Spans {
     bounds: Box<[Arc<[u8]>]>,
+    /// Eight bytes of each bound, from behind the prefix that all bounds share: a search touches few of the keys themselves.
+    fences: Box<[u64]>,
+    prefix_len: usize,
     /// Where the numbers of the stretch that begins at each bound end.
     ends: Box<[u32]>,
     seqnos: Box<[SeqNo]>,
@@ -59,7 +62,12 @@ impl Spans {
     pub(super) fn from_parts(bounds: Vec<Arc<[u8]>>, ends: Vec<u32>, seqnos: Vec<SeqNo>) -> Self {
         let mut start = 0;
         let spans = ends.iter().filter(|&&end| std::mem::replace(&mut start, end) < end).count();
-        Self { bounds: bounds.into(), ends: ends.into(), seqnos: seqnos.into(), spans }
+        let prefix_len = match (bounds.first(), bounds.last()) {
+            (Some(first), Some(last)) => common_prefix(first, last),
+            _ => 0,
+        };
+        let fences = bounds.iter().map(|bound| key_prefix(&bound[prefix_len..])).collect();
+        Self { bounds: bounds.into(), fences, prefix_len, ends: ends.into(), seqnos: seqnos.into(), spans }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -78,7 +86,7 @@ impl Spans {
 
     /// The memory of the list, in bytes, without the keys themselves.
     pub(crate) fn list_bytes(&self) -> usize {
-        let each = size_of::<Arc<[u8]>>() + size_of::<u32>();
+        let each = size_of::<Arc<[u8]>>() + size_of::<u64>() + size_of::<u32>();
         size_of::<Self>() + self.bounds.len() * each + self.seqnos.len() * size_of::<SeqNo>()
     }
 
@@ -118,7 +126,24 @@ impl Spans {
     /// The number of bounds that are not after the key: its stretch begins at the last of them.
     #[inline]
     fn place_of(&self, key: &[u8]) -> usize {
-        self.bounds.partition_point(|bound| compare_keys(bound, key).is_le())
+        let (start, end) = self.alike(key);
+        start + self.bounds[start..end].partition_point(|bound| compare_keys(bound, key).is_le())
+    }
+
+    /// The bounds that eight bytes do not tell from the key. Those before them are smaller, those after them larger.
+    #[inline]
+    fn alike(&self, key: &[u8]) -> (usize, usize) {
+        let Some(first) = self.bounds.first() else { return (0, 0) };
+        let prefix = &first[..self.prefix_len];
+        match key.strip_prefix(prefix) {
+            Some(rest) => {
+                let part = key_prefix(rest);
+                let start = self.fences.partition_point(|&fence| fence < part);
+                (start, start + self.fences[start..].partition_point(|&fence| fence == part))
+            }
+            None if key < prefix => (0, 0),
+            None => (self.bounds.len(), self.bounds.len()),
+        }
     }
 
     pub(super) fn bound_at(&self, at: usize) -> Option<&Arc<[u8]>> {
@@ -236,6 +261,37 @@ pub(super) mod tests {
         assert_eq!((spans.len(), spans.range_deletes(), spans.seqno_bounds()), (3, 4, Some((4, 9))));
         assert_eq!(spans.start().map(|key| &**key), Some(&b"b"[..]));
         assert_eq!(spans.end(), Some(None));
+    }
+
+    #[test]
+    fn the_place_of_a_key_is_that_of_a_plain_search_whatever_prefix_the_bounds_share() {
+        let mut random = 5_u64;
+        let mut below = |most: u64| {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            (random >> 33) % most
+        };
+        for round in 0..300 {
+            let common = ["", "k", "https://example.org/", "\0\0"][round % 4];
+            let most = [2, 4, 12][round % 3];
+            let mut key = || {
+                let letters = (0..below(most)).map(|_| ['\0', 'a', 'b'][below(3) as usize]);
+                common.chars().chain(letters).collect::<String>().into_bytes()
+            };
+            let mut bounds: Vec<Vec<u8>> = (0..40).map(|_| key()).collect();
+            bounds.sort();
+            bounds.dedup();
+            let mut builder = SpansBuilder::default();
+            for (number, pair) in bounds.chunks_exact(2).enumerate() {
+                let [start, end] = [0, 1].map(|at| Arc::<[u8]>::from(&*pair[at]));
+                builder.push(&start, Some(&end), &[number as u64 + 1]);
+            }
+            let spans = builder.finish();
+            for number in 0..100 {
+                let sought = [key(), b"h".to_vec(), b"https://f".to_vec(), Vec::new()][number % 4].clone();
+                let expected = spans.bounds.partition_point(|bound| **bound <= *sought);
+                assert_eq!(spans.place_of(&sought), expected, "{round} {sought:?}");
+            }
+        }
     }
 
     #[test]

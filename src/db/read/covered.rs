@@ -2,7 +2,7 @@
 //!
 //! An entry that a range delete hides reads as a tombstone with the number of the entry. So a reader hides it, counts it and
 //! learns about empty ranges as with any tombstone. If the range delete is newer than everything in the source, as it mostly is
-//! for sources older than its own, the whole stretch under it is passed by one seek.
+//! for sources older than its own, the whole stretch under it is passed by a few steps, or else by one seek.
 //!
 //! Steps within a block are handed on as long as the reader stays in a stretch without range deletes.
 
@@ -12,6 +12,9 @@ use crate::error::{Error, Step};
 use crate::iter::{EntryValue, Failure, InternalIterator, LentValue};
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag, key_prefix};
 use crate::limits::SEQNO_MAX;
+
+/// Entries of a stretch that are stepped over before a seek passes the others.
+const STEPS_MAX: usize = 4;
 
 /// The [`InternalIterator`] over a source, with what hides its entries.
 pub(in crate::db) struct Covered<I> {
@@ -77,11 +80,21 @@ impl<I: InternalIterator> Covered<I> {
 
     /// Moves to the first entry behind the stretch.
     fn leave_stretch(&mut self) -> Step {
-        if self.is_forward {
-            let Some(end) = self.over.end() else {
-                self.has_left = true;
+        if self.is_forward && self.over.end().is_none() {
+            self.has_left = true;
+            return Ok(());
+        }
+        for _ in 0..STEPS_MAX {
+            if self.is_forward {
+                self.source.next()?
+            } else {
+                self.source.prev()?
+            }
+            if self.source.key().is_none_or(|key| !self.over.contains(key.user)) {
                 return Ok(());
-            };
+            }
+        }
+        if let Some(end) = self.over.end().filter(|_| self.is_forward) {
             self.source.seek(first_of(end))?;
             if self.source.key().is_some_and(|key| key.user < end) {
                 return Err(self.source.out_of_order());
