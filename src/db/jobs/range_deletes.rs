@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::Db;
+use crate::db::state::switch_points::in_order;
+use crate::error::{Error, Result};
 use crate::fs::{CrashPolicy, MemFs};
 use crate::limits::KEY_BYTES_MAX;
 use crate::options::{KeyspaceOptions, Options};
@@ -139,6 +141,45 @@ fn a_table_does_not_end_behind_a_longest_key_under_a_span_if_the_next_key_is_sho
     check(&db);
     db.close().unwrap();
     check(&open(&image));
+}
+
+#[test]
+fn a_range_delete_is_at_one_moment_among_inserts_transactions_and_flushes_in_every_order() {
+    let mut outcomes = std::collections::BTreeSet::new();
+    for seed in 0..200 {
+        let db = open(&MemFs::new());
+        ["a", "k"].into_iter().for_each(|key| db.put(key, "old").unwrap());
+        if seed % 3 > 0 {
+            db.flush().unwrap();
+        }
+        let delete = || db.delete_range("a".."z").map(|()| "deleted");
+        let insert = || Ok(if db.insert_if_absent("k", "new")? { "inserted" } else { "refused" });
+        // It copies its answer to a key of the range.
+        let copy = || {
+            let tx = db.transaction();
+            let answer = if tx.get("a")?.is_some() { "present" } else { "absent" };
+            tx.put("b", answer);
+            match tx.commit() {
+                Ok(()) => Ok(answer),
+                Err(Error::Conflict { .. }) => Ok("conflict"),
+                Err(error) => Err(error),
+            }
+        };
+        let flush = || {
+            db.flush()?;
+            db.compact().map(|()| "flushed")
+        };
+        let results = in_order(seed, [&delete, &insert, &copy, &flush]).map(Result::unwrap);
+        let value = |key: &str| db.get(key).unwrap().map(|value| String::from_utf8(value.to_vec()).unwrap());
+        let context = format!("order {seed}: {results:?}");
+        assert_eq!(value("a"), None, "{context}");
+        let (inserted, copied) =
+            (results[1] == "inserted", (results[2] == "absent").then(|| "absent".to_owned()));
+        assert_eq!(value("k"), inserted.then(|| "new".to_owned()), "{context}");
+        assert_eq!(value("b"), copied, "{context}");
+        outcomes.insert(results);
+    }
+    assert!(outcomes.len() >= 4, "{outcomes:?}");
 }
 
 #[test]

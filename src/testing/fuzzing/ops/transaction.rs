@@ -13,6 +13,38 @@ enum Read {
     Range(usize, Bounds),
 }
 
+/// A write of a transaction in a keyspace.
+enum Write {
+    Key(usize, Vec<u8>, Option<Vec<u8>>),
+    DeleteRange(usize, Vec<u8>, Vec<u8>),
+}
+
+impl Write {
+    fn holds(&self, of: usize, sought: &Vec<u8>) -> bool {
+        match self {
+            Self::Key(space, key, _) => *space == of && key == sought,
+            Self::DeleteRange(space, start, end) => *space == of && (start..end).contains(&sought),
+        }
+    }
+
+    fn apply(self, maps: &mut Maps) {
+        match self {
+            Self::Key(space, key, Some(value)) => _ = maps[space].insert(key, value),
+            Self::Key(space, key, None) => _ = maps[space].remove(&key),
+            Self::DeleteRange(space, start, end) => {
+                maps[space].retain(|key, _| !(&start..&end).contains(&key))
+            }
+        }
+    }
+}
+
+/// Two keys in ascending order.
+fn two_keys(input: &mut Input<'_>) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (a, b) = (key(input), key(input));
+    let (start, end) = if a < b { (a, b) } else { (b, a) };
+    (start < end).then_some((start, end))
+}
+
 impl Read {
     fn holds(&self, of: usize, key: &Vec<u8>) -> bool {
         match self {
@@ -23,8 +55,8 @@ impl Read {
 }
 
 impl World {
-    /// It sees the maps at its start and its own writes. It conflicts exactly if it writes, and others have written
-    /// an entry that it read.
+    /// It sees the maps at its start and its own writes. It conflicts exactly if it writes, and others have written or
+    /// deleted an entry that it read.
     pub(super) fn transaction(&mut self, input: &mut Input<'_>) {
         let spaces: [Keyspace; SPACES] = std::array::from_fn(|at| self.space(at));
         let tx = self.db().transaction();
@@ -33,12 +65,12 @@ impl World {
         for _ in 0..1 + input.below(8) {
             let at = input.below(SPACES);
             let (inside, map) = (tx.keyspace(&spaces[at]), &mut seen[at]);
-            match input.below(6) {
+            match input.below(7) {
                 0 | 1 => {
                     let key = key(input);
                     let found = inside.get(&key).expect("a lookup succeeds");
                     assert_eq!(found.as_deref(), map.get(&key).map(|value| &value[..]), "{key:?}");
-                    if !writes.iter().any(|(space, written, _)| *space == at && *written == key) {
+                    if !writes.iter().any(|write: &Write| write.holds(at, &key)) {
                         reads.push(Read::Key(at, key));
                     }
                 }
@@ -52,22 +84,44 @@ impl World {
                     let key = key(input);
                     inside.delete(&key);
                     map.remove(&key);
-                    writes.push((at, key, None));
+                    writes.push(Write::Key(at, key, None));
+                }
+                4 => {
+                    let Some((start, end)) = two_keys(input) else { continue };
+                    inside.delete_range(&start..&end);
+                    map.retain(|key, _| !(&start..&end).contains(&key));
+                    writes.push(Write::DeleteRange(at, start, end));
                 }
                 _ => {
                     let (key, value) = (key(input), value(input));
                     inside.put(&key, &value);
                     map.insert(key.clone(), value.clone());
-                    writes.push((at, key, Some(value)));
+                    writes.push(Write::Key(at, key, Some(value)));
                 }
             }
         }
-        let mut conflicts = false;
+        // A range delete of others conflicts with a range that was read if both have an entry, and may if they have none.
+        let (mut conflicts, mut may_conflict) = (false, false);
         for _ in 0..input.below(3) {
-            let (at, key, value) = (input.below(SPACES), key(input), value(input));
-            spaces[at].put(&key, &value).expect("a write succeeds");
-            conflicts |= reads.iter().any(|read| read.holds(at, &key));
-            after[at].insert(key, value);
+            let at = input.below(SPACES);
+            if input.below(4) == 0 {
+                let Some((start, end)) = two_keys(input) else { continue };
+                spaces[at].delete_range(&start..&end).expect("a range delete succeeds");
+                for read in &reads {
+                    match read {
+                        Read::Key(space, key) => conflicts |= *space == at && (&start..&end).contains(&key),
+                        Read::Range(space, _) => may_conflict |= *space == at,
+                    }
+                }
+                let mut deleted = after[at].keys().filter(|key| (&start..&end).contains(key));
+                conflicts |= deleted.any(|key| reads.iter().any(|read| read.holds(at, key)));
+                after[at].retain(|key, _| !(&start..&end).contains(&key));
+            } else {
+                let (key, value) = (key(input), value(input));
+                spaces[at].put(&key, &value).expect("a write succeeds");
+                conflicts |= reads.iter().any(|read| read.holds(at, &key));
+                after[at].insert(key, value);
+            }
             self.history.push(Arc::new(after.clone()));
         }
         match input.below(6) {
@@ -76,21 +130,17 @@ impl World {
             _ => {}
         }
         let durability = if input.below(8) == 7 { Durability::Synced } else { Durability::Buffered };
-        let is_refused = conflicts && !writes.is_empty();
-        match tx.commit_with(durability) {
-            Ok(()) => assert!(!is_refused, "a conflict was not found"),
-            Err(Error::Conflict { .. }) => assert!(is_refused, "there was no conflict"),
+        let is_refused = match tx.commit_with(durability) {
+            Ok(()) => false,
+            Err(Error::Conflict { .. }) => true,
             Err(error) => panic!("a commit succeeds or conflicts: {error}"),
-        }
+        };
+        assert!(is_refused || !conflicts || writes.is_empty(), "a conflict was not found");
+        assert!(!is_refused || conflicts || may_conflict, "there was no conflict");
         if is_refused {
             return;
         }
-        for (at, key, value) in writes {
-            match value {
-                Some(value) => after[at].insert(key, value),
-                None => after[at].remove(&key),
-            };
-        }
+        writes.into_iter().for_each(|write| write.apply(&mut after));
         self.history.push(Arc::new(after));
         if durability == Durability::Synced {
             self.all_durable();
