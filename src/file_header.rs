@@ -1,8 +1,8 @@
-//! The first 64 bytes of every file of a store.
+//! The first 64 bytes of every file of a store, and of the index of a backup.
 //!
 //! ```text
 //!  0  magic              8   89 53 49 45 56 45 0d 0a   (a text-mode copy damages it visibly)
-//!  8  file kind         u16  table, log, manifest, current, filter: append only
+//!  8  file kind         u16  table, log, manifest, current, filter, backup index: append only
 //! 10  format version    u16  of this kind of file
 //! 12  checksum kind     u16  1: the length rule of `checksum`
 //! 14  header length     u16  64
@@ -33,44 +33,58 @@ pub(crate) const FORMAT_VERSION: u16 = 1;
 const CHECKSUM_KIND: u16 = 1;
 
 /// The kind of a file. The numbers are on disk: append only, see format.md.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 #[repr(u16)]
-pub(crate) enum FileKind {
+pub enum FileKind {
+    /// A sorted table.
     Table = 1,
+    /// A write-ahead log.
     Log = 2,
+    /// The log of edits of the store.
     Manifest = 3,
     /// The file that names the current manifest.
     Current = 4,
     /// A filter rebuilt for an existing table.
     Filter = 5,
+    /// The list of the files of a backup. No file of a store has this kind.
+    BackupIndex = 6,
 }
 
 impl FileKind {
-    pub(crate) fn from_u16(kind: u16) -> Option<Self> {
-        [Self::Table, Self::Log, Self::Manifest, Self::Current, Self::Filter]
+    /// The kind with this number, if it is known.
+    #[must_use]
+    pub fn from_u16(kind: u16) -> Option<Self> {
+        [Self::Table, Self::Log, Self::Manifest, Self::Current, Self::Filter, Self::BackupIndex]
             .into_iter()
             .find(|known| *known as u16 == kind)
     }
 }
 
+/// The first 64 bytes of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FileHeader {
+#[non_exhaustive]
+pub struct FileHeader {
     /// The kind of the file.
     pub kind: FileKind,
     /// The id of its store.
-    pub store_id: FileId,
+    pub store_id: [u8; 16],
     /// The random id to which all contents of the file are bound.
-    pub file_id: FileId,
+    pub file_id: [u8; 16],
     /// Feature bits that a reader may ignore.
     pub optional_features: u32,
 }
 
 impl FileHeader {
-    pub(crate) fn new(kind: FileKind, store_id: FileId, file_id: FileId) -> Self {
+    /// The header of a new file. Its id is random.
+    #[must_use]
+    pub fn new(kind: FileKind, store_id: [u8; 16], file_id: [u8; 16]) -> Self {
         Self { kind, store_id, file_id, optional_features: 0 }
     }
 
-    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
+    /// The bytes of the header.
+    #[must_use]
+    pub fn encode(&self) -> [u8; 64] {
         let mut out = Vec::with_capacity(HEADER_BYTES);
         out.extend_from_slice(&MAGIC);
         put_u16(&mut out, self.kind as u16);
@@ -128,8 +142,9 @@ impl FileHeader {
             let known = CHECKSUM_KIND.into();
             return Err(DecodeError::unsupported(12, "checksum kind", checksum_kind.into(), known));
         }
-        let kind = FileKind::from_u16(kind)
-            .ok_or_else(|| DecodeError::unsupported(8, "file kind", kind.into(), FileKind::Filter as u64))?;
+        let kind = FileKind::from_u16(kind).ok_or_else(|| {
+            DecodeError::unsupported(8, "file kind", kind.into(), FileKind::BackupIndex as u64)
+        })?;
         if usize::from(header_len) != HEADER_BYTES {
             return Err(DecodeError::corrupt(
                 14,
@@ -143,7 +158,12 @@ impl FileHeader {
         Ok(Self { kind, store_id, file_id, optional_features })
     }
 
-    pub(crate) fn decode_kind(bytes: &[u8], kind: FileKind) -> Result<Self, DecodeError> {
+    /// Decodes and verifies the header of a file of this kind at the start of `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// Damage, another kind, or an intact header of a newer version.
+    pub fn decode_kind(bytes: &[u8], kind: FileKind) -> Result<Self, DecodeError> {
         let header = Self::decode(bytes)?;
         if header.kind != kind {
             let detail = format!("expected {kind:?}, found {:?}", header.kind);

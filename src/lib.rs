@@ -81,11 +81,13 @@ pub use counters::FilterCounts;
 pub use db::{
     AsOf, BatchView, Commit, Concerned, Cursor, Damage, DamagedKeys, Db, DoubtfulKeys, DroppedTail,
     Durability, IgnoredFile, IndexedBatch, Iter, Keys, Keyspace, KeyspaceSnapshot, KeyspaceStats,
-    KeyspaceTransaction, LatencyStats, LazyIter, LazyValue, LevelStats, LostEntries, LostRange, LostWrites,
-    ManifestCondition, Mismatch, NewKeys, OpenReport, Progress, ReadHandle, RepairProgress, RepairReport,
-    RepairedKeyspace, Snapshot, Stats, Transaction, Value, Values, VerifyProgress, VerifyReport,
+    KeyspaceTransaction, LatencyStats, LazyIter, LazyValue, LevelStats, LiveFile, LiveFiles, LostEntries,
+    LostRange, LostWrites, ManifestCondition, Mismatch, NewKeys, OpenReport, Progress, ReadHandle,
+    RepairProgress, RepairReport, RepairedKeyspace, Snapshot, Stats, Transaction, Value, Values,
+    VerifyProgress, VerifyReport,
 };
 pub use error::{Error, Result};
+pub use file_header::{FileHeader, FileKind};
 pub use filter::{FilterAllocation, FilterKind, FilterPolicy};
 pub use histogram::{CallLatency, LatencyBucket};
 pub use memory::MemoryStats;

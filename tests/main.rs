@@ -29,6 +29,7 @@ mod interleavings;
 #[cfg(unix)]
 mod kill;
 mod limits;
+mod live_files;
 mod live_view;
 mod model;
 mod next_log;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use sievedb::{Db, WriteBatch};
 
 use crate::failure::{Failure, Result, warn};
+use crate::interrupt::{EXIT_INTERRUPTED, on_interrupt};
 use crate::lines::Lines;
 use crate::progress::Progress;
 use crate::store::Settling;
@@ -19,9 +20,6 @@ use crate::units;
 
 /// Size at which a batch is written.
 const BATCH_BYTES: usize = 256 << 10;
-
-/// The exit code of a process that SIGINT ended.
-const EXIT_INTERRUPTED: i32 = 130;
 
 /// The written lines.
 #[derive(Debug, Clone, Copy, Default)]
@@ -125,8 +123,5 @@ fn close_on_interrupt(db: Db, state: Arc<Mutex<State>>, participle: &'static str
         }
         std::process::exit(EXIT_INTERRUPTED);
     };
-    ctrlc::set_handler(handle).map_err(|error| match error {
-        ctrlc::Error::System(source) => Failure::io("prepare for an interrupt", source),
-        other => Failure::Refused(other.to_string()),
-    })
+    on_interrupt(handle)
 }

@@ -5,7 +5,7 @@
 //! | 1 | the key is absent, or does not hold what it must |
 //! | 2 | the arguments or the input make no sense; nothing was done with them |
 //! | 3 | a store, file or stream is damaged, missing, in use, or failed; memory is short |
-//! | 130 | interrupted while loading or deleting; what was written stays (see `bulk`) |
+//! | 130 | interrupted while loading or deleting: what was written stays (see `bulk`); or by a backup or restore, which leave nothing half done |
 //!
 //! A reader that closes the pipe (`sievedb scan DB | head`) is satisfied: the command ends with 0, unless its exit
 //! code is already determined ([`answered`]).
@@ -14,10 +14,12 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use sievedb_backup as backup;
 use sievedb_sketches as sketch;
 use sievedb_sketches::store::StoreError;
 
 use crate::escape::printable;
+use crate::interrupt::EXIT_INTERRUPTED;
 
 /// Why a command ends early.
 #[derive(Debug)]
@@ -40,6 +42,8 @@ pub(crate) enum Failure {
     NoMemory(String),
     /// The reader of standard output has closed the pipe.
     PipeClosed,
+    /// The command was interrupted, and has left nothing half done.
+    Interrupted,
     /// The messages are printed already; the exit code.
     Printed(u8),
     /// Another failure, with a note behind its message.
@@ -71,6 +75,7 @@ impl Failure {
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::PipeClosed => 0,
+            Self::Interrupted => EXIT_INTERRUPTED as u8,
             Self::Printed(code) => *code,
             Self::Absent(_) | Self::Declined(_) | Self::No => 1,
             Self::Usage(_) => 2,
@@ -109,6 +114,17 @@ impl From<sievedb::Error> for Failure {
     }
 }
 
+impl From<backup::Error> for Failure {
+    fn from(error: backup::Error) -> Self {
+        match error {
+            backup::Error::Store(error) => error.into(),
+            backup::Error::InvalidArgument { what, .. } => Self::Usage(what),
+            backup::Error::Cancelled => Self::Interrupted,
+            error => Self::Refused(error.to_string()),
+        }
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
@@ -128,6 +144,7 @@ impl fmt::Display for Failure {
             Self::Store(error) => error.fmt(f),
             Self::Io { what, source } => write!(f, "cannot {what}: {source}"),
             Self::NoMemory(what) => write!(f, "not enough memory for {what}"),
+            Self::Interrupted => f.write_str("interrupted; nothing is left half done"),
             Self::No => f.write_str("no"),
             Self::PipeClosed => f.write_str("standard output is closed"),
             Self::Printed(_) => f.write_str("see above"),

@@ -8,6 +8,7 @@
 //! | `failure` | why a command ends early, and with which exit code |
 //! | `store` | opening a store, and sums over its keyspaces |
 //! | `bulk` | writing many lines, and being interrupted |
+//! | `interrupt` | work that ends soon when it is interrupted |
 //! | `signals` | signals that must not end a command without a message |
 //! | `escape`, `json` | bytes as text |
 //! | `arguments`, `keys`, `bounds` | keys, values and ranges of keys in arguments |
@@ -26,6 +27,7 @@ mod describe;
 pub mod dump;
 mod escape;
 mod failure;
+mod interrupt;
 mod journal;
 mod json;
 mod keys;

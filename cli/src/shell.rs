@@ -7,15 +7,16 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    cas, checkpoint, compact, completion, contains, count, delete, demo, diff, digest, drop_keyspace, get,
-    keyspaces, load, man, put, refilter, repair, report, scan, stats, uniq, verify,
+    backup, backups, cas, checkpoint, compact, completion, contains, count, delete, demo, diff, digest,
+    drop_keyspace, get, keyspaces, load, man, put, refilter, repair, report, restore, scan, stats, uniq,
+    verify,
 };
 use crate::failure::Result;
 use crate::signals;
 
 /// Works on a SieveDB store: an ordered key-value store that answers "absent" from memory.
 ///
-/// A store is a directory. `load`, `put`, `uniq` and `demo` create one; the other commands need one that exists. One
+/// A store is a directory. `load`, `put`, `uniq`, `demo` and `restore` create one; the other commands need one that exists. One
 /// program at a time can write to it, or several can read it.
 #[derive(Debug, Parser)]
 #[command(name = "sievedb", version, max_term_width = 110, after_help = SHORT_HELP, after_long_help = LONG_HELP)]
@@ -59,7 +60,7 @@ Exit codes:
     1  the key is absent, or present (put --if-absent), or holds something else (cas)
     2  the command or its input makes no sense
     3  the store or a file is damaged, missing, in use or cannot be read or written; or memory is short
-  130  interrupted (load and delete print how many lines they wrote)
+  130  interrupted (load and delete print how many lines they wrote; backup and restore leave nothing half done)
 
 Errors and notes go to standard error, one line each. Progress goes there too, if it is a terminal."#
 );
@@ -81,6 +82,9 @@ enum Command {
     Stats(stats::Args),
     Report(report::Args),
     Checkpoint(checkpoint::Args),
+    Backup(backup::Args),
+    Backups(backups::Args),
+    Restore(restore::Args),
     Compact(compact::Args),
     Refilter(refilter::Args),
     Verify(verify::Args),
@@ -120,6 +124,9 @@ fn run(command: &Command) -> Result<()> {
         Command::Stats(args) => stats::run(args),
         Command::Report(args) => report::run(args),
         Command::Checkpoint(args) => checkpoint::run(args),
+        Command::Backup(args) => backup::run(args),
+        Command::Backups(args) => backups::run(args),
+        Command::Restore(args) => restore::run(args),
         Command::Compact(args) => compact::run(args),
         Command::Refilter(args) => refilter::run(args),
         Command::Verify(args) => verify::run(args),

@@ -27,7 +27,7 @@ pub(crate) const JOURNALS: &str = "uniq-journals";
 pub(crate) struct Opening {
     /// Memory that the store may use: bytes, or a number with K, M or G, such as 64M [default: 512M, or a quarter of
     /// the memory of the machine or the container]
-    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<usize>,
 }
 
@@ -48,8 +48,8 @@ impl Opening {
     }
 }
 
-/// The argument of `--memory`.
-fn memory(text: &str) -> Result<usize, String> {
+/// The argument of `--memory`, and of other options that are numbers of bytes.
+pub(crate) fn size(text: &str) -> Result<usize, String> {
     let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
     let shift = match &*text[end..].to_ascii_uppercase() {
         "" | "B" => 0,
@@ -265,14 +265,14 @@ fn files(dir: &Path) -> Result<Vec<DirEntry>> {
 
 #[cfg(test)]
 mod tests {
-    use super::memory;
+    use super::size;
 
     #[test]
     fn sizes_have_units_and_what_is_no_size_is_refused() {
-        let sizes = ["0", "4096", "64K", "64k", "1M", "1MiB", "2g"].map(|text| memory(text).unwrap());
+        let sizes = ["0", "4096", "64K", "64k", "1M", "1MiB", "2g"].map(|text| size(text).unwrap());
         assert_eq!(sizes, [0, 4096, 65_536, 65_536, 1 << 20, 1 << 20, 2 << 30]);
         for bad in ["", "M", "1.5M", "-1", "1T", "1 M", "99999999999G"] {
-            assert!(memory(bad).is_err(), "{bad}");
+            assert!(size(bad).is_err(), "{bad}");
         }
     }
 }

@@ -15,7 +15,7 @@
 //! | `generation/` | which log and which manifest are in force; edits of the manifest | runs background jobs, enters the commit queue |
 //! | `commit/` | one commit group, as its leader carries it out | runs background jobs |
 //! | `jobs/`, `open/` | background work, and calls that wait for it; from files to an open store | |
-//! | `copy/` | checkpoints | changes the store that it copies |
+//! | `copy/` | checkpoints, the list of files to copy | changes the store that it copies |
 //! | `write/` | a write in the thread of its caller: wait, queue, look again | writes to the log or to a memtable |
 //! | `handles/` | what users call | |
 //! | `transaction/`, `check/` | transactions; verify, repair, the shape of the tree | |
@@ -41,7 +41,9 @@ pub use check::repair::{
     RepairedKeyspace,
 };
 pub use check::verify::{Concerned, Damage, DamagedKeys, VerifyProgress, VerifyReport};
+pub use copy::live_files::LiveFile;
 pub use handles::conditional::answers::{Mismatch, NewKeys};
+pub use handles::copies::LiveFiles;
 pub use handles::iteration::cursor::Cursor;
 pub use handles::iteration::iter::{Iter, Keys, LazyIter, LazyValue, Values};
 pub use handles::keyspace::Keyspace;

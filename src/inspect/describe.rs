@@ -2,7 +2,9 @@
 
 use crate::codec::hex_and_text;
 use crate::fs::ReadFile;
-use crate::inspect::file::{Head, InMemory, Window, describe_current, describe_reserve};
+use crate::inspect::file::{
+    Head, InMemory, Window, describe_backup_index, describe_current, describe_reserve,
+};
 use crate::inspect::framed::{log, manifest};
 use crate::inspect::output::{Kind, Out, Place, Report, Result, Sink, Stop, Value, View, counted};
 use crate::inspect::{filter_block, table};
@@ -104,6 +106,7 @@ fn describe_headed(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> R
         Kind::Manifest => return manifest::describe(out, window, head),
         Kind::Current => return describe_current(out, window, head),
         Kind::FilterFile => return filter_block::describe_file(out, window, head),
+        Kind::BackupIndex => return describe_backup_index(out, window, head),
         _ => {}
     }
     head.facts(out)?;

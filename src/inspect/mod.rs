@@ -37,8 +37,8 @@
 //!
 //! - It is only read: nothing is locked, created or changed. A file that is being written is described as
 //!   long as it was when it was opened.
-//! - For any bytes there is no panic. The memory is two blocks of 4 MiB and ten of an index, a record of up to 64
-//!   MiB, or a filter of up to 256 MiB, and a few words for each index block and each chunk of one value. The time is
+//! - For any bytes there is no panic. The memory is two blocks of 4 MiB and ten of an index, a record or an index of a
+//!   backup of up to 64 MiB, or a filter of up to 256 MiB, and a few words for each index block and each chunk of one value. The time is
 //!   linear in the length of the file, with a bounded search after damage.
 //! - Damage is reported at its position, with the keys that it can concern, and the walk continues after it. A
 //!   damaged block that may be a part of a long value is reported with the key of that value, which follows it.

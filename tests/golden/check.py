@@ -8,6 +8,7 @@ Needs Python 3.9 and the package `xxhash`. From the root of the repository: test
 import re
 import struct
 import sys
+import tempfile
 import zlib
 from pathlib import Path
 
@@ -117,6 +118,18 @@ def current(f):
     file = unhex(f["file id"])
     body = u(8, int(f["manifest number"])) + unhex(f["manifest file id"]) + u(4, 0)
     return header(4, unhex(f["store id"]), file) + body + u(4, crc(file, 64, body))
+
+
+def backup_index(f, facts):
+    body = u(8, int(f["time"])) + u(8, int(f["sequence number"])) + u(4, sum(key == "file" for key, _ in facts))
+    for text in (value for key, value in facts if key == "file"):
+        text, _, parts = text.partition(" parts=")
+        one = dict(part.split("=") for part in text.split())
+        body += u(2, int(one["kind"])) + string(one["name"].encode()) + unhex(one["file"])
+        body += u(4, int(one["checksum"], 16)) + varint(int(one["length"])) + unhex(one["content"])
+        body += b"".join(u(4, int(part, 16)) for part in parts.split())
+    backup = unhex(f["backup id"])
+    return header(6, unhex(f["store id"]), backup) + body + u(8, checksum(backup, 64, body))
 
 
 # --- framed files ---
@@ -1062,7 +1075,7 @@ def encode(name, facts, want, known):
     f = dict(facts)
     plain = {"file-header": file_header, "current": current, "promise": promise, "close": close,
              "keyspace-options": options, "keyspace-options-expiry": options, "footer": footer, "table-origin": origin}
-    listed = {"varints": varints, "checksums": checksums, "log-small": log, "log-room": log, "batch": batch, "batch-range-delete": batch,
+    listed = {"backup-index": backup_index, "varints": varints, "checksums": checksums, "log-small": log, "log-room": log, "batch": batch, "batch-range-delete": batch,
               "boundaries": boundaries, "manifest": manifest, "manifest-log-cut": manifest,
               "manifest-store-ids": manifest, "manifest-expiry": manifest, "table-record": table_record,
               "table-record-spans": table_record, "table-record-spans-only": table_record,
@@ -1090,6 +1103,42 @@ def encode(name, facts, want, known):
     raise AssertionError("no encoder for this vector")
 
 
+# --- backup repository ---
+
+def restore(repository, to):
+    """Copies the files of the newest complete backup to a directory."""
+    found = {}
+    for path in (repository / "backups").glob("*.index"):
+        c = Cursor(path.read_bytes())
+        c.take(16)
+        store, backup = c.take(16), c.take(16)
+        assert c.data[:64] == header(6, store, backup), "another header"
+        c = Cursor(c.data, 64)
+        body, end = c.data[64:-8], len(c.data) - 8
+        assert int.from_bytes(c.data[end:], "little") == checksum(backup, 64, body), "another checksum"
+        time, _, files = c.u(8), c.u(8), []
+        for _ in range(c.u(4)):
+            kind, name, _, _ = c.u(2), c.string().decode(), c.take(16), c.u(4)
+            length, content = c.varint(), c.take(16)
+            files.append((name, content, length, [c.u(4) for _ in range(-(-length // 1048576))]))
+            assert 1 <= kind <= 5 and "/" not in name
+        assert c.at == end
+        found[time] = files
+    for _, files in sorted(found.items(), reverse=True):
+        names = [f"{content.hex()}-{length}" for _, content, length, _ in files]
+        places = {path.name.split("-", unused)[-1]: path for unused, kind in enumerate(["files", "unused"])
+                  for path in (repository / kind).glob("*")}
+        if not all(name in places for name in names):
+            continue
+        for name, (target, content, length, parts) in zip(names, files):
+            data = places[name].read_bytes()
+            assert len(data) == length and xxhash.xxh3_128_digest(data) == content, f"{name} is damaged"
+            assert parts == [zlib.crc32(data[at:at + 1048576]) for at in range(0, length, 1048576)]
+            (to / target).write_bytes(data)
+        return
+    raise AssertionError("no complete backup")
+
+
 def main():
     known, bad = {}, 0
     for name, facts, want in vectors():
@@ -1104,7 +1153,11 @@ def main():
             print("WRONG ", name, repr(error))
     whole = read_store(HERE / "v1/store") == store_contents()
     print("right " if whole else "WRONG ", "store")
-    sys.exit(bad > 0 or not whole)
+    with tempfile.TemporaryDirectory() as folder:
+        restore(HERE / "v1/repository", Path(folder))
+        restored = read_store(Path(folder)) == store_contents()
+    print("right " if restored else "WRONG ", "repository")
+    sys.exit(bad > 0 or not whole or not restored)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 //! One file per command: its arguments and its code.
 
+pub(crate) mod backup;
+pub(crate) mod backups;
 pub(crate) mod cas;
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
@@ -19,6 +21,7 @@ pub(crate) mod put;
 pub(crate) mod refilter;
 pub(crate) mod repair;
 pub(crate) mod report;
+pub(crate) mod restore;
 pub(crate) mod scan;
 pub(crate) mod stats;
 pub(crate) mod uniq;

@@ -69,7 +69,7 @@ fn verdict(report: &RepairReport, args: &Args) -> Result<()> {
     Err(Failure::Refused(format!("{into} has what could be read of {db}: {why}")))
 }
 
-fn print(report: &RepairReport, out: &mut Output) -> Result<()> {
+pub(super) fn print(report: &RepairReport, out: &mut Output) -> Result<()> {
     let manifest = match report.manifest {
         ManifestCondition::Whole => "whole",
         ManifestCondition::Cut => "edits are missing; tables that it does not name are doubtful",

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests spell out keys and the bytes that they expect")]
 
 mod answers;
+mod backups;
 mod browser;
 mod damage;
 mod demo;

@@ -1,6 +1,6 @@
 //! The moment of a store that is copied.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::filename::FileName;
 use crate::fs::{Fs, LockedDir};
 use crate::manifest::current::Current;
 use crate::manifest::edit::EditItem;
-use crate::manifest::log;
-use crate::manifest::state::{ManifestState, TablePlace};
+use crate::manifest::log::{self, ManifestLog};
+use crate::manifest::state::{LogState, ManifestState, TablePlace};
 use crate::obsolete_files::Kept;
 
 /// A state of the manifest, and how far the logs count.
@@ -24,6 +24,8 @@ pub(super) struct Source {
     pub(super) fs: Arc<dyn Fs>,
     pub(super) store_id: FileId,
     pub(super) state: ManifestState,
+    /// The logs of the state that were created and not used, if these are known.
+    pub(super) unused_logs: BTreeMap<u64, LogState>,
     /// The last log, and where it ends. `None`: each log ends where its file does.
     pub(super) end: Option<LogPosition>,
     /// The directory of a store that is open for writing.
@@ -38,12 +40,25 @@ impl Source {
     ///
     /// The error of writing, if it is disabled, or suspended and cannot be resumed: the durable state is unknown.
     pub(super) fn of_store(engine: &Engine) -> Result<Self> {
+        Ok(Self::of_store_with(engine, |_| Ok(()))?.0)
+    }
+
+    /// The same, and what `look` finds while the manifest is locked.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Source::of_store`], and of `look`.
+    pub(super) fn of_store_with<T>(
+        engine: &Engine,
+        look: impl FnOnce(&ManifestLog) -> Result<T>,
+    ) -> Result<(Self, T)> {
         engine.check_writable()?;
         engine.resume_first()?;
         let manifest = engine.manifest.lock();
         engine.lifecycle.check_not_failed()?;
         engine.lifecycle.suspended_by().map_or(Ok(()), Err)?;
-        let mut state = manifest.as_ref().ok_or(Error::Closed)?.state().clone();
+        let in_force = manifest.as_ref().ok_or(Error::Closed)?;
+        let (mut state, found) = (in_force.state().clone(), look(in_force)?);
         let end = engine.log().end();
         // Read after the active log: the one before it has ended then.
         if let Some(EditItem::LogEnded { number, end }) = engine.next_log.ended()
@@ -51,9 +66,10 @@ impl Source {
         {
             log.end.get_or_insert(end);
         }
-        state.logs.retain(|&number, _| number <= end.number);
         let logs = state.logs.keys().map(|&number| FileName::Log(number));
-        let kept = engine.files.obsolete.keep(logs.chain(tables(&state)).collect());
+        let manifest_name = FileName::Manifest(in_force.number());
+        let kept = engine.files.obsolete.keep(logs.chain([manifest_name]).chain(tables(&state)).collect());
+        let unused_logs = state.logs.split_off(&(end.number + 1));
         drop(manifest);
         if !engine.log().is_durable(end)? {
             engine.wait_durable(end)?;
@@ -61,9 +77,10 @@ impl Source {
         let (dir, fs) = (engine.files.dir.clone(), Arc::clone(&engine.files.fs));
         let locked = Some(Arc::clone(engine.files.locked()));
         let store_id = engine.files.store_id;
-        let source = Self { dir, fs, store_id, state, end: Some(end), locked, _kept: Some(kept) };
+        let (end, _kept) = (Some(end), Some(kept));
+        let source = Self { dir, fs, store_id, state, unused_logs, end, locked, _kept };
         source.check_in_place()?;
-        Ok(source)
+        Ok((source, found))
     }
 
     /// The moment of a live view of the store in `dir`.
@@ -73,7 +90,8 @@ impl Source {
         let current = Current::read(&*fs, dir)?.ok_or_else(missing)?;
         let state = log::read(&*fs, dir, &current)?.state;
         let (dir, store_id) = (dir.to_path_buf(), current.store_id);
-        Ok(Self { dir, fs, store_id, state, end: None, locked: None, _kept: None })
+        let unused_logs = BTreeMap::new();
+        Ok(Self { dir, fs, store_id, state, unused_logs, end: None, locked: None, _kept: None })
     }
 
     /// The files of tables and filters.

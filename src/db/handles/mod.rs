@@ -4,7 +4,7 @@
 //! written once, by a macro (`read_calls`, `write_calls`, `range_deletes`, `conditional/calls`).
 
 pub(in crate::db) mod conditional;
-mod copies;
+pub(in crate::db) mod copies;
 pub(in crate::db) mod iteration;
 pub(in crate::db) mod keyspace;
 pub(in crate::db) mod owner;

@@ -68,7 +68,7 @@ const TRIES_MAX: u64 = 64;
 const SPARE_FILES: usize = 8;
 
 /// One moment of a store; see the module.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(in crate::db) struct LiveView {
     files: Arc<ViewFiles>,
     moment: Arc<Moment>,
@@ -79,7 +79,7 @@ pub(in crate::db) struct LiveView {
 }
 
 /// The contents of the files that change when the store changes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Seen {
     current: Vec<u8>,
     manifest: OpenManifest,

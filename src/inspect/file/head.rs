@@ -94,5 +94,6 @@ fn kind_of(kind: FileKind) -> Kind {
         FileKind::Manifest => Kind::Manifest,
         FileKind::Current => Kind::Current,
         FileKind::Filter => Kind::FilterFile,
+        FileKind::BackupIndex => Kind::BackupIndex,
     }
 }

@@ -208,6 +208,8 @@ pub enum Kind {
     Current,
     /// A filter in a separate file.
     FilterFile,
+    /// The list of the files of a backup.
+    BackupIndex,
     /// A filter block by itself.
     FilterBlock,
     /// The empty file that is locked by who works on a store.
@@ -228,6 +230,7 @@ impl Kind {
             Self::Manifest => "manifest",
             Self::Current => "CURRENT",
             Self::FilterFile => "filter file",
+            Self::BackupIndex => "backup index",
             Self::FilterBlock => "filter block",
             Self::Lock => "LOCK",
             Self::Reserve => "RESERVE",

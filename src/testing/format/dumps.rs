@@ -10,7 +10,7 @@ use crate::inspect::{Detail, Text, View, describe_bytes};
 use crate::testing::Vector;
 
 /// The vectors that the inspector can be given.
-const VECTORS: [&str; 13] = [
+const VECTORS: [&str; 14] = [
     "current",
     "manifest",
     "table",
@@ -25,6 +25,7 @@ const VECTORS: [&str; 13] = [
     // The header alone.
     "filter-ribbon-layers",
     "filter-file",
+    "backup-index",
 ];
 
 /// The start of a worked example: its name follows, then the output of [`dump`].

@@ -25,7 +25,7 @@ use crate::testing::Vector;
 type Check = fn(&Vector);
 
 /// The checks of the vectors, in the order of the document.
-const CHECKS: [(&str, Check); 40] = [
+const CHECKS: [(&str, Check); 41] = [
     ("varints", records::varints),
     ("checksums", records::checksums),
     ("file-header", records::file_header),
@@ -66,6 +66,7 @@ const CHECKS: [(&str, Check); 40] = [
     ("filter-ribbon", crate::filter::format_vectors::filter),
     ("filter-ribbon-layers", crate::filter::format_vectors::filter),
     ("filter-file", crate::table::format_vectors::filter_file),
+    ("backup-index", records::backup_index),
 ];
 
 /// The golden files of format version 1.
@@ -124,7 +125,7 @@ fn every_kind_of_file_that_is_written_has_a_vector() {
     let files = Vector::all().into_iter().filter(|vector| vector.bytes.len() > HEADER_BYTES);
     let headers: Vec<_> = files.filter_map(|vector| FileHeader::decode(&vector.bytes).ok()).collect();
     let kinds: Vec<_> = (0..=u16::MAX).filter_map(FileKind::from_u16).collect();
-    assert_eq!(kinds.len(), 5);
+    assert_eq!(kinds.len(), 6);
     for kind in kinds {
         assert!(headers.iter().any(|header| header.kind == kind), "{kind:?}");
     }

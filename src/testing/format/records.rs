@@ -86,6 +86,13 @@ pub(super) fn current(vector: &Vector) {
     vector.assert_is(&facts, &example.encode(FILE));
 }
 
+/// The header. The crate `sievedb-backup` writes and reads the rest, and its tests compare that.
+pub(super) fn backup_index(vector: &Vector) {
+    let header = FileHeader::decode_kind(&vector.bytes, FileKind::BackupIndex).unwrap();
+    assert_eq!((header.store_id, header.file_id), (vector.id("store id"), vector.id("backup id")));
+    assert!(vector.bytes.starts_with(&FileHeader::new(FileKind::BackupIndex, STORE, FILE).encode()));
+}
+
 pub(super) fn batch(vector: &Vector) {
     let mut example = WriteBatch::new();
     example.put("apple", "red").delete("").push_put(300, b"\xff\x00", b"");

@@ -139,6 +139,7 @@ fn reseal(file: &mut [u8]) {
         Some(&kind) if kind == FileKind::Manifest as u8 => seal::manifest(file, mended),
         Some(&kind) if kind == FileKind::Current as u8 => seal::current(file),
         Some(&kind) if kind == FileKind::Filter as u8 => seal::filter_file(file, mended),
+        Some(&kind) if kind == FileKind::BackupIndex as u8 => seal::backup_index(file),
         _ => {}
     }
 }
@@ -197,7 +198,7 @@ mod tests {
             assert!(describe(&file, &View::new()).is_intact(), "{name}");
             names.push(name);
         }
-        for name in ["current", "log", "manifest", "table", "filter-bloom", "filter-file"] {
+        for name in ["current", "log", "manifest", "table", "filter-bloom", "filter-file", "backup-index"] {
             assert!(names.contains(&name), "{name} is not intact");
         }
     }

@@ -82,6 +82,15 @@ pub(super) fn current(file: &mut [u8]) {
     file[92..96].copy_from_slice(&sum.to_le_bytes());
 }
 
+/// The index of a backup.
+pub(super) fn backup_index(file: &mut [u8]) {
+    header(file);
+    let Some(id) = file_id(file).filter(|_| file.len() >= 92) else { return };
+    let end = file.len() - 8;
+    let sum = checksum(&id, 64, &[&file[64..end]]);
+    file[end..].copy_from_slice(&sum.to_le_bytes());
+}
+
 /// The fragments of a log or manifest, from front to back. After one that cannot be followed, continues with
 /// the next page.
 pub(super) fn framed(file: &mut [u8]) {

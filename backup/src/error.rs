@@ -1,0 +1,157 @@
+//! The errors of this crate.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sievedb::{Damage, DecodeError, DecodeErrorKind};
+
+/// The result of a call that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// All errors of this crate.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The store returned an error.
+    Store(sievedb::Error),
+    /// The operating system refused an operation in the repository, or in the directory of a restored store.
+    #[non_exhaustive]
+    Io {
+        /// The operation: `"read"`, `"append to"`, `"sync"`, …
+        op: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// A file of the repository is damaged.
+    #[non_exhaustive]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// Where the damage begins: the first byte that is missing, or of the part of the file whose checksum is wrong.
+        offset: u64,
+        /// The expected and the found value.
+        detail: String,
+    },
+    /// An intact index needs a newer version of this crate.
+    #[non_exhaustive]
+    Unsupported {
+        /// The index.
+        file: PathBuf,
+        /// The unsupported property, with its value.
+        detail: String,
+    },
+    /// The store that a backup holds is not sound: its files are as they were copied, but were damaged then.
+    #[non_exhaustive]
+    Unsound {
+        /// The backup.
+        id: String,
+        /// The damage. Its paths are in a directory that has been removed.
+        damage: Vec<Damage>,
+    },
+    /// The directory is not a repository.
+    #[non_exhaustive]
+    NoRepository {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The directory holds files of other programs. Nothing was written.
+    #[non_exhaustive]
+    OtherFiles {
+        /// The directory.
+        dir: PathBuf,
+        /// The name of one of them.
+        found: String,
+    },
+    /// The repository has no such backup, or no complete one.
+    #[non_exhaustive]
+    NoBackup {
+        /// The repository.
+        dir: PathBuf,
+        /// The reason.
+        detail: String,
+    },
+    /// Another restore to the same directory is running.
+    #[non_exhaustive]
+    Locked {
+        /// The directory in which the store is built.
+        dir: PathBuf,
+    },
+    /// The call is invalid; nothing was changed.
+    #[non_exhaustive]
+    InvalidArgument {
+        /// Which argument, and why it cannot be used.
+        what: String,
+    },
+    /// The call was cancelled by its caller.
+    Cancelled,
+}
+
+impl Error {
+    pub(crate) fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { op, path: path.to_path_buf(), source }
+    }
+
+    pub(crate) fn damaged(file: &Path, offset: u64, detail: impl Into<String>) -> Self {
+        Self::Damaged { file: file.to_path_buf(), offset, detail: detail.into() }
+    }
+
+    pub(crate) fn decode(file: &Path, error: &DecodeError) -> Self {
+        match &error.kind {
+            DecodeErrorKind::Unsupported { .. } => {
+                Self::Unsupported { file: file.to_path_buf(), detail: error.to_string() }
+            }
+            _ => Self::damaged(file, error.offset, error.to_string()),
+        }
+    }
+}
+
+impl From<sievedb::Error> for Error {
+    fn from(error: sievedb::Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::Io { op, path, source } => write!(f, "cannot {op} {}: {source}", path.display()),
+            Self::Damaged { file, offset, detail } => {
+                write!(f, "{} is damaged from offset {offset} on: {detail}", file.display())
+            }
+            Self::Unsupported { file, detail } => {
+                write!(f, "{} needs a newer version of this program: {detail}", file.display())
+            }
+            Self::Unsound { id, damage } => {
+                write!(f, "backup {id} holds a store that was damaged when it was backed up")?;
+                match damage.first() {
+                    Some(first) => write!(f, ": {first}"),
+                    None => Ok(()),
+                }
+            }
+            Self::NoRepository { dir } => write!(f, "{} is not a repository of backups", dir.display()),
+            Self::OtherFiles { dir, found } => {
+                write!(f, "{} holds files of other programs, such as {found}", dir.display())
+            }
+            Self::NoBackup { dir, detail } => write!(f, "no backup in {}: {detail}", dir.display()),
+            Self::Locked { dir } => {
+                write!(f, "another restore to the same directory is running: {} is locked", dir.display())
+            }
+            Self::InvalidArgument { what } => f.write_str(what),
+            Self::Cancelled => f.write_str("cancelled"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Store(error) => Some(error),
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

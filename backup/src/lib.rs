@@ -1,0 +1,40 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Files
+//!
+//! | file | noun |
+//! |---|---|
+//! | `error` | every error |
+//! | `content` | a content: checksum and length, which are the name of its file; the sums of a file that is read |
+//! | `index` | the index of a backup: its files, as bytes |
+//! | `control` | progress, limit of the rate, cancelling |
+//! | `repository` | the directory: names, listings, files that are written under another name first |
+//! | `stored` | a file of the repository that is read and checked |
+//! | `backup`, `restore`, `prune`, `verify` | one call each |
+//!
+//! A file imports only from those above it. All of them use the public interface of `sievedb` alone.
+
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests spell out the bytes that they expect"))]
+
+mod backup;
+mod content;
+mod control;
+mod error;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
+mod index;
+mod prune;
+mod repository;
+mod restore;
+mod stored;
+mod verify;
+
+pub use backup::BackupReport;
+pub use control::{Control, Progress, Stage};
+pub use error::{Error, Result};
+pub use prune::{PruneReport, UNUSED_SECONDS_MIN};
+pub use repository::{Backup, Backups, Repository};
+pub use restore::{Restore, RestoreReport};
+pub use stored::DamagedFile;
+pub use verify::VerifyReport;

@@ -1,0 +1,466 @@
+//! The repository: a directory of files that never change.
+//!
+//! | path | content |
+//! |---|---|
+//! | `files/CONTENT` | a file of one or more backups; see [`content`](crate::content) |
+//! | `backups/ID.index` | the [index](crate::index) of a backup |
+//! | `unused/SECONDS-CONTENT` | a file that no backup used at that time; see [`prune`](crate::prune) |
+//! | `incomplete/SECONDS-RANDOM` | a file that is being written |
+//!
+//! A file gets its name when it is complete and durable. An index gets its name when all its files have theirs, durably. So
+//! a process that is killed at any point leaves backups that are complete or absent, and perhaps files that none uses.
+//! Nothing is locked: two backups at once write under random names, and what both give the same name has the same bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sievedb::fs::{Fs, StdFs};
+
+use crate::content::Content;
+use crate::error::{Error, Result};
+use crate::index::Index;
+
+const FILES: &str = "files";
+const BACKUPS: &str = "backups";
+const UNUSED: &str = "unused";
+const INCOMPLETE: &str = "incomplete";
+const INDEX_END: &str = ".index";
+
+/// The longest index that is read; a store of hundreds of terabytes has a shorter one.
+const INDEX_BYTES_MAX: u64 = 1 << 30;
+
+type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
+
+/// A directory with backups of one or more stores.
+#[derive(Clone)]
+pub struct Repository {
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) dir: PathBuf,
+    clock: Clock,
+}
+
+/// A backup in a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Backup {
+    /// Its name: the time in UTC, and the beginnings of the ids of the store and of the backup.
+    pub id: String,
+    /// The moment of the store that it has, by the clock of the machine. A later state of the same store has a later time: if the
+    /// clock was set back, it is a millisecond after the last backup.
+    pub time: SystemTime,
+    /// The random id of the store.
+    pub store_id: [u8; 16],
+    /// Every write up to this sequence number is in it.
+    pub seqno: u64,
+    /// The number of its files.
+    pub files: u64,
+    /// The lengths of its files together. Other backups may share them.
+    pub bytes: u64,
+    /// How many of its files the repository lacks, or has with another length. 0: the backup is complete.
+    pub missing: u64,
+}
+
+/// The backups in a repository, returned by [`Repository::backups`].
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Backups {
+    /// All backups with an intact index, the newest first.
+    pub backups: Vec<Backup>,
+    /// [`Error::Damaged`], [`Error::Unsupported`] or [`Error::Io`] for each index that cannot be read.
+    pub unreadable: Vec<Error>,
+}
+
+impl fmt::Debug for Repository {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Repository").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl Repository {
+    /// Opens the repository in `dir`. If `dir` does not exist or is empty, the first backup creates the repository.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherFiles`] if there is something else in `dir`, [`Error::Io`].
+    pub fn create(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::create_with(Arc::new(StdFs), dir)
+    }
+
+    /// Opens the repository in `dir`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoRepository`], [`Error::Io`].
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(Arc::new(StdFs), dir)
+    }
+
+    /// [`Repository::create`] in another file system, which stores are restored to, too.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Repository::create`].
+    pub fn create_with(fs: Arc<dyn Fs>, dir: impl AsRef<Path>) -> Result<Self> {
+        let repository = Self::at(fs, dir.as_ref());
+        if repository.list(&repository.backups_dir())?.is_none() {
+            let found = repository.list(&repository.dir)?.unwrap_or_default();
+            let known = [FILES, BACKUPS, UNUSED, INCOMPLETE];
+            if let Some(found) = found.into_iter().find(|name| !known.contains(&name.as_str())) {
+                return Err(Error::OtherFiles { dir: repository.dir, found });
+            }
+        }
+        Ok(repository)
+    }
+
+    /// Creates the directories that do not exist.
+    pub(crate) fn create_dirs(&self) -> Result<()> {
+        for dir in [self.files_dir(), self.incomplete_dir(), self.backups_dir()] {
+            self.create_dir(&dir)?;
+        }
+        self.sync_with_parents()
+    }
+
+    /// [`Repository::open`] in another file system, which stores are restored to, too.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Repository::open`].
+    pub fn open_with(fs: Arc<dyn Fs>, dir: impl AsRef<Path>) -> Result<Self> {
+        let repository = Self::at(fs, dir.as_ref());
+        match repository.list(&repository.backups_dir())? {
+            Some(_) => Ok(repository),
+            None => Err(Error::NoRepository { dir: repository.dir }),
+        }
+    }
+
+    fn at(fs: Arc<dyn Fs>, dir: &Path) -> Self {
+        Self { fs, dir: dir.to_path_buf(), clock: Arc::new(SystemTime::now) }
+    }
+
+    /// Uses another clock, for the times of backups and of unused files.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The backups, and the indexes that cannot be read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the directory cannot be listed.
+    pub fn backups(&self) -> Result<Backups> {
+        // Listed before the files: a file that is deleted later was unused.
+        let ids = self.ids()?;
+        let (stored, lens) = (self.stored()?, &mut BTreeMap::new());
+        let mut backups = Vec::new();
+        let unreadable = self.each_index(&ids, |id, index| {
+            backups.push(self.describe(id, &index, &stored, lens)?);
+            Ok(())
+        })?;
+        backups.reverse();
+        Ok(Backups { backups, unreadable })
+    }
+
+    pub(crate) fn describe(
+        &self,
+        id: &str,
+        index: &Index,
+        stored: &Stored,
+        lens: &mut BTreeMap<Content, bool>,
+    ) -> Result<Backup> {
+        let contents: BTreeSet<Content> = index.files.iter().map(|file| file.content).collect();
+        let mut missing = 0;
+        for content in contents {
+            let is_there = match lens.get(&content) {
+                Some(&is_there) => is_there,
+                None => self.has(stored, content)?,
+            };
+            lens.insert(content, is_there);
+            missing += u64::from(!is_there);
+        }
+        Ok(Backup {
+            id: id.to_owned(),
+            time: index.time(),
+            store_id: index.store_id,
+            seqno: index.seqno,
+            files: index.files.len() as u64,
+            bytes: index.bytes(),
+            missing,
+        })
+    }
+
+    /// Whether a file is there with its whole length.
+    pub(crate) fn has(&self, stored: &Stored, content: Content) -> Result<bool> {
+        stored.path(content).map_or(Ok(false), |path| self.has_len(path, content.len))
+    }
+
+    /// Whether there is a file of this length. An error of the system is no sign that it is missing.
+    pub(crate) fn has_len(&self, path: &Path, len: u64) -> Result<bool> {
+        match self.fs.open(path).and_then(|file| file.len()) {
+            Ok(found) => Ok(found == len),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::io("open", path, error)),
+        }
+    }
+
+    /// Passes the indexes of these backups to `take`, one after the other, because all of them may need much memory. Returns the
+    /// errors of indexes that cannot be read.
+    pub(crate) fn each_index(
+        &self,
+        ids: &BTreeSet<String>,
+        mut take: impl FnMut(&str, Index) -> Result<()>,
+    ) -> Result<Vec<Error>> {
+        let mut unreadable = Vec::new();
+        for id in ids {
+            match self.read_index(id) {
+                Ok(index) => take(id, index)?,
+                // Pruned meanwhile.
+                Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+                Err(error) => unreadable.push(error),
+            }
+        }
+        Ok(unreadable)
+    }
+
+    /// The ids of all backups, the oldest first.
+    pub(crate) fn ids(&self) -> Result<BTreeSet<String>> {
+        let names = self.list(&self.backups_dir())?.unwrap_or_default();
+        let ids = names.iter().filter_map(|name| name.strip_suffix(INDEX_END));
+        Ok(ids.filter(|id| is_id(id)).map(str::to_owned).collect())
+    }
+
+    pub(crate) fn index_path(&self, id: &str) -> PathBuf {
+        self.backups_dir().join(format!("{id}{INDEX_END}"))
+    }
+
+    pub(crate) fn read_index(&self, id: &str) -> Result<Index> {
+        let path = self.index_path(id);
+        let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
+        let read_error = |error| Error::io("read", &path, error);
+        let len = file.len().map_err(read_error)?;
+        if len > INDEX_BYTES_MAX {
+            return Err(Error::damaged(&path, INDEX_BYTES_MAX, format!("an index has no {len} bytes")));
+        }
+        let bytes = file.read_to_vec(len as usize, 0).map_err(read_error)?;
+        Index::decode(&bytes).map_err(|error| Error::decode(&path, &error))
+    }
+
+    /// Writes the index of a backup whose files have their names, durably.
+    pub(crate) fn write_index(&self, index: &Index) -> Result<String> {
+        let (path, bytes) = (self.incomplete_path()?, index.encode());
+        let file = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
+        let id = id_of(index);
+        let written = file.append(&bytes).and_then(|()| file.sync());
+        let written = written.map_err(|error| Error::io("write", &path, error));
+        written
+            .and_then(|()| self.rename(&path, &self.index_path(&id)))
+            .inspect_err(|_| self.discard(&path))?;
+        self.sync_dir(&self.backups_dir())?;
+        Ok(id)
+    }
+
+    /// The files of the repository, wherever they are.
+    pub(crate) fn stored(&self) -> Result<Stored> {
+        let (files, unused) = (self.files_dir(), self.unused_dir());
+        let mut paths = BTreeMap::new();
+        for name in self.list(&unused)?.unwrap_or_default() {
+            if let Some((_, content)) = unused_name(&name) {
+                paths.insert(content, unused.join(name));
+            }
+        }
+        for name in self.list(&files)?.unwrap_or_default() {
+            if let Some(content) = Content::parse(&name) {
+                paths.insert(content, files.join(name));
+            }
+        }
+        Ok(Stored { paths, files })
+    }
+
+    pub(crate) fn file_path(&self, content: Content) -> PathBuf {
+        self.files_dir().join(content.to_string())
+    }
+
+    pub(crate) fn unused_path(&self, seconds: u64, content: Content) -> PathBuf {
+        self.unused_dir().join(format!("{seconds}-{content}"))
+    }
+
+    /// A path for a file that is being written.
+    pub(crate) fn incomplete_path(&self) -> Result<PathBuf> {
+        let random: String = random()?.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(self.incomplete_dir().join(format!("{}-{random}", self.seconds())))
+    }
+
+    /// Removes a file that was not completed, if that is possible. [`Repository::prune`] removes it later otherwise.
+    pub(crate) fn discard(&self, path: &Path) {
+        let _ = self.fs.remove(path);
+    }
+
+    /// Milliseconds since 1970.
+    pub(crate) fn now(&self) -> u64 {
+        millis((self.clock)())
+    }
+
+    /// Seconds since 1970.
+    pub(crate) fn seconds(&self) -> u64 {
+        self.now() / 1000
+    }
+
+    pub(crate) fn files_dir(&self) -> PathBuf {
+        self.dir.join(FILES)
+    }
+
+    pub(crate) fn backups_dir(&self) -> PathBuf {
+        self.dir.join(BACKUPS)
+    }
+
+    pub(crate) fn unused_dir(&self) -> PathBuf {
+        self.dir.join(UNUSED)
+    }
+
+    pub(crate) fn incomplete_dir(&self) -> PathBuf {
+        self.dir.join(INCOMPLETE)
+    }
+
+    /// The names in a directory; `None` if it does not exist. Names in other encodings than UTF-8 are left out.
+    pub(crate) fn list(&self, dir: &Path) -> Result<Option<Vec<String>>> {
+        match self.fs.list(dir) {
+            Ok(names) => Ok(Some(names.into_iter().filter_map(|name| name.into_string().ok()).collect())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("list", dir, error)),
+        }
+    }
+
+    pub(crate) fn create_dir(&self, dir: &Path) -> Result<()> {
+        self.fs.create_dir(dir).map_err(|error| Error::io("create", dir, error))
+    }
+
+    pub(crate) fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.fs.rename(from, to).map_err(|error| Error::io("rename", from, error))
+    }
+
+    /// Makes names in a directory durable, where the file system supports that.
+    pub(crate) fn sync_dir(&self, dir: &Path) -> Result<()> {
+        match self.fs.sync_dir(dir) {
+            Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
+            synced => synced.map_err(|error| Error::io("sync", dir, error)),
+        }
+    }
+
+    /// Makes the directory and its parents durable. A parent that cannot be read is not synced.
+    fn sync_with_parents(&self) -> Result<()> {
+        self.sync_dir(&self.dir)?;
+        for parent in self.dir.ancestors().skip(1) {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            match self.sync_dir(parent) {
+                Err(Error::Io { source, .. }) if source.kind() == ErrorKind::PermissionDenied => break,
+                synced => synced?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The files of a repository when it was listed.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    paths: BTreeMap<Content, PathBuf>,
+    files: PathBuf,
+}
+
+impl Stored {
+    pub(crate) fn path(&self, content: Content) -> Option<&Path> {
+        self.paths.get(&content).map(PathBuf::as_path)
+    }
+
+    /// Whether the file is in `files/`.
+    pub(crate) fn is_in_use(&self, content: Content) -> bool {
+        self.path(content).is_some_and(|path| path.starts_with(&self.files))
+    }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn millis(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// When a file in `unused/` was found unused, and its content.
+pub(crate) fn unused_name(name: &str) -> Option<(u64, Content)> {
+    let (seconds, content) = name.split_once('-')?;
+    Some((seconds.parse().ok()?, Content::parse(content)?))
+}
+
+pub(crate) fn random() -> Result<[u8; 16]> {
+    let mut random = [0; 16];
+    let other = |error: getrandom::Error| std::io::Error::other(error.to_string());
+    getrandom::fill(&mut random)
+        .map_err(|error| Error::io("draw", Path::new("random numbers"), other(error)))?;
+    Ok(random)
+}
+
+/// `20261126T072825.123Z-1f2e3d4c-9a8b7c6d`: in the order of time.
+fn id_of(index: &Index) -> String {
+    let hex = |id: &[u8; 16]| id[..4].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    format!("{}-{}-{}", utc(index.time), hex(&index.store_id), hex(&index.backup_id))
+}
+
+/// Whether this is an id that a backup may have. Copies that other programs make under similar names, such as `._ID` and
+/// `ID (1)`, are no backups.
+fn is_id(id: &str) -> bool {
+    !id.starts_with('.') && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
+}
+
+/// Whether a backup is one of the store with this id, by its own id. Another store has the same beginning once in four
+/// thousand million.
+pub(crate) fn is_of_store(id: &str, store_id: &[u8; 16]) -> bool {
+    let hex: String = store_id[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    id.split('-').nth(1) == Some(&*hex)
+}
+
+/// A time in UTC: `20261126T072825.123Z`.
+fn utc(millis: u64) -> String {
+    let (days, milli) = ((millis / 86_400_000) as i64, millis % 86_400_000);
+    // Days since 0000-03-01, in eras of 400 years; see "chrono-Compatible Low-Level Date Algorithms" by Howard Hinnant.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (hour, minute, second) = (milli / 3_600_000, milli / 60_000 % 60, milli / 1000 % 60);
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}.{:03}Z", milli % 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_state_the_time_and_are_in_its_order() {
+        for (millis, text) in [
+            (0, "19700101T000000.000Z"),
+            (951_782_400_000, "20000229T000000.000Z"),
+            (1_795_678_105_123, "20261126T072825.123Z"),
+            (4_107_542_399_999, "21000228T235959.999Z"),
+        ] {
+            assert_eq!(utc(millis), text);
+        }
+        let index = crate::index::tests::example();
+        assert_eq!(id_of(&index), "20261126T072825.123Z-00010203-10111213");
+        assert!(is_of_store(&id_of(&index), &index.store_id));
+        assert!(!is_of_store(&id_of(&index), &index.backup_id));
+    }
+}

@@ -1,0 +1,214 @@
+//! Damage in a repository: it is reported with file and offset, never restored silently, and the rest is salvaged.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use sievedb::ManifestCondition;
+use sievedb::fs::{Fs, MemFs};
+use sievedb_backup::{Control, Error, Repository, Restore};
+
+use crate::common::{
+    Clock, INCOMPLETE, REPO, RESTORED, backed_up, change, is_absent, prepared, remove, repository,
+    restore_with, restored, sound_after_repair,
+};
+use crate::support::sample::thorough;
+use crate::support::store::{Contents, contents};
+
+fn files(fs: &MemFs) -> Vec<(PathBuf, Vec<u8>)> {
+    fs.files(&Path::new(REPO).join("files"))
+}
+
+/// The errors of verifying and of restoring, which must name the same file and offset.
+fn found(fs: &MemFs, repository: &Repository, file: &Path) -> u64 {
+    let error = restore_with(repository, Restore::new().at("2026")).unwrap_err();
+    assert!(is_absent(fs, RESTORED) && is_absent(fs, INCOMPLETE));
+    let Error::Damaged { file: named, offset, .. } = &error else { panic!("{}: {error}", file.display()) };
+    assert_eq!(named, file, "{error}");
+    let verified = repository.verify(&mut Control::new()).unwrap();
+    assert_eq!(verified.damage.len(), 1, "{verified:?}");
+    assert_eq!((&verified.damage[0].0.file, verified.damage[0].0.offset), (named, *offset));
+    assert!(error.to_string().contains(&verified.damage[0].0.name));
+    *offset
+}
+
+/// Restores the readable data. All values are right, and all losses are reported.
+fn salvaged(fs: &MemFs, repository: &Repository, expected: &Contents, about: &str) -> bool {
+    let restore = Restore::new().at("2026").salvage(true);
+    let report = restore_with(repository, restore).unwrap_or_else(|error| panic!("{about}: {error}"));
+    assert_eq!(report.damage.len(), 1, "{about}");
+    let repair = report.repair.unwrap_or_else(|| panic!("{about}: it was not repaired"));
+    let rest = sound_after_repair(fs, RESTORED);
+    // The losses of a damaged log or manifest are not listed by key.
+    let may_lack_any = !repair.lost_writes.is_empty()
+        || !repair.dropped.is_empty()
+        || !repair.doubtful.is_empty()
+        || repair.manifest != ManifestCondition::Whole;
+    for (name, entries) in expected {
+        let found = rest.get(name);
+        for (key, value) in entries {
+            match found.and_then(|found| found.get(key)) {
+                Some(found) if found == value => {}
+                _ => assert!(may_lack_any || repair.may_have_lost(name, key), "{about}: {key:?} {repair:?}"),
+            }
+        }
+    }
+    let is_complete = repair.is_complete() && repair.dropped.is_empty();
+    assert!(!is_complete || rest == *expected, "{about}: complete, but not equal");
+    remove(fs, RESTORED);
+    is_complete
+}
+
+#[test]
+fn every_damaged_cut_or_missing_file_is_named_with_its_offset_and_the_rest_is_salvaged() {
+    let (fs, clock) = (MemFs::new(), Clock::new());
+    let (db, repository) = (prepared(&fs), repository(&fs, &clock));
+    backed_up(&repository, &db);
+    let expected = contents(&db).unwrap();
+    let (mut cases, mut complete) = (0, 0);
+    let all = files(&fs);
+    for (number, (path, bytes)) in all.iter().enumerate() {
+        let mut ways: Vec<(&str, Option<Vec<u8>>, u64)> = Vec::new();
+        for at in [0, 70, bytes.len() / 2, bytes.len() - 1] {
+            let mut bad = bytes.clone();
+            bad[at.min(bytes.len() - 1)] ^= 0x10;
+            ways.push(("flipped", Some(bad), 0));
+        }
+        for len in [0, 1, bytes.len() - 1] {
+            ways.push(("cut", Some(bytes[..len].to_vec()), len as u64));
+        }
+        ways.push(("longer", Some([&bytes[..], &[0]].concat()), bytes.len() as u64));
+        ways.push(("missing", None, 0));
+        for (at, (what, bad, offset)) in ways.into_iter().enumerate() {
+            if !thorough() && (at + number) % 3 != 0 {
+                continue;
+            }
+            let about = format!("{} {what} {at}", path.display());
+            match bad {
+                Some(bad) => fs.overwrite(path, bad),
+                None => fs.remove(path).unwrap(),
+            }
+            assert_eq!(found(&fs, &repository, path), offset, "{about}");
+            complete += u64::from(salvaged(&fs, &repository, &expected, &about));
+            cases += 1;
+            fs.overwrite(path, bytes.clone());
+        }
+    }
+    println!("{cases} cases, {complete} in which nothing was lost");
+    assert!(cases > 60 && complete > 5);
+    assert!(restored(&fs, &repository, "2026") == expected);
+}
+
+#[test]
+fn the_offset_is_that_of_the_damaged_part_of_a_long_file() {
+    let (fs, clock) = (MemFs::new(), Clock::new());
+    let options = sievedb::Options::new().fs(std::sync::Arc::new(fs.clone())).background_threads(0);
+    let db = options.open("/db").unwrap();
+    for n in 0..40_u32 {
+        let noise: Vec<u8> =
+            (0..100_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8 ^ n as u8).collect();
+        db.put(n.to_be_bytes(), noise).unwrap();
+    }
+    db.flush().unwrap();
+    let repository = repository(&fs, &clock);
+    backed_up(&repository, &db);
+    let (path, bytes) = files(&fs).into_iter().max_by_key(|(_, bytes)| bytes.len()).unwrap();
+    assert!(bytes.len() > 3 << 20);
+    for (at, offset) in [(0, 0), ((1 << 20) - 1, 0), (1 << 20, 1 << 20), ((3 << 20) + 5, 3 << 20)] {
+        let mut bad = bytes.clone();
+        bad[at] ^= 1;
+        fs.overwrite(&path, bad);
+        assert_eq!(found(&fs, &repository, &path), offset);
+    }
+}
+
+#[test]
+fn a_backup_whose_files_are_missing_is_passed_over_and_copied_again_by_the_next_backup() {
+    let (fs, clock) = (MemFs::new(), Clock::new());
+    let (db, repository) = (prepared(&fs), repository(&fs, &clock));
+    let first = backed_up(&repository, &db).backup.id;
+    let before: BTreeMap<PathBuf, Vec<u8>> = files(&fs).into_iter().collect();
+    let expected = contents(&db).unwrap();
+    change(&db);
+    backed_up(&repository, &db);
+    let only_second = files(&fs).into_iter().find(|(path, _)| !before.contains_key(path)).unwrap();
+    fs.remove(&only_second.0).unwrap();
+    let missing: Vec<u64> =
+        repository.backups().unwrap().backups.iter().map(|backup| backup.missing).collect();
+    assert_eq!(missing, [1, 0]);
+    let report = restore_with(&repository, Restore::new()).unwrap();
+    assert_eq!(report.backup.id, first);
+    assert!(crate::common::sound(&fs, RESTORED) == expected);
+    remove(&fs, RESTORED);
+    let third = backed_up(&repository, &db);
+    assert!(third.copied_files >= 1);
+    assert!(restored(&fs, &repository, &third.backup.id) == contents(&db).unwrap());
+    assert!(repository.backups().unwrap().backups.iter().all(|backup| backup.missing == 0));
+    // All of them.
+    files(&fs).iter().for_each(|(path, _)| fs.remove(path).unwrap());
+    assert!(matches!(restore_with(&repository, Restore::new()), Err(Error::NoBackup { .. })));
+}
+
+#[test]
+fn a_damaged_index_is_listed_and_the_other_backups_are_restored() {
+    let (fs, clock) = (MemFs::new(), Clock::new());
+    let (db, repository) = (prepared(&fs), repository(&fs, &clock));
+    let first = backed_up(&repository, &db).backup.id;
+    let expected = contents(&db).unwrap();
+    change(&db);
+    let second = backed_up(&repository, &db).backup.id;
+    let path = Path::new(REPO).join("backups").join(format!("{second}.index"));
+    let good = fs.files(&path).remove(0).1;
+    for at in [0, 20, 64, good.len() / 2, good.len() - 1] {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        fs.overwrite(&path, bad);
+        let found = repository.backups().unwrap();
+        assert_eq!((found.backups.len(), found.unreadable.len()), (1, 1));
+        assert!(matches!(&found.unreadable[0], Error::Damaged { file, .. } if *file == path), "{at}");
+        assert!(matches!(restore_with(&repository, Restore::new().at(&*second)), Err(Error::Damaged { .. })));
+        assert!(!repository.verify(&mut Control::new()).unwrap().is_sound());
+        assert!(restored(&fs, &repository, &first) == expected);
+        assert_eq!(restore_with(&repository, Restore::new()).unwrap().backup.id, first);
+        remove(&fs, RESTORED);
+        // The next backup copies more, and is complete.
+        let next = backed_up(&repository, &db).backup.id;
+        assert!(restored(&fs, &repository, &next) == contents(&db).unwrap());
+        fs.remove(&Path::new(REPO).join("backups").join(format!("{next}.index"))).unwrap();
+    }
+    // An index of a newer version is no damage.
+    let mut newer = good.clone();
+    newer[10] = 2;
+    let sum = crc32fast::hash(&[&newer[32..48], &0_u64.to_le_bytes(), &newer[..60]].concat());
+    newer[60..64].copy_from_slice(&sum.to_le_bytes());
+    fs.overwrite(&path, newer);
+    let found = repository.backups().unwrap();
+    assert!(matches!(&found.unreadable[0], Error::Unsupported { .. }), "{:?}", found.unreadable);
+}
+
+#[test]
+fn a_store_that_was_damaged_before_its_backup_is_found_when_it_is_restored() {
+    let (fs, clock) = (MemFs::new(), Clock::new());
+    let (db, repository) = (prepared(&fs), repository(&fs, &clock));
+    let expected = contents(&db).unwrap();
+    db.close().unwrap();
+    let tables = fs.files(Path::new("/db")).into_iter();
+    let (path, mut bytes) =
+        tables.filter(|(_, bytes)| bytes.get(8) == Some(&1)).max_by_key(|file| file.1.len()).unwrap();
+    bytes[100] ^= 1;
+    fs.overwrite(&path, bytes);
+    backed_up(&repository, &crate::support::store::open_read_only(&fs).unwrap());
+    assert!(repository.verify(&mut Control::new()).unwrap().is_sound(), "it is as it was copied");
+    let error = restore_with(&repository, Restore::new()).unwrap_err();
+    let name = path.file_name().unwrap().to_str().unwrap();
+    assert!(
+        matches!(&error, Error::Unsound { damage, .. } if damage[0].to_string().contains(name)),
+        "{error}"
+    );
+    assert!(is_absent(&fs, RESTORED) && is_absent(&fs, INCOMPLETE));
+    let report = restore_with(&repository, Restore::new().salvage(true)).unwrap();
+    assert!(report.damage.is_empty() && !report.repair.unwrap().is_complete());
+    let rest = sound_after_repair(&fs, RESTORED);
+    let default = &rest["default"];
+    assert!(!default.is_empty() && default.len() < expected["default"].len());
+    assert!(default.iter().all(|(key, value)| expected["default"].get(key) == Some(value)));
+}

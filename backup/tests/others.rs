@@ -1,0 +1,170 @@
+//! Backups next to other backups, and next to pruning: every backup that is made stays complete.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use sievedb::fs::{MemFs, Op};
+use sievedb_backup::{Control, Restore, UNUSED_SECONDS_MIN};
+
+use crate::common::{
+    Clock, REPO, RESTORED, backed_up, change, names, path_of, prepared, remove, repository, restore_with,
+    restored, sound,
+};
+use crate::support::store::contents;
+
+/// Calls `other` once, at the operation of this number in the repository. Returns whether there was one.
+fn at_operation(
+    fs: &MemFs,
+    at: u64,
+    call: impl FnOnce(),
+    other: impl Fn(&Op<'_>) + Send + Sync + 'static,
+) -> bool {
+    let (number, is_running) = (AtomicU64::new(0), AtomicBool::new(false));
+    let done = Arc::new(AtomicBool::new(false));
+    let is_done = Arc::clone(&done);
+    fs.observe(move |_, op| {
+        let counts = path_of(&op).starts_with(REPO) && !is_running.load(Ordering::SeqCst);
+        if counts && number.fetch_add(1, Ordering::SeqCst) == at {
+            is_running.store(true, Ordering::SeqCst);
+            other(&op);
+            is_running.store(false, Ordering::SeqCst);
+            is_done.store(true, Ordering::SeqCst);
+        }
+        Ok(())
+    });
+    call();
+    fs.stop_observing();
+    done.load(Ordering::SeqCst)
+}
+
+#[test]
+fn two_backups_at_once_are_both_complete_whichever_operation_of_one_the_other_runs_at() {
+    let (fs, clock) = (MemFs::new(), Clock::new());
+    let (db, repository) = (prepared(&fs), repository(&fs, &clock));
+    let (mut tried, mut is_earlier) = (0, false);
+    for at in 0.. {
+        for name in ["files", "backups"] {
+            names(&fs, name).iter().for_each(|file| {
+                sievedb::fs::Fs::remove(&fs, &Path::new(REPO).join(name).join(file)).unwrap();
+            });
+        }
+        let before = contents(&db).unwrap();
+        let (other, writer) = (repository.clone(), db.clone());
+        let by_other = Arc::new(Mutex::new(None));
+        let noted = Arc::clone(&by_other);
+        let mut id = String::new();
+        let was_reached = at_operation(
+            &fs,
+            at,
+            || id = backed_up(&repository, &db).backup.id,
+            move |_| {
+                change(&writer);
+                let id = backed_up(&other, &writer).backup.id;
+                *noted.lock().unwrap() = Some((id, contents(&writer).unwrap()));
+            },
+        );
+        if !was_reached {
+            break;
+        }
+        tried += 1;
+        let (other, after) = by_other.lock().unwrap().take().unwrap();
+        if at % 5 == 0 {
+            // Its moment is later if the other one ran before the files were listed.
+            let found = restored(&fs, &repository, &id);
+            is_earlier |= found == before;
+            assert!(found == before || !is_earlier && found == after, "{at}");
+            assert!(restored(&fs, &repository, &other) == after, "{at}");
+        }
+        assert!(repository.verify(&mut Control::new()).unwrap().is_sound(), "{at}");
+        assert!(names(&fs, "incomplete").is_empty());
+    }
+    assert!(tried > 50 && is_earlier, "{tried}");
+}
+
+#[test]
+fn a_backup_stays_complete_when_files_that_it_counts_on_are_found_unused_and_deleted_meanwhile() {
+    let (mut tried, mut deleted, mut removed) = (0, 0, 0);
+    for at in 0.. {
+        let (fs, clock) = (MemFs::new(), Clock::new());
+        let (db, repository) = (prepared(&fs), repository(&fs, &clock));
+        backed_up(&repository, &db);
+        change(&db);
+        let before = contents(&db).unwrap();
+        let (other, writer, time) = (repository.clone(), db.clone(), clock.clone());
+        let count = Arc::new(AtomicU64::new(0));
+        let deletions = Arc::clone(&count);
+        let mut id = String::new();
+        let was_reached = at_operation(
+            &fs,
+            at,
+            || id = backed_up(&repository, &db).backup.id,
+            move |_| {
+                // The next backup has none of the tables that the first one has.
+                writer.compact().unwrap();
+                backed_up(&other, &writer);
+                other.prune(1).unwrap();
+                time.pass(UNUSED_SECONDS_MIN + 1);
+                deletions.store(other.prune(1).unwrap().deleted_files, Ordering::SeqCst);
+            },
+        );
+        if !was_reached {
+            break;
+        }
+        tried += 1;
+        deleted += u64::from(count.load(Ordering::SeqCst) > 0);
+        if repository.backups().unwrap().backups.iter().any(|backup| backup.id == id) {
+            assert!(restored(&fs, &repository, &id) == before, "{at}");
+        } else {
+            // The other backup is newer, so the second call of `prune` has removed this one: after its index had its name.
+            removed += 1;
+        }
+        // Files that were moved away are moved back.
+        repository.prune(9).unwrap();
+        clock.pass(UNUSED_SECONDS_MIN + 1);
+        repository.prune(9).unwrap();
+        assert!(repository.verify(&mut Control::new()).unwrap().is_sound(), "{at}");
+        assert!(names(&fs, "unused").is_empty(), "{at}");
+    }
+    println!("{tried} operations, at {deleted} of them files were deleted");
+    assert!(tried > 20 && deleted > 10 && removed <= 1, "{removed}");
+}
+
+#[test]
+fn a_restore_is_not_disturbed_by_backups_and_by_pruning_others() {
+    let mut tried = 0;
+    for at in (0..).step_by(7) {
+        let (fs, clock) = (MemFs::new(), Clock::new());
+        let (db, repository) = (prepared(&fs), repository(&fs, &clock));
+        let expected = contents(&db).unwrap();
+        backed_up(&repository, &db);
+        let other = (repository.clone(), db.clone());
+        let number = AtomicU64::new(0);
+        let is_running = AtomicBool::new(false);
+        let reached = Arc::new(AtomicBool::new(false));
+        let was = Arc::clone(&reached);
+        fs.observe(move |_, op| {
+            let counts = path_of(&op).starts_with("/restored.restore-incomplete");
+            if counts && !is_running.load(Ordering::SeqCst) && number.fetch_add(1, Ordering::SeqCst) == at {
+                is_running.store(true, Ordering::SeqCst);
+                other.1.compact().unwrap();
+                change(&other.1);
+                backed_up(&other.0, &other.1);
+                other.0.prune(1).unwrap();
+                was.store(true, Ordering::SeqCst);
+            }
+            Ok(())
+        });
+        let done = restore_with(&repository, Restore::new());
+        fs.stop_observing();
+        if !reached.load(Ordering::SeqCst) {
+            break;
+        }
+        tried += 1;
+        // Its files were found unused, and are there for another day.
+        done.unwrap_or_else(|error| panic!("{at}: {error}"));
+        assert!(sound(&fs, RESTORED) == expected, "{at}");
+        remove(&fs, RESTORED);
+    }
+    assert!(tried > 20, "{tried}");
+}

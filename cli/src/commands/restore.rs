@@ -1,0 +1,94 @@
+//! `sievedb restore`: makes a store from a backup.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+use sievedb_backup::{Repository, Restore, RestoreReport};
+
+use super::backups::object as backup_object;
+use crate::failure::{Failure, Result, answered};
+use crate::interrupt::watched;
+use crate::json::Format;
+use crate::output::Output;
+use crate::store::{Opening, note, size};
+use crate::units;
+
+/// Restores a backup from the repository REPO: makes a store of its own in the new directory DIR.
+///
+/// The newest complete backup is restored, unless --at names one. All checksums are verified while files are copied, and
+/// then the whole store is, before DIR appears. A failure or an interrupt leaves nothing; after a crash the next restore
+/// to DIR removes DIR.restore-incomplete. A damaged backup is refused with the file and the offset; --salvage
+/// restores the readable data of it, and `sievedb backups` lists older ones. Exit code 3: something is damaged or lost.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sievedb restore /backup/my.db restored.db
+  sievedb restore /backup/my.db --at 20261126T072825.123Z-1f2e3d4c-9a8b7c6d restored.db")]
+pub(crate) struct Args {
+    /// The directory of the repository.
+    #[arg(value_name = "REPO")]
+    repository: PathBuf,
+    /// The directory of the restored store, which must not exist.
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// The backup to restore: its id, or the beginning of it.
+    #[arg(long, value_name = "ID")]
+    at: Option<String>,
+    /// Restore the readable data of a damaged backup, as `sievedb repair` does.
+    #[arg(long)]
+    salvage: bool,
+    /// Copy at most so many bytes a second: a number, or one with K, M or G.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    limit_rate: Option<usize>,
+    #[command(flatten)]
+    opening: Opening,
+    #[command(flatten)]
+    format: Format,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let repository = Repository::open(&args.repository)?;
+    let mut restore = Restore::new().salvage(args.salvage).options(args.opening.options());
+    if let Some(at) = &args.at {
+        restore = restore.at(at);
+    }
+    let report = repository.restore(&args.dir, &restore, &mut watched(args.limit_rate)?)?;
+    report.passed_over.iter().for_each(|why| note(&format!("passed over: {why}")));
+    let mut out = Output::new();
+    let printed = match args.format.json {
+        true => out.text(&object(&report).to_string()),
+        false => print(&report, args, &mut out),
+    };
+    answered(printed.and_then(|()| out.finish()), verdict(&report, args))
+}
+
+fn object(report: &RestoreReport) -> serde_json::Value {
+    json!({
+        "backup": backup_object(&report.backup),
+        "passed_over": report.passed_over,
+        "tables": report.tables,
+        "entries": report.entries,
+        "batches": report.batches,
+        "damage": report.damage.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "repaired": report.repair.is_some(),
+    })
+}
+
+fn print(report: &RestoreReport, args: &Args, out: &mut Output) -> Result<()> {
+    report.damage.iter().try_for_each(|damaged| out.text(&format!("damage     {damaged}")))?;
+    if let Some(repair) = &report.repair {
+        super::repair::print(repair, out)?;
+    }
+    let tables = units::counted(report.tables, "table", "tables");
+    let batches = units::counted(report.batches, "batch", "batches");
+    let entries = units::counted(report.entries, "entry", "entries");
+    let (dir, id) = (args.dir.display(), &report.backup.id);
+    out.text(&format!("{dir} is a verified store from {id}: {tables} with {entries}, {batches} in its log"))
+}
+
+fn verdict(report: &RestoreReport, args: &Args) -> Result<()> {
+    if report.damage.is_empty() && report.repair.is_none() {
+        return Ok(());
+    }
+    let (dir, id) = (args.dir.display(), &report.backup.id);
+    Err(Failure::Refused(format!("{dir} has what could be read of {id}, which is damaged")))
+}

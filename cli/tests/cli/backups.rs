@@ -1,0 +1,206 @@
+//! `backup`, `backups` and `restore`.
+
+use std::path::Path;
+
+use crate::tool::{TempStore, run, temp_store};
+
+fn lines(count: u32, value: &str) -> Vec<u8> {
+    (0..count).flat_map(|number| format!("key{number:06}\t{value}\n").into_bytes()).collect()
+}
+
+fn ids(repository: &str) -> Vec<String> {
+    let listed = run(&["backups", repository]).ok();
+    listed.lines().map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
+}
+
+fn paths(store: &TempStore) -> (String, String) {
+    let path = |name: &str| store.folder.path().join(name).to_str().unwrap().to_owned();
+    (path("repo"), path("restored"))
+}
+
+#[test]
+fn a_store_in_use_is_backed_up_listed_verified_restored_and_pruned() {
+    let store = temp_store();
+    let (repository, restored) = paths(&store);
+    store.load(&lines(3000, "first"));
+    run(&["compact", &store.db]).ok();
+    let first = run(&["backup", &store.db, &repository]).ok();
+    assert!(first.contains(" files, ") && first.contains("; copied "), "{first}");
+    // Open in this process.
+    let db = sievedb::Db::open(&store.db).unwrap();
+    db.put("written", "later").unwrap();
+    let second = run(&["backup", &store.db, &repository, "--json", "--limit-rate", "1G"]);
+    assert_eq!(second.code, Some(0), "{second:?}");
+    let second: serde_json::Value = serde_json::from_slice(&second.stdout).unwrap();
+    let (copied, all) = (&second["backup"]["copied_bytes"], &second["backup"]["bytes"]);
+    assert!(copied.as_u64().unwrap() * 4 < all.as_u64().unwrap(), "{second}");
+    let ids = ids(&repository);
+    assert_eq!((ids.len(), &*ids[0]), (2, second["backup"]["id"].as_str().unwrap()));
+    let json = run(&["backups", &repository, "--json"]).ok();
+    assert!(json.lines().all(|line| line.contains("\"missing\":0")), "{json}");
+    assert!(run(&["backup", "--verify", &repository]).ok().ends_with("sound      no damage found\n"));
+    let made = run(&["restore", &repository, &restored]).ok();
+    assert!(made.contains(&format!(" is a verified store from {}", ids[0])), "{made}");
+    assert_eq!(run(&["get", &restored, "written"]).ok(), "later\n");
+    assert_eq!(run(&["count", &restored]).ok(), "3,001\n".replace(',', ""));
+    run(&["restore", &repository, &restored]).fails(3);
+    let older = format!("{restored}2");
+    run(&["restore", &repository, "--at", &ids[1], &older]).ok();
+    run(&["get", &older, "written"]).fails(1);
+    let pruned = run(&["backup", "--prune", "--keep", "1", &repository]).ok();
+    assert!(pruned.starts_with("pruned: 1 backup removed, 1 kept; "), "{pruned}");
+    let both = run(&["backup", &store.db, &repository, "--prune", "--keep", "1"]);
+    assert_eq!(String::from_utf8(both.stdout).unwrap().lines().count(), 2);
+    drop(db);
+}
+
+#[test]
+fn damage_is_named_and_the_rest_is_salvaged() {
+    let store = temp_store();
+    let (repository, restored) = paths(&store);
+    store.load(&lines(3000, "value"));
+    run(&["compact", &store.db]).ok();
+    run(&["backup", &store.db, &repository]).ok();
+    let files = std::fs::read_dir(Path::new(&repository).join("files")).unwrap();
+    let table = files
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| std::fs::read(path).unwrap()[8] == 1)
+        .max_by_key(|path| path.metadata().unwrap().len())
+        .unwrap();
+    let mut bytes = std::fs::read(&table).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&table, bytes).unwrap();
+    let message = run(&["restore", &repository, &restored]).fails(3);
+    assert!(message.contains(table.to_str().unwrap()) && message.contains("offset 0"), "{message}");
+    assert!(!Path::new(&restored).exists());
+    let verified = run(&["backup", "--verify", &repository]);
+    assert_eq!(verified.code, Some(3));
+    assert!(String::from_utf8(verified.stdout).unwrap().contains("damage     "));
+    let salvaged = run(&["restore", &repository, &restored, "--salvage"]);
+    assert_eq!(salvaged.code, Some(3), "{salvaged:?}");
+    assert!(String::from_utf8(salvaged.stdout).unwrap().contains("lost"));
+    let left: u32 = run(&["count", &restored]).ok().trim().parse().unwrap();
+    assert!((1..3000).contains(&left), "{left}");
+    std::fs::remove_file(&table).unwrap();
+    let listed = run(&["backups", &repository]);
+    assert_eq!(listed.code, Some(3));
+    assert!(listed.stderr.contains(" lacks 1 file"), "{listed:?}");
+    // A damaged index keeps --prune from its work, and the backup is made and printed.
+    let index =
+        std::fs::read_dir(Path::new(&repository).join("backups")).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = std::fs::read(&index).unwrap();
+    bytes[70] ^= 1;
+    std::fs::write(&index, bytes).unwrap();
+    let made = run(&["backup", &store.db, &repository, "--prune", "--keep", "3"]);
+    assert_eq!((made.code, String::from_utf8(made.stdout).unwrap().contains("; copied ")), (Some(3), true));
+    assert!(made.stderr.contains(index.to_str().unwrap()), "{}", made.stderr);
+    let restored = run(&["restore", &repository, &format!("{restored}2")]);
+    assert_eq!(restored.code, Some(0));
+    assert!(restored.stderr.contains("note: passed over: "), "{restored:?}");
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_refused() {
+    let store = temp_store();
+    let (repository, restored) = paths(&store);
+    store.load(b"a\t1\n");
+    let db = &store.db[..];
+    for args in [
+        vec!["backup", db],
+        vec!["backup"],
+        vec!["backup", db, &repository, "--verify"],
+        vec!["backup", db, &repository, "--prune"],
+        vec!["backup", db, &repository, "--keep", "3"],
+        vec!["backup", db, &repository, "--prune", "--keep", "0"],
+        vec!["backup", db, &repository, "--limit-rate", "fast"],
+        vec!["backup", db, &format!("{db}/repo")],
+    ] {
+        run(&args).fails(2);
+    }
+    for args in [
+        vec!["backup", "--verify", db],
+        vec!["backup", "--verify", &repository],
+        vec!["backups", db],
+        vec!["restore", db, &restored],
+        vec!["backup", "none.db", &repository],
+        vec!["backup", db, db],
+    ] {
+        run(&args).fails(3);
+    }
+    assert_eq!(run(&["get", db, "a"]).ok(), "1\n");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_backup_and_restore_leave_nothing_half_done() {
+    use crate::tool::command;
+    let store = temp_store();
+    let (repository, restored) = paths(&store);
+    store.load(&lines(3000, "value"));
+    let interrupt = |args: &[&str], is_begun: &dyn Fn() -> bool| {
+        let child = command(args).spawn().unwrap();
+        while !is_begun() {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        let id = child.id().to_string();
+        assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{output:?}");
+        assert_eq!(
+            String::from_utf8(output.stderr).unwrap(),
+            "sievedb: interrupted; nothing is left half done\n"
+        );
+    };
+    let count = |dir: &str| std::fs::read_dir(Path::new(&repository).join(dir)).map_or(0, Iterator::count);
+    interrupt(&["backup", &store.db, &repository, "--limit-rate", "1"], &|| count("incomplete") > 0);
+    assert_eq!((count("incomplete"), count("backups")), (0, 0));
+    run(&["backup", &store.db, &repository]).ok();
+    let incomplete = format!("{restored}.restore-incomplete");
+    let image = Path::new(&incomplete).join("image");
+    interrupt(&["restore", &repository, &restored, "--limit-rate", "1"], &|| image.exists());
+    assert!(!Path::new(&restored).exists() && !Path::new(&incomplete).exists());
+    run(&["restore", &repository, &restored]).ok();
+    assert_eq!(run(&["count", &restored]).ok(), "3000\n");
+}
+
+/// `kill -9` at other moments in each run.
+#[cfg(unix)]
+#[test]
+fn backups_and_restores_that_are_killed_leave_complete_backups_and_no_store() {
+    use crate::tool::{command, run_with};
+    use std::time::Duration;
+    let store = temp_store();
+    let (repository, restored) = paths(&store);
+    store.load(&lines(2000, "value"));
+    run(&["backup", &store.db, &repository]).ok();
+    let kill_after = |args: &[&str], pause: Duration| {
+        let mut child = command(args).spawn().unwrap();
+        std::thread::sleep(pause);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    };
+    let (mut complete, mut interrupted) = (0, 0);
+    for round in 0..12_u64 {
+        let input = format!("round{round:03}\t{}\n", "x".repeat(5000));
+        assert_eq!(run_with(&["load", &store.db, "-"], input.as_bytes()).code, Some(0));
+        let pause = Duration::from_millis(round * 3);
+        kill_after(&["backup", &store.db, &repository], pause);
+        run(&["backup", "--verify", &repository]).ok();
+        run(&["backups", &repository]).ok();
+        kill_after(&["restore", &repository, &restored], pause * 2);
+        interrupted += u32::from(Path::new(&format!("{restored}.restore-incomplete")).exists());
+        if Path::new(&restored).exists() {
+            complete += 1;
+        } else {
+            run(&["restore", &repository, &restored]).ok();
+            assert!(!Path::new(&format!("{restored}.restore-incomplete")).exists());
+        }
+        run(&["verify", &restored]).ok();
+        std::fs::remove_dir_all(&restored).unwrap();
+        let _ = std::fs::remove_dir_all(format!("{restored}.restore-incomplete"));
+    }
+    println!("{complete} restores were complete, {interrupted} left their directory");
+    run(&["backup", &store.db, &repository]).ok();
+    run(&["restore", &repository, &restored]).ok();
+    assert_eq!(run(&["count", &restored]).ok(), "2012\n");
+}
