@@ -6,6 +6,10 @@
 //! count. So an event never counts as handled while its output is missing, and a
 //! restarted consumer continues at the offset.
 //!
+//! The ids are remembered for a window of time only, because no event is delivered again after that. Their
+//! keyspace has a time to live by the clock of the events (`TimeSource::Caller`), so a replay has the same window, and the
+//! space of old ids is freed without a compaction.
+//!
 //! This program starts itself again as the consumer, and kills it at random moments. In the end there is one output for
 //! each event, and the counts of the consumers add up to the number of events.
 //!
@@ -15,13 +19,29 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 use std::{env, fs};
 
-use sievedb::{Db, Durability, Keyspace, KeyspaceOptions, Result, Value};
+use sievedb::{Db, Durability, Keyspace, KeyspaceOptions, Result, TimeSource, Value};
 
 const EVENTS: u64 = 60_000;
 const BATCH: u64 = 200;
 const KILLS: u64 = 12;
+
+/// An event every second, from this time on.
+const START: Duration = Duration::from_secs(1_700_000_000);
+
+/// A repeated event may repeat a repeated one, so many times.
+const REPEATS: u64 = 8;
+
+/// How many events later one is repeated at most.
+const DISTANCE: u64 = 1000;
+
+/// An event is delivered again at most so long after the batch in which it was first delivered.
+const LATEST: Duration = Duration::from_secs(REPEATS * DISTANCE + BATCH);
+
+/// Parts of that time.
+const BUCKETS: u64 = 10;
 
 /// Set for the consumer: its number and its directory.
 const CONSUMER: &str = "SIEVEDB_EVENT_STREAM_CONSUMER";
@@ -59,20 +79,33 @@ fn progress(db: &Db) -> Result<Keyspace> {
     db.keyspace("progress", KeyspaceOptions::default())
 }
 
+/// The ids of the last events. They expire.
+fn seen(db: &Db) -> Result<Keyspace> {
+    let window = KeyspaceOptions::new().ttl(LATEST).ttl_buckets(BUCKETS);
+    db.keyspace("seen", window.time_source(TimeSource::Caller))
+}
+
 fn number_in(value: Option<Value>) -> u64 {
     value.map_or(0, |value| value.to_string().parse().expect("a number"))
 }
 
 fn consume(dir: &Path, number: &str) -> Result<()> {
     let db = Db::open(dir.join("store"))?;
-    let progress = progress(&db)?;
+    let (progress, seen) = (progress(&db)?, seen(&db)?);
     let count_key = format!("new to consumer {number}");
     let (mut at, mut count) = (number_in(progress.get("offset")?), 0);
     while at < EVENTS {
         let end = (at + BATCH).min(EVENTS);
         let events: Vec<_> = (at..end).map(event).collect();
-        let outputs = events.iter().map(|(id, amount)| (id, format!("{amount} by consumer {number}")));
-        let new = db.insert_new_many_then_with(outputs, Durability::Synced, |new, batch| {
+        // The time of the events moves the window.
+        seen.advance_time(START + Duration::from_secs(at))?;
+        let ids = events.iter().map(|(id, _)| (id, ""));
+        let new = seen.insert_new_many_then_with(ids, Durability::Synced, |new, batch| {
+            for (id, amount) in
+                events.iter().zip(new.iter()).filter(|(_, is_new)| *is_new).map(|(event, _)| event)
+            {
+                batch.put_in(&db.default_keyspace(), id, format!("{amount} by consumer {number}"));
+            }
             batch.put_in(&progress, "offset", end.to_string());
             batch.put_in(&progress, &count_key, (count + new.count()).to_string());
             Ok(())
@@ -87,8 +120,10 @@ fn consume(dir: &Path, number: &str) -> Result<()> {
 /// The event at an offset: an id, and an amount. One delivery in five repeats an earlier event.
 fn event(offset: u64) -> (String, u64) {
     let mut original = offset;
-    while original > 0 && random(original).is_multiple_of(5) {
-        original -= 1 + random(original) / 5 % original.min(1000);
+    for _ in 0..REPEATS {
+        if original > 0 && random(original).is_multiple_of(5) {
+            original -= 1 + random(original) / 5 % original.min(DISTANCE);
+        }
     }
     (format!("event {original}"), random(original) % 100)
 }
@@ -107,13 +142,17 @@ fn report(dir: &Path) -> Result<()> {
     assert_eq!(db.len()?, expected.len() as u64, "each event is there, once");
     let progress = progress(&db)?;
     assert_eq!(number_in(progress.get("offset")?), EVENTS);
+    let remembered = seen(&db)?.len()?;
+    // Those of the window, of a bucket, and of the last batch.
+    let most = LATEST.as_secs() / BUCKETS * (BUCKETS + 1) + BATCH;
+    assert!(remembered <= most, "{remembered} ids");
     for (consumer, handled) in &by_consumer {
         let counted = number_in(progress.get(format!("new to {consumer}"))?);
         assert_eq!(counted, *handled, "{consumer} counted what it has handled");
     }
     println!(
         "{EVENTS} deliveries of {} events, {} consumers of which {KILLS} were killed: each event has one output, by one \
-         of {} of them",
+         of {} of them; {remembered} ids are remembered",
         expected.len(),
         KILLS + 1,
         by_consumer.len()

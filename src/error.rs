@@ -200,6 +200,12 @@ pub enum Error {
         /// The first changed key.
         key: Box<[u8]>,
     },
+    /// The clock of the system cannot be right, and entries of a keyspace expire by it. Nothing was written.
+    #[non_exhaustive]
+    Clock {
+        /// Which time it has.
+        what: String,
+    },
     /// The handle belongs to a keyspace that has been dropped.
     #[non_exhaustive]
     KeyspaceDropped {
@@ -381,6 +387,7 @@ impl fmt::Display for Error {
             Self::ReadOnly => f.write_str("the store is open read-only"),
             Self::Closed => f.write_str("the store is closed"),
             Self::Cancelled => f.write_str("cancelled"),
+            Self::Clock { what } => write!(f, "{what}"),
             Self::Conflict { keyspace, key } => write!(
                 f,
                 "key \"{}\" of keyspace {keyspace:?} was changed since the transaction has read it",

@@ -39,6 +39,7 @@ mod spans;
 mod table_meta;
 // Layer 3: files.
 mod cache;
+mod expiry;
 mod filename;
 pub mod fs;
 mod manifest;
@@ -78,15 +79,18 @@ pub use testing::fuzzing;
 pub use batch::WriteBatch;
 pub use codec::{DecodeError, DecodeErrorKind};
 pub use counters::FilterCounts;
+#[doc(hidden)]
+pub use db::SimulatedClock;
 pub use db::{
-    AsOf, BatchView, Commit, Concerned, Cursor, Damage, DamagedKeys, Db, DoubtfulKeys, DroppedTail,
-    Durability, IgnoredFile, IndexedBatch, Iter, Keys, Keyspace, KeyspaceSnapshot, KeyspaceStats,
-    KeyspaceTransaction, LatencyStats, LazyIter, LazyValue, LevelStats, LiveFile, LiveFiles, LostEntries,
-    LostRange, LostWrites, ManifestCondition, Mismatch, NewKeys, OpenReport, Progress, ReadHandle,
-    RepairProgress, RepairReport, RepairedKeyspace, Snapshot, Stats, Transaction, Value, Values,
+    AsOf, BatchView, BucketStats, Commit, Concerned, Cursor, Damage, DamagedKeys, Db, DoubtfulKeys,
+    DroppedTail, Durability, ExpiryStats, IgnoredFile, IndexedBatch, Iter, Keys, Keyspace, KeyspaceSnapshot,
+    KeyspaceStats, KeyspaceTransaction, LatencyStats, LazyIter, LazyValue, LevelStats, LiveFile, LiveFiles,
+    LostEntries, LostRange, LostWrites, ManifestCondition, Mismatch, NewKeys, OpenReport, Progress,
+    ReadHandle, RepairProgress, RepairReport, RepairedKeyspace, Snapshot, Stats, Transaction, Value, Values,
     VerifyProgress, VerifyReport,
 };
 pub use error::{Error, Result};
+pub use expiry::options::{Refresh, TimeSource};
 pub use file_header::{FileHeader, FileKind};
 pub use filter::{FilterAllocation, FilterKind, FilterPolicy};
 pub use histogram::{CallLatency, LatencyBucket};

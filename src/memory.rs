@@ -409,10 +409,6 @@ impl Memory {
         self.lease_if(kind, bytes, |leased| leased.of(kind) <= most)
     }
 
-    pub(crate) fn has_room_for_table(&self, bytes: u64) -> bool {
-        lock(&self.shares).leased.of(LeaseKind::OpenTables) + bytes <= self.open_tables_max()
-    }
-
     /// The bytes of open tables beyond seven eighths of their part.
     pub(crate) fn open_tables_excess(&self) -> u64 {
         let most = self.open_tables_max();

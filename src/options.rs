@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use crate::compaction::shape::Shape;
+use crate::db::SimulatedClock;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, MemoryLimit, StdFs, memory_limit, open_files_limit};
 pub use crate::manifest::keyspace_options::KeyspaceOptions;
@@ -70,6 +71,8 @@ pub struct Options {
     pub(crate) audit_absent: u64,
     pub(crate) latency_histograms: bool,
     pub(crate) default_keyspace: Option<KeyspaceOptions>,
+    /// `None`: that of the system.
+    pub(crate) clock: Option<SimulatedClock>,
 }
 
 impl Default for Options {
@@ -92,6 +95,7 @@ impl Default for Options {
             audit_absent: 0,
             latency_histograms: false,
             default_keyspace: None,
+            clock: None,
         }
     }
 }
@@ -370,6 +374,14 @@ impl Options {
     #[must_use]
     pub fn default_keyspace(mut self, options: KeyspaceOptions) -> Self {
         self.default_keyspace = Some(options);
+        self
+    }
+
+    /// The clock by which entries expire, for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn clock(mut self, clock: SimulatedClock) -> Self {
+        self.clock = Some(clock);
         self
     }
 

@@ -11,9 +11,10 @@ use std::sync::{Arc, Mutex};
 use sievedb::filter::header::HEADER_BYTES;
 use sievedb::filter::{Header, Kind};
 use sievedb::fs::{CrashPolicy, MemFs};
-use sievedb::{Db, Error, FilterKind, FilterPolicy, KeyspaceOptions, Stats};
+use sievedb::{Db, Error, FilterKind, FilterPolicy, KeyspaceOptions, Options, Stats};
 
 use crate::support::audit::Audit;
+use crate::support::hooked::HookedFs;
 use crate::support::parallel::cases;
 use crate::support::rng::Rng;
 use crate::support::store::{self, Contents, DIR, contents, examine};
@@ -592,4 +593,58 @@ fn filters_change_under_readers_and_writers_and_no_key_is_ever_missed() {
     db.close().unwrap();
     let db = store::open(&fs).unwrap();
     assert!((0..keys).all(|n| db.contains(key(n)).unwrap()));
+}
+
+#[test]
+fn filters_of_closed_tables_answer_from_memory() {
+    // A tenth of 1,000 keyspaces of 24 tables, 256 open files and 64 MiB.
+    const KEYSPACES: u32 = 100;
+    const TABLES: u32 = 24;
+    const ROUNDS: u32 = 5;
+    let fs = HookedFs::of_writer(&MemFs::new());
+    let open = || {
+        let options = Options::new().fs(Arc::new(fs.clone())).background_threads(0);
+        options.memory_budget((64 << 20) / 10).open_files_max(25).open(DIR).unwrap()
+    };
+    let db = open();
+    // Nothing is merged.
+    let options = KeyspaceOptions::new().l0_runs(1000);
+    let keyspaces: Vec<_> =
+        (0..KEYSPACES).map(|n| db.keyspace(&n.to_string(), options.clone()).unwrap()).collect();
+    for table in 0..TABLES {
+        for keyspace in &keyspaces {
+            (0..20).for_each(|key| keyspace.put([key, table].map(u32::to_be_bytes).concat(), "v").unwrap());
+        }
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    drop(keyspaces);
+
+    let db = open();
+    let keyspaces: Vec<_> = (0..KEYSPACES).map(|n| db.existing_keyspace(&n.to_string()).unwrap()).collect();
+    let total = || {
+        let stats = db.stats();
+        let totals = stats.keyspaces.iter().map(|keyspace| keyspace.total());
+        totals.fold((0, 0, 0), |(tables, open, negatives), total| {
+            (tables + total.tables, open + total.open_tables, negatives + total.filter.negatives)
+        })
+    };
+    let ask = |round: u32| {
+        for keyspace in &keyspaces {
+            // Within the bounds of all tables.
+            assert!(!keyspace.contains([3, 1000 + round].map(u32::to_be_bytes).concat()).unwrap());
+        }
+    };
+    ask(0);
+    while db.step().unwrap() {}
+    assert!(total().0 == u64::from(KEYSPACES * TABLES) && total().1 < total().0 / 2, "{:?}", total());
+    let (operations, negatives) = (fs.operations(), total().2);
+    (1..=ROUNDS).for_each(ask);
+    let (operations, negatives) = (fs.operations() - operations, total().2 - negatives);
+    let asked = u64::from(ROUNDS * KEYSPACES * TABLES);
+    // One false positive in a hundred reads a block: it opens the file, and reads it twice.
+    assert!(negatives > asked * 97 / 100, "{negatives} of {asked}");
+    assert!(operations <= 5 * (asked - negatives), "{operations} for {} false positives", asked - negatives);
+    let memory = db.stats().memory;
+    assert!(memory.total() <= memory.budget && db.stats().open_files <= 25, "{memory:?}");
 }

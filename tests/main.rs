@@ -5,6 +5,7 @@
 mod allocation;
 mod bank;
 mod basics;
+mod buckets;
 mod budget;
 mod checkpoint;
 mod compaction;
@@ -16,6 +17,7 @@ mod crash;
 mod damage;
 mod directory;
 mod drops;
+mod expiry;
 mod faults;
 #[cfg(target_os = "linux")]
 mod fd;

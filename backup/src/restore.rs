@@ -55,7 +55,8 @@ pub struct RestoreReport {
     pub batches: u64,
     /// Damaged files of the backup. Empty unless [`Restore::salvage`] was chosen.
     pub damage: Vec<DamagedFile>,
-    /// The losses, if the store had to be repaired.
+    /// The losses, if the store had to be repaired. They are found in the readable files alone: a damaged log in
+    /// [`RestoreReport::damage`] may have lost its last writes without a trace here.
     pub repair: Option<RepairReport>,
 }
 

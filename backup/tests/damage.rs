@@ -38,8 +38,11 @@ fn salvaged(fs: &MemFs, repository: &Repository, expected: &Contents, about: &st
     assert_eq!(report.damage.len(), 1, "{about}");
     let repair = report.repair.unwrap_or_else(|| panic!("{about}: it was not repaired"));
     let rest = sound_after_repair(fs, RESTORED);
-    // The losses of a damaged log or manifest are not listed by key.
-    let may_lack_any = !repair.lost_writes.is_empty()
+    // The losses of a damaged log or manifest are not listed by key. A log that is cut near its beginning looks like one
+    // that was never used: then only the list of damaged files shows the loss.
+    let is_log = report.damage[0].name.ends_with(".wal");
+    let may_lack_any = is_log
+        || !repair.lost_writes.is_empty()
         || !repair.dropped.is_empty()
         || !repair.doubtful.is_empty()
         || repair.manifest != ManifestCondition::Whole;
@@ -52,7 +55,7 @@ fn salvaged(fs: &MemFs, repository: &Repository, expected: &Contents, about: &st
             }
         }
     }
-    let is_complete = repair.is_complete() && repair.dropped.is_empty();
+    let is_complete = repair.is_complete() && repair.dropped.is_empty() && !is_log;
     assert!(!is_complete || rest == *expected, "{about}: complete, but not equal");
     remove(fs, RESTORED);
     is_complete

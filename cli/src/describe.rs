@@ -1,10 +1,12 @@
 //! Options of a keyspace in words.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use sievedb::filter::FilterSize;
 use sievedb::{FilterAllocation, FilterKind, FilterPolicy, KeyspaceOptions};
 
-use crate::units;
+use crate::{units, window};
 
 /// The kind of the filters and their size: `auto, 10 bits`.
 pub(crate) fn filter(policy: &FilterPolicy) -> String {
@@ -49,8 +51,12 @@ pub(crate) fn options(options: &KeyspaceOptions) -> String {
     };
     let levels = fields["compression"].as_array().map_or(&[][..], Vec::as_slice);
     let levels: Vec<&str> = levels.iter().filter_map(Value::as_str).collect();
+    let ttl = match serde_json::from_value::<Option<Duration>>(fields["ttl"].clone()) {
+        Ok(Some(ttl)) => format!("ttl {} in {} buckets, ", window::length(ttl), fields["ttl_buckets"]),
+        _ => String::new(),
+    };
     format!(
-        "{}, {}, {}, {}, l0_runs {}, level_ratio {}, compression {}",
+        "{ttl}{}, {}, {}, {}, l0_runs {}, level_ratio {}, compression {}",
         bytes("block_bytes"),
         bytes("table_bytes"),
         bytes("memtable_bytes"),
@@ -88,5 +94,7 @@ mod tests {
             "block_bytes 4.00 KiB, table_bytes 64.00 MiB, memtable_bytes 1.00 MiB, level_base_bytes auto, l0_runs 4, \
              level_ratio 10, compression none none lz4 lz4 lz4 lz4 lz4"
         );
+        let day = KeyspaceOptions::new().ttl(Duration::from_secs(86_400)).ttl_buckets(12);
+        assert!(options(&day).starts_with("ttl 1d in 12 buckets, block_bytes "), "{}", options(&day));
     }
 }

@@ -17,6 +17,7 @@
 //! | `whole_file` | files that are read and written as a whole |
 //! | `journal` | a file of lines, each written exactly once |
 //! | `output` | standard output that may be closed at any time |
+//! | `window` | the time to live of entries |
 //! | `progress` | progress bars |
 
 mod arguments;
@@ -40,5 +41,6 @@ pub mod shell;
 mod signals;
 mod store;
 mod whole_file;
+mod window;
 
 use sievedb_report::units;

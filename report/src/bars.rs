@@ -1,11 +1,14 @@
 //! The tree of a keyspace, drawn to scale: a bar for each run, a cell in it for each table. Width is keys.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use serde_json::{Value as Json, json};
-use sievedb::inspect::tree::{KeyspaceShape, RunShape, TableShape};
+use sievedb::TimeSource;
+use sievedb::inspect::tree::{BucketShape, KeyspaceShape, RunShape, TableShape};
 
 use crate::cells::{Cell, cells};
 use crate::svg::Svg;
-use crate::units::{bytes, counted, share, significant};
+use crate::units::{self, bytes, counted, share, significant};
 
 /// Width of the longest run, in units of the drawing.
 const WIDTH: f64 = 10_000.0;
@@ -45,12 +48,15 @@ pub(crate) fn draw(keyspace: &KeyspaceShape, together: usize) -> Drawing {
         json!([cell.record(), ranks.of_key(smallest), ranks.of_key(largest)])
     });
     let records = records.collect();
-    let bars =
-        runs.iter().zip(&drawn).map(|(run, cells)| bar(run, cells, WIDTH * run.keys() as f64 / widest));
+    let source = keyspace.expiry.as_ref().map_or(TimeSource::System, |expiry| expiry.time_source);
+    let bars = runs
+        .iter()
+        .zip(&drawn)
+        .map(|(run, cells)| bar(run, source, cells, WIDTH * run.keys() as f64 / widest));
     Drawing { bars: bars.collect(), left_out: keyspace.runs.len() - runs.len(), records }
 }
 
-fn bar(run: &RunShape, cells: &[Cell<'_>], width: f64) -> Bar {
+fn bar(run: &RunShape, source: TimeSource, cells: &[Cell<'_>], width: f64) -> Bar {
     let name = match run.level {
         0 => format!("Level 0, run {}", run.run),
         level => format!("Level {level}"),
@@ -63,8 +69,25 @@ fn bar(run: &RunShape, cells: &[Cell<'_>], width: f64) -> Bar {
         }
     };
     let tables = counted(run.tables.len() as u64, "table", "tables");
-    let size = format!("{}, {tables}, {}", counted(run.keys(), "key", "keys"), bytes(run.bytes()));
+    let mut size = format!("{}, {tables}, {}", counted(run.keys(), "key", "keys"), bytes(run.bytes()));
+    if let Some(bucket) = &run.bucket {
+        size.push_str(&of_bucket(bucket, source));
+    }
     Bar { svg: svg(&name, run, cells, width), name, size, filter }
+}
+
+/// When the entries of a run were written, and when they expire.
+fn of_bucket(bucket: &BucketShape, source: TimeSource) -> String {
+    let moment = |millis: u64| match UNIX_EPOCH.checked_add(Duration::from_millis(millis)) {
+        Some(time) if source == TimeSource::System => units::moment(time),
+        _ => millis.to_string(),
+    };
+    let part = |word: &str, time: Option<u64>| {
+        time.map_or_else(String::new, |time| format!(", {word} {}", moment(time)))
+    };
+    let hidden = if bucket.is_hidden { ", hidden" } else { "" };
+    let [begins, ends] = [part("written from", bucket.begins), part("to", bucket.ends)];
+    format!("{begins}{ends}{}{hidden}", part("expires", bucket.expires))
 }
 
 fn svg(name: &str, run: &RunShape, cells: &[Cell<'_>], width: f64) -> String {

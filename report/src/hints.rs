@@ -146,7 +146,8 @@ fn hidden(keyspace: &KeyspaceShape, command: Command<'_>) -> Option<Hint> {
 
 fn many_runs(keyspace: &KeyspaceShape, command: Command<'_>) -> Option<Hint> {
     let runs = keyspace.runs.len();
-    (runs >= RUNS_MIN).then(|| Hint {
+    // Where entries expire, a run of each bucket of time stays.
+    (runs >= RUNS_MIN && keyspace.expiry.is_none()).then(|| Hint {
         before: format!("A lookup probes {}:", counted(runs as u64, "run", "runs")),
         command: command("compact", ""),
         after: "merges them into one".into(),

@@ -3,7 +3,8 @@
 //! A job reserves the tables that it works on. A compaction also reserves where its outputs will be: the keys
 //! from the smallest to the largest of its inputs, on the output level. One output may reach from an input to
 //! the next, over a gap in which there is no table yet. A table that another job put into this gap would
-//! overlap that output.
+//! overlap that output. On level 0 tables may overlap: outputs there are in the run of the newest input, and reserve
+//! nothing.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -32,14 +33,14 @@ struct OutputRange {
 #[derive(Debug)]
 pub(crate) struct Claim {
     tables: HashSet<u64>,
-    /// `None` without inputs.
+    /// `None` without inputs, and on level 0.
     output: Option<OutputRange>,
 }
 
 impl Claim {
     pub(crate) fn of(task: &Task) -> Self {
         let bounds = bounds_of(task.inputs.iter().map(|(_, table)| table));
-        let output = bounds.map(|(smallest, largest)| OutputRange {
+        let output = bounds.filter(|_| task.output_level > 0).map(|(smallest, largest)| OutputRange {
             level: task.output_level,
             smallest: smallest.clone(),
             largest: largest.clone(),

@@ -5,6 +5,7 @@
 //! every level is within its target. A level above its target owes what is above, and for each byte of it the
 //! bytes of the next level that it is merged with. What it hands on counts there too.
 
+use super::buckets::runs::{BucketRuns, is_flushed};
 use super::shape::Shape;
 use crate::manifest::edit::LEVELS;
 use crate::version::Version;
@@ -37,8 +38,25 @@ pub(crate) fn is_none(runs: usize, debt: u64) -> bool {
     runs <= RUNS_NONE && debt <= DEBT_SLOW_MIN
 }
 
+/// The runs of level 0 that count as pressure on the writers of a tree: all, or those of the open bucket of time that wait
+/// to be merged. Flushes alone never make so many runs that writers would have to wait. If there are more, they are from a
+/// time when entries expired: then flushes alone count, so that nobody waits for one merge of all buckets.
+pub(crate) fn pressing_runs(version: &Version, shape: impl FnOnce() -> Shape) -> usize {
+    let all = version.runs(0);
+    if let Some(runs) = BucketRuns::of(version) {
+        return runs.pressing(&shape());
+    }
+    if all.len() > RUNS_NONE && all.len() > shape().l0_runs.saturating_mul(3) {
+        return all.iter().filter(|run| is_flushed(run)).count();
+    }
+    all.len()
+}
+
 /// The bytes that compactions have to write until every level is within its target; O(runs).
 pub(crate) fn debt(version: &Version, shape: &Shape) -> u64 {
+    if let Some(runs) = BucketRuns::of(version) {
+        return runs.debt();
+    }
     let bytes = |level: usize| version.bytes(level) as f64;
     let (mut debt, mut handed_on) = (0.0, 0.0);
     if version.runs(0).len() >= shape.l0_runs {
@@ -58,8 +76,11 @@ pub(crate) fn debt(version: &Version, shape: &Shape) -> u64 {
 const TABLES_PER_STEP: u64 = 13;
 
 /// What the largest compaction reads that may be necessary to take entries out: level 0 as a whole with level 1, or a table
-/// with what it overlaps; O(runs).
+/// with what it overlaps; or all of one bucket of time. O(runs).
 pub(crate) fn largest_step(version: &Version) -> u64 {
+    if let Some(runs) = BucketRuns::of(version) {
+        return runs.largest_step();
+    }
     let below = (1..LEVELS).map(|level| version.bytes(level)).fold(0, u64::saturating_add);
     let of_table = version.totals().longest.saturating_mul(TABLES_PER_STEP).min(below);
     version.bytes(0).saturating_add(version.bytes(1)).max(of_table)
@@ -101,6 +122,18 @@ mod tests {
             let pressure = of_runs(runs, &smallest).max(of_debt(debt, &smallest));
             assert_eq!(is_none(runs, debt), pressure == 0.0, "{runs} {debt}");
         }
+    }
+
+    #[test]
+    fn runs_that_are_left_of_buckets_do_not_stop_writers_when_entries_expire_no_longer() {
+        // Merged runs have tables with larger numbers.
+        let run = |id: u64, number: u64| (0, id, handle(number, "a", "z", 50));
+        let merged = (1..=24).map(|id| run(id, 100 + id));
+        let flushed = (200..203).map(|id| run(id, id));
+        let version = Version::default().apply(&HashSet::new(), merged.chain(flushed).collect());
+        assert_eq!(pressing_runs(&version, || SHAPE), 3);
+        let flushed = (1..=13).map(|id| run(id, id)).collect();
+        assert_eq!(pressing_runs(&Version::default().apply(&HashSet::new(), flushed), || SHAPE), 13);
     }
 
     #[test]

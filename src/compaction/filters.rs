@@ -136,7 +136,14 @@ pub(crate) fn plan_output(
     for run in &runs {
         planned.push(run.iter().filter(|table| !is_replaced(table)).map(|table| table.0).collect());
     }
-    plan_one(policy, &settled(planned, shape))
+    plan_one(policy, &if version.is_in_buckets() { in_buckets(planned) } else { settled(planned, shape) })
+}
+
+/// The runs of a tree whose entries expire: the total is spread over its buckets, and none is there for a short time only.
+fn in_buckets(mut runs: Vec<Vec<Placed<'_>>>) -> Vec<Vec<Placed<'_>>> {
+    runs.retain(|run| !run.is_empty());
+    runs.iter_mut().flatten().for_each(|table| table.level = table.level.max(1));
+    runs
 }
 
 /// The mean of a figure of some tables, weighted by their keys. `None` without keys.

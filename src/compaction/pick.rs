@@ -12,6 +12,8 @@
 //! - another level: the table with the fewest bytes to rewrite per byte that it frees, where tombstones and range
 //!   deletes count as freed bytes. If no table of the next level overlaps it, it is moved without rewriting.
 //!
+//! The tables of a tree whose entries expire are merged by [`buckets`] of time instead.
+//!
 //! While there is nothing else to do (an *idle compaction*), level 0 is compacted with half as many runs already, so
 //! that lookups probe fewer, if level 1 is not large beside it.
 
@@ -19,10 +21,11 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::buckets::runs::BucketRuns;
 use super::claimed_ranges::Busy;
-use super::debt;
 use super::shape::Shape;
-use super::task::{Task, bounds_of, len_of};
+use super::task::{Task, Urgency, bounds_of, len_of};
+use super::{buckets, debt};
 use crate::manifest::edit::LEVELS;
 use crate::sorting::{sort_by, sort_by_key};
 use crate::version::{TableHandle, Version};
@@ -35,26 +38,6 @@ const IDLE_COST_MAX: u64 = 5;
 /// a few keys has made stays for a few flushes only.
 const SMALL_PART: u64 = 8;
 
-/// How much a compaction is needed: first by the pressure on the writers of its tree, then by the score of its
-/// level. Both in thousandths.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Urgency {
-    pressure: u64,
-    score: u64,
-}
-
-impl Urgency {
-    fn new(pressure: f64, score: f64) -> Self {
-        let thousandths = |number: f64| (number * 1000.0) as u64;
-        Self { pressure: thousandths(pressure), score: thousandths(score) }
-    }
-
-    /// The urgency of a compaction that lowers no pressure.
-    pub(super) fn of_score(score: f64) -> Self {
-        Self::new(0.0, score)
-    }
-}
-
 /// The score of each level. A level with a score of 1 or more is compacted.
 fn score(version: &Version, level: usize, shape: &Shape) -> f64 {
     if level == 0 {
@@ -66,6 +49,9 @@ fn score(version: &Version, level: usize, shape: &Shape) -> f64 {
 /// The task of the level with the highest score, of those that need nothing `busy`. Its urgency counts the
 /// pressure of the whole tree.
 pub(crate) fn pick(version: &Version, busy: &Busy, shape: &Shape) -> Option<(Urgency, Task)> {
+    if let Some(runs) = BucketRuns::of(version) {
+        return buckets::pick::pick(&runs, busy, shape);
+    }
     let mut levels: Vec<(f64, usize)> = (0..LEVELS - 1)
         .map(|level| (score(version, level, shape), level))
         .filter(|(score, _)| *score >= 1.0)
@@ -86,7 +72,7 @@ pub(crate) fn pick(version: &Version, busy: &Busy, shape: &Shape) -> Option<(Urg
 /// The compaction of level 0 of a tree that has nothing else to do, if lookups gain by it. It reads at most
 /// [`IDLE_COST_MAX`] times the bytes of level 0.
 pub(crate) fn pick_idle(version: &Version, busy: &Busy, shape: &Shape) -> Option<Task> {
-    if version.runs(0).len() < shape.l0_runs.div_ceil(2).max(2) {
+    if version.is_in_buckets() || version.runs(0).len() < shape.l0_runs.div_ceil(2).max(2) {
         return None;
     }
     let groups = level_0_groups(version);

@@ -9,6 +9,8 @@
 //! 3. *the goal itself*: tables that no task has written so far are rewritten in their place, neighbours
 //!    together. So in the end every table follows the present options, and small ones are joined.
 //!
+//! In a tree whose entries expire, the tables of each bucket of time become one run in their place instead.
+//!
 //! Every task is like one of the background: it reserves its tables and where its outputs will be, and needs
 //! the space of what it rewrites. The next one is chosen from the version that there is then, so writers,
 //! flushes and other compactions go on meanwhile. What is flushed after the beginning is left alone, and on each level only keys
@@ -16,6 +18,8 @@
 
 use std::sync::Arc;
 
+use super::buckets::pick::merge;
+use super::buckets::runs::BucketRuns;
 use super::claimed_ranges::Busy;
 use super::pick::{level_0_groups, overlapping};
 use super::shape::Shape;
@@ -23,7 +27,7 @@ use super::task::{Task, bounds_of, len_of};
 use crate::manifest::edit::LEVELS;
 use crate::snapshot_read::KeyRange;
 use crate::sorting::sort_by_key;
-use crate::version::{TableHandle, Version};
+use crate::version::{Run, TableHandle, Version};
 
 /// A task takes neighbours as long as it rewrites no more than so many tables.
 const TABLES_TOGETHER: u64 = 8;
@@ -63,6 +67,11 @@ impl RangeCompaction {
         needs_rewriting: impl Fn(&TableHandle) -> bool,
     ) -> Option<Self> {
         let mut compaction = Self { range, end_number, goal: 0, level: 0, done_to: None, room: u64::MAX };
+        if BucketRuns::of(version).is_some() {
+            // No level: outputs stay in level 0.
+            compaction.goal = LEVELS;
+            return compaction.next_bucket(version).is_some().then_some(compaction);
+        }
         let tables: Vec<_> = compaction.tables(version).collect();
         let bytes = len_of(tables.iter().map(|(_, table)| *table));
         let deepest = tables.iter().map(|(level, _)| *level).max()?;
@@ -86,6 +95,10 @@ impl RangeCompaction {
 
     /// The bytes that remain to be rewritten, about.
     pub(crate) fn remaining_bytes(&self, version: &Version) -> u64 {
+        if let Some(runs) = BucketRuns::of(version) {
+            let waiting = runs.all().iter().filter(|bucket| self.is_to_merge(bucket));
+            return waiting.map(|bucket| data_bytes(bucket)).fold(0, u64::saturating_add);
+        }
         let to_go = |level: usize| (self.goal.max(1) - level.min(self.goal)).max(1) as u64;
         let is_left = |(level, table): &(usize, &Arc<TableHandle>)| {
             *level != self.goal || table.meta.number < self.end_number
@@ -102,8 +115,12 @@ impl RangeCompaction {
 
     /// The next task, if it needs nothing that is `busy`. A task that is not carried out is not given again.
     pub(crate) fn next(&mut self, version: &Version, busy: &Busy, shape: &Shape) -> Next {
+        if version.is_in_buckets() {
+            let Some(task) = self.next_bucket(version) else { return Next::Done };
+            return busy.allowed(task).map_or(Next::Busy, Next::Task);
+        }
         let deepest = self.tables(version).map(|(level, _)| level).max().unwrap_or(0);
-        self.goal = self.goal.max(deepest);
+        self.goal = if self.goal < LEVELS { self.goal.max(deepest) } else { deepest };
         if self.level == 0 {
             let tables = self.next_of_level_0(version, shape);
             if !tables.is_empty() {
@@ -118,6 +135,18 @@ impl RangeCompaction {
             }
         }
         Next::Done
+    }
+
+    /// Where entries expire: the merge of the newest bucket of time that has several runs, one of which meets the range and
+    /// was there in the beginning.
+    fn next_bucket(&self, version: &Version) -> Option<Task> {
+        let runs = BucketRuns::of(version)?;
+        runs.all().iter().find(|bucket| self.is_to_merge(bucket)).map(|bucket| merge(bucket))
+    }
+
+    fn is_to_merge(&self, bucket: &[Run]) -> bool {
+        let mut tables = bucket.iter().flat_map(|run| run.tables.iter());
+        bucket.len() > 1 && tables.any(|table| self.meets(table) && table.meta.number < self.end_number)
     }
 
     /// Neighbouring groups of level 0 that have tables from before the beginning.
@@ -226,6 +255,11 @@ impl RangeCompaction {
     ) -> impl Iterator<Item = (usize, &'v Arc<TableHandle>)> {
         version.all_tables().filter(|(_, table)| self.meets(table))
     }
+}
+
+fn data_bytes(runs: &[Run]) -> u64 {
+    let tables = runs.iter().flat_map(|run| run.tables.iter());
+    tables.map(|table| table.meta.data_bytes).fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]

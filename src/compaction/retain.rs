@@ -12,6 +12,8 @@
 //!    merge, and no range delete that is kept is over it. It is the oldest entry of its key that remains, and a 0 is
 //!    shorter on disk.
 //! 4. An entry in the same stripe as a newer range delete over its key is dropped, like one under a newer entry.
+//! 5. In a keyspace whose entries expire, an entry or range delete below the horizon is dropped if it is below that of
+//!    every snapshot: all that it may hide is below too. No put gets the number 0, which is below any horizon.
 //!
 //! The same goes for range deletes: over each key the newest of each stripe is kept, and one that every snapshot sees
 //! only where older tables outside this merge may have entries ([`kept_spans`]).
@@ -33,6 +35,8 @@ pub(super) enum Fate {
 pub(crate) struct Retain {
     /// Sequence numbers of the live snapshots, ascending.
     snapshots: Vec<SeqNo>,
+    /// In a keyspace whose entries expire: nothing below this number is visible to any reader.
+    expired_below: Option<SeqNo>,
     /// The range deletes of the input.
     spans: Arc<Spans>,
     /// Those that are kept.
@@ -48,7 +52,13 @@ impl Retain {
     pub(crate) fn new(mut snapshots: Vec<SeqNo>) -> Self {
         snapshots.sort_unstable();
         let (spans, kept) = (Arc::default(), Spans::default());
-        Self { snapshots, spans, kept, near: (0, 0), user_key: Vec::new(), stripe: None }
+        let expired_below = None;
+        Self { snapshots, expired_below, spans, kept, near: (0, 0), user_key: Vec::new(), stripe: None }
+    }
+
+    /// For a keyspace whose entries expire, in which no reader sees anything below this number.
+    pub(crate) fn expiring(self, expired_below: SeqNo) -> Self {
+        Self { expired_below: Some(expired_below), ..self }
     }
 
     /// For an input with these range deletes.
@@ -59,7 +69,7 @@ impl Retain {
     /// Chooses the range deletes to keep. `has_older` returns whether tables outside this merge may have entries in a
     /// range that are older.
     pub(super) fn keep_spans(&mut self, has_older: impl FnMut(&[u8], Option<&[u8]>) -> bool) -> &Spans {
-        self.kept = kept_spans(&self.spans, &self.snapshots, has_older);
+        self.kept = kept_spans(&self.spans, &self.snapshots, self.expired_below.unwrap_or(0), has_older);
         &self.kept
     }
 
@@ -86,6 +96,9 @@ impl Retain {
     /// It is called only if a rule needs it, with ascending user keys.
     #[inline]
     pub(super) fn decide(&mut self, key: InternalKey<'_>, base: impl FnOnce(&[u8]) -> bool) -> Fate {
+        if self.expired_below.is_some_and(|horizon| key.tag.seqno() < horizon) {
+            return Fate::Drop;
+        }
         let stripe = self.stripe_of(key.tag.seqno());
         if !self.spans.is_empty() && self.is_covered(key, stripe) {
             return Fate::Drop;
@@ -104,17 +117,19 @@ impl Retain {
         }
         match key.tag.kind() {
             EntryKind::Delete | EntryKind::RangeDelete => Fate::Drop,
+            EntryKind::Put if self.expired_below.is_some() => Fate::Keep(key.tag),
             EntryKind::Put if !self.kept.is_empty() && self.is_under_kept(key.user) => Fate::Keep(key.tag),
             EntryKind::Put => Fate::Keep(Tag::new(0, EntryKind::Put)),
         }
     }
 }
 
-/// The range deletes that are kept of these, which have the newest number of each stripe. `has_older` is called with
-/// ascending ranges.
+/// The range deletes that are kept of these, which have the newest number of each stripe. None below the horizon is.
+/// `has_older` is called with ascending ranges.
 fn kept_spans(
     spans: &Spans,
     snapshots: &[SeqNo],
+    expired_below: SeqNo,
     mut has_older: impl FnMut(&[u8], Option<&[u8]>) -> bool,
 ) -> Spans {
     let mut kept = SpansBuilder::default();
@@ -122,6 +137,7 @@ fn kept_spans(
         // Every snapshot sees the numbers of the first stripe: at most the last one.
         let seen = snapshots.first().map_or(0, |&oldest| seqnos.partition_point(|&seqno| seqno > oldest));
         let seqnos = if has_older(start, end.map(|end| &**end)) { seqnos } else { &seqnos[..seen] };
+        let seqnos = &seqnos[..seqnos.partition_point(|&seqno| seqno >= expired_below)];
         if !seqnos.is_empty() {
             kept.push(start, end, seqnos);
         }
@@ -236,7 +252,7 @@ mod tests {
             let over = |start: &[u8], end: Option<&[u8]>| {
                 start <= older.as_bytes() && end.is_none_or(|end| older.as_bytes() < end)
             };
-            kept_spans(&all, snapshots, over)
+            kept_spans(&all, snapshots, 0, over)
         };
         assert_eq!(kept(&[], "f"), Spans::default());
         assert_eq!(kept(&[], "d"), spans(&[("c", "e", &[4])]));
@@ -248,6 +264,32 @@ mod tests {
         assert_eq!(kept(&[5], "b"), spans(&[("a", "c", &[9, 4]), ("g", "", &[9])]));
         assert_eq!(kept(&[9], "f"), Spans::default());
         assert_eq!(kept(&[3], "f"), all);
+    }
+
+    #[test]
+    fn where_entries_expire_those_below_the_horizon_are_dropped_and_no_number_becomes_0() {
+        let mut retain = Retain::new(vec![6]).expiring(5).with_spans(Arc::new(spans(&[("x", "y", &[8, 4])])));
+        assert_eq!(retain.keep_spans(|_, _| true), &spans(&[("x", "y", &[8])]));
+        let mut fate = |user: &[u8], seqno, kind| {
+            let key = InternalKey::new(user, Tag::new(seqno, kind));
+            (retain.decide(key, |_| true) == Fate::Keep(key.tag), key.tag.seqno())
+        };
+        assert_eq!(fate(b"a", 9, Put), (true, 9));
+        assert_eq!(fate(b"a", 5, Put), (true, 5), "the snapshot sees it, and it is not below the horizon");
+        assert_eq!(fate(b"a", 4, Put), (false, 4));
+        assert_eq!(fate(b"b", 4, Delete), (false, 4));
+        assert_eq!(fate(b"c", 7, Delete), (true, 7));
+        assert_eq!(fate(b"d", 0, Put), (false, 0), "written before the keyspace had a time to live");
+        assert_eq!(spans_below(5), Spans::default());
+    }
+
+    /// What is kept of a span over older tables with the number 4, below this horizon.
+    fn spans_below(horizon: SeqNo) -> Spans {
+        Retain::new(Vec::new())
+            .expiring(horizon)
+            .with_spans(Arc::new(spans(&[("a", "b", &[4])])))
+            .keep_spans(|_, _| true)
+            .clone()
     }
 
     #[test]

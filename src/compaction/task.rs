@@ -1,4 +1,4 @@
-//! Tables to merge, and where a large merge is split, so that several threads can do a part of it each.
+//! Tables to merge, how urgent that is, and where a large merge is split, so that several threads can do a part of it each.
 //!
 //! A part ends at a user key, which begins the next one; so all entries of a key are in one part, and the parts
 //! need nothing of each other. Their outputs are published together.
@@ -62,6 +62,26 @@ impl Task {
             before = before.saturating_add(meta.len);
         }
         cuts
+    }
+}
+
+/// How much a compaction is needed: first by the pressure on the writers of its tree, then by the score of its
+/// level. Both in thousandths.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Urgency {
+    pressure: u64,
+    score: u64,
+}
+
+impl Urgency {
+    pub(crate) fn new(pressure: f64, score: f64) -> Self {
+        let thousandths = |number: f64| (number * 1000.0) as u64;
+        Self { pressure: thousandths(pressure), score: thousandths(score) }
+    }
+
+    /// The urgency of a compaction that lowers no pressure.
+    pub(crate) fn of_score(score: f64) -> Self {
+        Self::new(0.0, score)
     }
 }
 

@@ -1,15 +1,18 @@
 //! The state that all handles and threads of an open store share, and how a failure disables writing.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::batch::OpenId;
+use crate::batch::{KeyspaceId, OpenId};
 use crate::db::latencies::Latencies;
 use crate::db::queues::commit_queue::CommitQueue;
 use crate::db::queues::retry::{Retry, Work};
 use crate::db::queues::workers::Background;
 use crate::db::state::completions::Completions;
 use crate::db::state::disk_space::account::DiskSpace;
+use crate::db::state::expiry::clock::Clock;
+use crate::db::state::expiry::horizons::Horizons;
 use crate::db::state::failure::{catch, ends_writing};
 use crate::db::state::files::StoreFiles;
 use crate::db::state::keyspace::keyspaces::Keyspaces;
@@ -49,6 +52,16 @@ pub(in crate::db) struct Engine {
     pub(in crate::db) counters: Counters,
     pub(in crate::db) latencies: Latencies,
     pub(in crate::db) lifecycle: Lifecycle,
+    pub(in crate::db) clock: Clock,
+    /// When horizons are to be looked at again, by the clock of the system in milliseconds.
+    pub(in crate::db) expiry_look_at: AtomicU64,
+    /// Keyspaces with tables that may have expired for all readers.
+    pub(in crate::db) with_expired_tables: Mutex<BTreeSet<KeyspaceId>>,
+    /// One thread at a time raises horizons.
+    pub(in crate::db) raising: Mutex<()>,
+    /// Held while a horizon becomes visible, and by the commit leader from the decision of conditional batches until they are
+    /// visible: a decision holds at the moment of its write.
+    pub(in crate::db) horizon_gate: Mutex<()>,
 }
 
 /// Sequence numbers: what readers see now, and what snapshots see.
@@ -73,8 +86,8 @@ impl Sequence {
         self.visible.store(seqno, Ordering::Release);
     }
 
-    /// Registers a snapshot of what is visible now.
-    pub(in crate::db) fn register_snapshot(&self) -> SeqNo {
+    /// Registers a snapshot of what is visible now. Returns its number, and the horizons with it.
+    pub(in crate::db) fn register_snapshot(&self) -> (SeqNo, Arc<Horizons>) {
         self.snapshots.register(&self.visible)
     }
 }
@@ -146,17 +159,24 @@ pub(in crate::db) struct EngineParts {
 impl Engine {
     /// A store without log and manifest: one that is read-only, or that is still being opened.
     pub(in crate::db) fn new(parts: EngineParts) -> Self {
-        let lifecycle = Lifecycle::new();
+        let (lifecycle, sequence) = (Lifecycle::new(), Sequence::new(parts.visible));
+        // Of all keyspaces, also of those whose entries no longer expire.
+        sequence.snapshots.raise(&parts.keyspaces.horizons(), || {});
         Self {
             id: OpenId::new(),
             background: Background::new(parts.options.background_threads, &parts.keyspaces.memtables.marks),
             latencies: Latencies::new(parts.options.latency_histograms, &parts.context.memory),
+            expiry_look_at: AtomicU64::new(0),
+            with_expired_tables: Mutex::default(),
+            raising: Mutex::default(),
+            horizon_gate: Mutex::default(),
+            clock: Clock::new(parts.options.clock.as_ref()),
             options: parts.options,
             report: parts.report,
             files: parts.files,
             context: parts.context,
             keyspaces: parts.keyspaces,
-            sequence: Sequence::new(parts.visible),
+            sequence,
             commit: CommitQueue::default(),
             log: None,
             next_log: NextLog::default(),
@@ -179,6 +199,11 @@ impl Engine {
     /// The log. Writers have checked that the store is not read-only.
     pub(in crate::db) fn log(&self) -> &Log {
         self.log.as_ref().expect("writers check that the store is writable")
+    }
+
+    /// The number below which no reader sees an entry of a keyspace, and no later opening.
+    pub(in crate::db) fn droppable_below(&self, tree: &Tree) -> SeqNo {
+        self.sequence.snapshots.lowest_horizon(tree.id).min(tree.buckets().horizon())
     }
 
     /// The error of background work that is failing, or of the full disk.

@@ -6,7 +6,7 @@
 //! | [`conditional`] | inserts and updates that depend on the current value |
 //! | [`transactions`] | atomic reads and writes of several keys |
 //! | [`iteration`] | snapshots, ranges, cursors, and the resources that they hold |
-//! | [`deletion`] | deletes of keys and ranges, their cost, and the choice between them |
+//! | [`deletion`] | entries that expire, deletes of keys and ranges, their cost, and the choice between them |
 //! | [`live_reads`] | copies and backups of a store in use, and reads next to a writer in another process |
 //! | [`filters`] | the choice of a kind, the number of bits, and measurements |
 //! | [`memory`] | the memory budget, and the memory that it does not count |

@@ -1,11 +1,14 @@
 //! The options of a keyspace, and their encoding in the manifest.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use super::edit::LEVELS;
 use crate::block::Compression;
 use crate::codec::{CRITICAL, DecodeError, Reader, put_field, put_u64, put_varint, put_varints};
 use crate::error::{Error, Result};
+use crate::expiry::options::{BUCKETS_DEFAULT, BUCKETS_MAX, Expiry, Refresh, TTL_MILLIS, TimeSource};
 use crate::filter::{FilterAllocation, FilterKind, FilterPolicy, FilterSize};
 
 /// Options of one keyspace. The store saves them; see [`Db::keyspace`](crate::Db::keyspace). With the feature `serde`
@@ -36,44 +39,11 @@ pub struct KeyspaceOptions {
     pub(crate) level_base_bytes: u64,
     pub(crate) level_ratio: u64,
     /// `None`: entries do not expire.
-    #[cfg_attr(feature = "serde", serde(skip))]
-    pub(crate) expiry: Option<Expiry>,
-}
-
-/// How long entries live.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Expiry {
-    /// Milliseconds, in [`TTL_MILLIS`].
-    pub(crate) ttl: u64,
-    /// Parts of the time to live in which entries expire together: 1 to [`BUCKETS_MAX`].
-    pub(crate) buckets: u64,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) ttl_buckets: u64,
     pub(crate) refresh: Refresh,
     pub(crate) time_source: TimeSource,
 }
-
-/// What restarts the time of an entry. The numbers are on disk: append only, see format.md.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Refresh {
-    /// A write of its key.
-    OnWrite = 0,
-    /// A refused insert of its key too.
-    OnSight = 1,
-}
-
-/// Whose clock counts. The numbers are on disk: append only, see format.md.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum TimeSource {
-    System = 0,
-    Caller = 1,
-}
-
-/// Times to live: one second to ten years, in milliseconds.
-pub(crate) const TTL_MILLIS: std::ops::RangeInclusive<u64> = 1000..=315_576_000_000;
-
-/// Most buckets of a keyspace.
-pub(crate) const BUCKETS_MAX: u64 = 128;
 
 impl Default for KeyspaceOptions {
     fn default() -> Self {
@@ -88,7 +58,10 @@ impl Default for KeyspaceOptions {
             l0_runs: 4,
             level_base_bytes: 0,
             level_ratio: 10,
-            expiry: None,
+            ttl: None,
+            ttl_buckets: BUCKETS_DEFAULT,
+            refresh: Refresh::default(),
+            time_source: TimeSource::default(),
         }
     }
 }
@@ -203,7 +176,107 @@ impl KeyspaceOptions {
         &self.filter
     }
 
+    /// How long the entries of the keyspace live: from one second to ten years, in whole milliseconds. An entry is visible
+    /// for at least this time after the write that made it, and hidden at most one bucket
+    /// ([`KeyspaceOptions::ttl_buckets`]) later. By default entries do not expire. The
+    /// [guide](crate::guide::deletion) has the details.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// use std::time::Duration;
+    /// use sievedb::KeyspaceOptions;
+    ///
+    /// let day = KeyspaceOptions::new().ttl(Duration::from_secs(24 * 3600));
+    /// let seen = db.keyspace("events", day)?;
+    /// assert!(seen.insert_if_absent("id", "")?);
+    /// assert!(!seen.insert_if_absent("id", "")?); // it was seen in the last 24 hours
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// In how many buckets entries expire during one [`KeyspaceOptions::ttl`]: 1 to 128, 24 by default. All entries of a
+    /// bucket expire together, and their tables are removed without a compaction. More buckets follow the time more
+    /// closely, and make more and smaller tables.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let options = sievedb::KeyspaceOptions::new().ttl(Duration::from_secs(60)).ttl_buckets(6);
+    /// ```
+    #[must_use]
+    pub fn ttl_buckets(mut self, buckets: u64) -> Self {
+        self.ttl_buckets = buckets;
+        self
+    }
+
+    /// What restarts the time to live of an entry; [`Refresh::OnWrite`] by default.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sievedb::{KeyspaceOptions, Refresh};
+    ///
+    /// let options = KeyspaceOptions::new().ttl(Duration::from_secs(60)).refresh(Refresh::OnSight);
+    /// ```
+    #[must_use]
+    pub fn refresh(mut self, refresh: Refresh) -> Self {
+        self.refresh = refresh;
+        self
+    }
+
+    /// The clock by which entries expire; [`TimeSource::System`] by default.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sievedb::{KeyspaceOptions, TimeSource};
+    ///
+    /// let options = KeyspaceOptions::new().ttl(Duration::from_secs(60)).time_source(TimeSource::Caller);
+    /// ```
+    #[must_use]
+    pub fn time_source(mut self, source: TimeSource) -> Self {
+        self.time_source = source;
+        self
+    }
+
+    /// How long entries live; `None` if they do not expire.
+    pub(crate) fn expiry(&self) -> Option<Expiry> {
+        let ttl = u64::try_from(self.ttl?.as_millis()).unwrap_or(u64::MAX);
+        let (buckets, refresh, time_source) = (self.ttl_buckets, self.refresh, self.time_source);
+        Some(Expiry { ttl, buckets, refresh, time_source })
+    }
+
+    pub(crate) fn with_expiry(mut self, expiry: &Expiry) -> Self {
+        self.ttl = Some(Duration::from_millis(expiry.ttl));
+        self.ttl_buckets = expiry.buckets;
+        self.refresh = expiry.refresh;
+        self.time_source = expiry.time_source;
+        self
+    }
+
+    fn validate_expiry(&self) -> Result<()> {
+        let Some(ttl) = self.ttl else {
+            let default = Self::default();
+            let is_default = (self.ttl_buckets, self.refresh, self.time_source)
+                == (default.ttl_buckets, default.refresh, default.time_source);
+            let needs = "ttl_buckets, refresh and time_source need a ttl";
+            return if is_default { Ok(()) } else { Err(Error::invalid(needs)) };
+        };
+        let is_whole = ttl.subsec_nanos().is_multiple_of(1_000_000);
+        if !is_whole || !u64::try_from(ttl.as_millis()).is_ok_and(|ttl| TTL_MILLIS.contains(&ttl)) {
+            return Err(Error::invalid("ttl is not between 1 second and 10 years, in whole milliseconds"));
+        }
+        if !(1..=BUCKETS_MAX).contains(&self.ttl_buckets) {
+            return Err(Error::invalid("ttl_buckets is not between 1 and 128"));
+        }
+        Ok(())
+    }
+
     pub(crate) fn validate(&self) -> Result<()> {
+        self.validate_expiry()?;
         self.filter.validate()?;
         if !(512..=1 << 20).contains(&self.block_bytes) {
             return Err(Error::invalid("block_bytes is not between 512 and 1 MiB"));
@@ -258,7 +331,7 @@ impl KeyspaceOptions {
             let base = self.level_base_bytes;
             put_varints(out, &[self.table_bytes, memtable_bytes, l0_runs, base, self.level_ratio]);
         });
-        if let Some(expiry) = &self.expiry {
+        if let Some(expiry) = self.expiry() {
             put_field(&mut out, EXPIRY, |out| expiry.encode(out));
         }
         out.into()
@@ -301,39 +374,10 @@ impl KeyspaceOptions {
         }
         options.filter.expect_hits = hints & EXPECT_HITS != 0;
         let options = if options.validate().is_ok() { options } else { Self::default() };
-        Ok(Self { expiry, ..options })
-    }
-}
-
-impl Expiry {
-    fn encode(&self, out: &mut Vec<u8>) {
-        put_varints(out, &[self.ttl, self.buckets]);
-        out.extend_from_slice(&[self.refresh as u8, self.time_source as u8]);
-    }
-
-    /// Decodes it. A value that this version does not know is unsupported: it decides what readers see.
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let start = reader.offset();
-        let unknown = |what, found, known| Err(DecodeError::unsupported(start, what, found, known));
-        let (ttl, buckets) = (reader.varint("time to live")?, reader.varint("buckets")?);
-        let (refresh, source) = (reader.u8("refresh")?, reader.u8("time source")?);
-        if !TTL_MILLIS.contains(&ttl) {
-            return unknown("time to live", ttl, *TTL_MILLIS.end());
-        }
-        if !(1..=BUCKETS_MAX).contains(&buckets) {
-            return unknown("buckets", buckets, BUCKETS_MAX);
-        }
-        let refresh = match refresh {
-            0 => Refresh::OnWrite,
-            1 => Refresh::OnSight,
-            other => return unknown("refresh", other.into(), 1),
-        };
-        let time_source = match source {
-            0 => TimeSource::System,
-            1 => TimeSource::Caller,
-            other => return unknown("time source", other.into(), 1),
-        };
-        Ok(Self { ttl, buckets, refresh, time_source })
+        Ok(match expiry {
+            Some(expiry) => options.with_expiry(&expiry),
+            None => options,
+        })
     }
 }
 
@@ -392,7 +436,7 @@ mod tests {
         assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options.clone()));
         // The options of the writer do not matter to readers, this one does.
         let other = KeyspaceOptions { block_bytes: 1, ..options };
-        assert_eq!(KeyspaceOptions::decode(&other.encode()).unwrap().expiry, Some(expiry));
+        assert_eq!(KeyspaceOptions::decode(&other.encode()).unwrap().expiry(), Some(expiry));
 
         let decode = |numbers: [u64; 2], codes: &[u8]| {
             let mut bytes = Vec::new();
@@ -424,7 +468,7 @@ mod tests {
     }
 
     fn options_with(expiry: Expiry) -> KeyspaceOptions {
-        KeyspaceOptions { expiry: Some(expiry), ..KeyspaceOptions::default() }
+        KeyspaceOptions::default().with_expiry(&expiry)
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::keyspace_options::KeyspaceOptions;
 use crate::batch::{DEFAULT_KEYSPACE, KeyspaceId};
 use crate::checksum::FileId;
 use crate::codec::DecodeError;
+use crate::expiry::buckets::Buckets;
 use crate::filename::FileName;
 use crate::key::SeqNo;
 use crate::table_meta::TableMeta;
@@ -50,31 +51,7 @@ pub(crate) struct KeyspaceState {
     pub(crate) flushed: SeqNo,
     /// By table number.
     pub(crate) tables: BTreeMap<u64, TablePlace>,
-    /// Where buckets of time begin, in ascending order; those before the last one that is not over the horizon are
-    /// forgotten.
-    pub(crate) boundaries: Vec<Boundary>,
-    /// Entries with a smaller sequence number are hidden.
-    pub(crate) horizon: SeqNo,
-}
-
-impl KeyspaceState {
-    fn begin(&mut self, boundary: Boundary) -> Result<(), String> {
-        match self.boundaries.last() {
-            Some(last) if boundary.seqno <= last.seqno || boundary.time < last.time => {
-                Err(format!("{boundary:?} does not follow {last:?}"))
-            }
-            _ => {
-                self.boundaries.push(boundary);
-                Ok(())
-            }
-        }
-    }
-
-    fn raise_horizon(&mut self, seqno: SeqNo) {
-        self.horizon = self.horizon.max(seqno);
-        let below = self.boundaries.partition_point(|boundary| boundary.seqno < self.horizon);
-        self.boundaries.drain(..below.saturating_sub(1));
-    }
+    pub(crate) buckets: Buckets,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -132,7 +109,13 @@ impl ManifestState {
                     self.table_bytes = self.table_bytes.wrapping_sub(place.meta.len);
                 }
             }
-            EditItem::KeyspaceOptions { id, options } => self.keyspace(*id)?.options = options.clone(),
+            EditItem::KeyspaceOptions { id, options } => {
+                let keyspace = self.keyspace(*id)?;
+                keyspace.options = options.clone();
+                if KeyspaceOptions::decode(options).is_ok_and(|options| options.expiry().is_none()) {
+                    keyspace.buckets.forget_boundaries();
+                }
+            }
             EditItem::Flushed { keyspace, seqno } => {
                 let keyspace = self.keyspace(*keyspace)?;
                 keyspace.flushed = keyspace.flushed.max(*seqno);
@@ -157,8 +140,10 @@ impl ManifestState {
                 place.meta = Arc::new(TableMeta { filters: filters.clone(), ..(*place.meta).clone() });
             }
             EditItem::StoreIds(ids) => self.store_ids.extend(ids),
-            EditItem::BucketBoundary { keyspace, boundary } => self.keyspace(*keyspace)?.begin(*boundary)?,
-            EditItem::Horizon { keyspace, seqno } => self.keyspace(*keyspace)?.raise_horizon(*seqno),
+            EditItem::BucketBoundary { keyspace, boundary } => {
+                self.keyspace(*keyspace)?.buckets.begin(*boundary)?
+            }
+            EditItem::Horizon { keyspace, seqno } => self.keyspace(*keyspace)?.buckets.raise(*seqno),
         }
         Ok(())
     }
@@ -179,6 +164,18 @@ impl ManifestState {
                 place(keyspace, number).map(|place| place.files().collect()).unwrap_or_default()
             }
             _ => Vec::new(),
+        }
+    }
+
+    /// Adds bucket boundaries of logs, in order. Some are known already; those of keyspaces without buckets are from before
+    /// their options were changed.
+    pub(crate) fn begin_buckets(&mut self, boundaries: impl IntoIterator<Item = (KeyspaceId, Boundary)>) {
+        for (id, boundary) in boundaries {
+            if let Some(keyspace) = self.keyspaces.get_mut(&id)
+                && KeyspaceOptions::decode(&keyspace.options).is_ok_and(|options| options.ttl.is_some())
+            {
+                keyspace.buckets.follow(boundary);
+            }
         }
     }
 
@@ -203,8 +200,7 @@ impl ManifestState {
             options: options.clone(),
             flushed: 0,
             tables: BTreeMap::new(),
-            boundaries: Vec::new(),
-            horizon: 0,
+            buckets: Buckets::default(),
         };
         self.keyspaces.insert(id, keyspace);
         Ok(())
@@ -224,25 +220,12 @@ impl ManifestState {
             let error = KeyspaceOptions::decode(&keyspace.options).err()?;
             Some(DecodeError { offset: 0, ..error })
         });
-        let newer = self.newer_than_this_version();
         let logs = self.logs.keys().zip(self.logs.iter().skip(1)).filter_map(|(before, (number, log))| {
             let predecessor = log.predecessor;
             let detail = format!("log {number} follows log {predecessor}, which the manifest does not know");
             (predecessor != *before).then(|| DecodeError::corrupt(0, "logs", detail))
         });
-        no_default.into_iter().chain(options).chain(logs).chain(newer)
-    }
-
-    /// What the format has, and this version of the store does not handle yet.
-    fn newer_than_this_version(&self) -> Option<DecodeError> {
-        let newer = |what, found: usize| Some(DecodeError::unsupported(0, what, found as u64, 0));
-        for keyspace in self.keyspaces.values() {
-            let options = KeyspaceOptions::decode(&keyspace.options).unwrap_or_default();
-            if options.expiry.is_some() || keyspace.horizon > 0 || !keyspace.boundaries.is_empty() {
-                return newer("keyspaces whose entries expire", 1);
-            }
-        }
-        None
+        no_default.into_iter().chain(options).chain(logs)
     }
 
     /// Whether this log entry has to be replayed: its keyspace exists and has not flushed it.
@@ -278,10 +261,11 @@ impl ManifestState {
                 run: place.run,
                 meta: Arc::clone(&place.meta),
             }));
-            let boundaries = keyspace.boundaries.iter();
+            let boundaries = keyspace.buckets.boundaries().iter();
             items.extend(boundaries.map(|&boundary| EditItem::BucketBoundary { keyspace: id, boundary }));
-            if keyspace.horizon > 0 {
-                items.push(EditItem::Horizon { keyspace: id, seqno: keyspace.horizon });
+            let seqno = keyspace.buckets.horizon();
+            if seqno > 0 {
+                items.push(EditItem::Horizon { keyspace: id, seqno });
             }
         }
         VersionEdit::new(items)
@@ -291,9 +275,9 @@ impl ManifestState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::DecodeErrorKind;
+    use std::time::Duration;
+
     use crate::manifest::edit::tests::{all_items, filter, meta};
-    use crate::manifest::keyspace_options::{Expiry, Refresh, TimeSource};
 
     fn table_added(number: u64) -> EditItem {
         EditItem::TableAdded {
@@ -366,32 +350,6 @@ mod tests {
     }
 
     #[test]
-    fn a_store_with_expiry_is_newer_than_this_version() {
-        let newer = |items: Vec<EditItem>| {
-            let options = KeyspaceOptions::default().encode();
-            let default = EditItem::KeyspaceCreated { id: 0, name: DEFAULT_NAME.into(), options };
-            let mut state = ManifestState::default();
-            state.apply(&VersionEdit::new([vec![default], items].concat())).unwrap();
-            let faults: Vec<_> = state.faults().collect();
-            assert!(faults.iter().all(|fault| matches!(fault.kind, DecodeErrorKind::Unsupported { .. })));
-            faults.len()
-        };
-        assert_eq!(newer(vec![]), 0);
-        assert_eq!(newer(vec![EditItem::StoreIds(vec![[1; 16]])]), 0);
-        let boundary = Boundary { time: 1, seqno: 1 };
-        let expiry =
-            Expiry { ttl: 1000, buckets: 1, refresh: Refresh::OnWrite, time_source: TimeSource::System };
-        let options = KeyspaceOptions { expiry: Some(expiry), ..KeyspaceOptions::default() }.encode();
-        for item in [
-            EditItem::BucketBoundary { keyspace: 0, boundary },
-            EditItem::Horizon { keyspace: 0, seqno: 1 },
-            EditItem::KeyspaceOptions { id: 0, options },
-        ] {
-            assert_eq!(newer(vec![item.clone()]), 1, "{item:?}");
-        }
-    }
-
-    #[test]
     fn boundaries_ascend_and_those_below_the_horizon_are_forgotten_but_for_the_newest() {
         let boundary =
             |time, seqno| EditItem::BucketBoundary { keyspace: 1, boundary: Boundary { time, seqno } };
@@ -403,11 +361,21 @@ mod tests {
         let items = vec![boundary(1 << 41, 260), boundary(1 << 42, 270), horizon(270), horizon(1)];
         state.apply(&VersionEdit::new(items)).unwrap();
         let left = |state: &ManifestState| {
-            state.keyspaces[&1].boundaries.iter().map(|boundary| boundary.seqno).collect::<Vec<_>>()
+            let boundaries = state.keyspaces[&1].buckets.boundaries().iter();
+            boundaries.map(|boundary| boundary.seqno).collect::<Vec<_>>()
         };
-        assert_eq!((left(&state), state.keyspaces[&1].horizon), (vec![260, 270], 270));
+        assert_eq!((left(&state), state.keyspaces[&1].buckets.horizon()), (vec![260, 270], 270));
         state.apply(&VersionEdit::new(vec![horizon(271)])).unwrap();
         assert_eq!(left(&state), [270]);
+        // Entries that no longer expire have no buckets.
+        let options = KeyspaceOptions::new().ttl(Duration::from_secs(60));
+        let with = |options: &KeyspaceOptions| {
+            VersionEdit::new(vec![EditItem::KeyspaceOptions { id: 1, options: options.encode() }])
+        };
+        state.apply(&with(&options)).unwrap();
+        assert_eq!(left(&state), [270]);
+        state.apply(&with(&KeyspaceOptions::new())).unwrap();
+        assert_eq!((left(&state), state.keyspaces[&1].buckets.horizon()), (vec![], 271));
     }
 
     #[test]

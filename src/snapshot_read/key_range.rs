@@ -31,6 +31,11 @@ impl KeyRange {
         }
     }
 
+    /// The keys from `start` on, up to `end`.
+    pub(crate) fn half_open_of(start: Bytes, end: Option<Bytes>) -> Self {
+        Self { start: Bound::Included(start), end: end.map_or(Bound::Unbounded, Bound::Excluded) }
+    }
+
     /// The keys that start with `prefix`; all keys if it is empty.
     pub(crate) fn prefix(prefix: &[u8]) -> Self {
         if prefix.is_empty() {

@@ -3,7 +3,7 @@
 //!
 //! A filter is in one of these states:
 //!
-//! - *not read*: the table is not open;
+//! - *not read*: the table was not opened yet;
 //! - *none*: the table has no filter;
 //! - *loaded*: as many of its column groups are in memory as there is room for; for the others there are pages;
 //! - *paged*: only its head is in memory; a probe reads pages through the block cache;
@@ -79,17 +79,19 @@ impl TableFilter {
         Self { read: OnceLock::new(), health: Health::new(is_audited, 0) }
     }
 
-    /// Reads as much of the filter into memory as there is room for. Once it was read, later calls do nothing.
+    /// Reads as much of the filter into memory as there is room for. Once it was read, later calls do nothing, and return
+    /// `false`.
     ///
     /// # Errors
     ///
     /// Too many files are open.
-    pub(super) fn read(&self, table: &Table, meta: &TableMeta, ctx: &TableContext) -> Result<()> {
-        if self.read.get().is_none() {
+    pub(super) fn read(&self, table: &Table, meta: &TableMeta, ctx: &TableContext) -> Result<bool> {
+        let is_new = self.read.get().is_none();
+        if is_new {
             let read = filter_load::read_what_fits(table, meta, ctx)?;
             self.read.get_or_init(|| read);
         }
-        Ok(())
+        Ok(is_new)
     }
 
     /// The same filter with another number of column groups in memory; `None` if there is no room, or if the
@@ -105,9 +107,9 @@ impl TableFilter {
         Some(Self { read: OnceLock::from(read), health: Arc::clone(&self.health) })
     }
 
-    /// The same filter, not read yet.
-    pub(super) fn unread(&self) -> Self {
-        Self { read: OnceLock::new(), health: Arc::clone(&self.health) }
+    /// The same filter for another handle of the table. They share what is in memory.
+    pub(super) fn share(&self) -> Self {
+        Self { read: self.read.clone(), health: Arc::clone(&self.health) }
     }
 
     /// The state for the filter that replaces this one; it is not read yet.

@@ -2,9 +2,9 @@
 //!
 //! A filter comes in column groups ([`Header::column_group_count`]): all of them, or the first ones; with
 //! none of them it is probed by pages ([`FilterPages`](crate::table::FilterPages)), and so are those that are
-//! missing, for keys that pass the others. When a table is opened, as many are read as there is room for. Later
-//! `db/residency` decides from the counters how many each table is to have. A handle with another number of column
-//! groups takes the place of the old one, over the same open table: lookups that are under way keep the filter that
+//! missing, for keys that pass the others. When a table is first opened, as many are read as there is room for; they
+//! stay in memory when it is closed. Later `db/residency` decides from the counters how many each table is to have. A handle with another number of column
+//! groups takes the place of the old one, over the same table: lookups that are under way keep the filter that
 //! they have probed, and its memory comes back when they are done.
 
 use std::sync::Arc;
@@ -72,7 +72,7 @@ fn fit(source: FilterSource<'_>, ctx: &TableContext) -> Result<ReadFilter> {
 }
 
 fn loaded(filter: Filter<AlignedBytes>, rest: Option<Arc<Rest>>, lease: Lease) -> ReadFilter {
-    ReadFilter { state: FilterState::Loaded(filter), rest, _lease: Some(lease) }
+    ReadFilter { state: FilterState::Loaded(filter), rest, _lease: Some(Arc::new(lease)) }
 }
 
 /// What it takes to probe the column groups by pages that are not in memory, if it can be read and there is room for it
@@ -102,8 +102,8 @@ fn if_readable<T>(read: Result<Option<T>>) -> Result<Option<T>> {
 fn page(source: FilterSource<'_>, header: Header, ctx: &TableContext) -> Result<ReadFilter> {
     Ok(match ctx.memory.try_lease(LeaseKind::Filters, FilterPages::memory_bytes_of(&header)) {
         Some(lease) => {
-            let state = FilterState::Paged(Box::new(source.read_pages(&[])?));
-            ReadFilter { state, rest: None, _lease: Some(lease) }
+            let state = FilterState::Paged(Arc::new(source.read_pages(&[])?));
+            ReadFilter { state, rest: None, _lease: Some(Arc::new(lease)) }
         }
         None => without_memory(FilterState::Unloaded(Box::new(header))),
     })

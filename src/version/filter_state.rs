@@ -7,18 +7,16 @@ use crate::filter::{AlignedBytes, Filter, Header};
 use crate::memory::Lease;
 use crate::table::{FilterPages, Verdict};
 
-/// The result of reading the filter of a table.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one per open table, and a lookup is to follow no pointer to it"
-)]
+/// The result of reading the filter of a table. A clone shares what is in memory.
+#[derive(Clone)]
+#[expect(clippy::large_enum_variant, reason = "one per table, and a lookup is to follow no pointer to it")]
 pub(crate) enum FilterState {
     /// The table has no filter.
     None,
     /// As many column groups as there was room for are in memory, and they passed every check.
     Loaded(Filter<AlignedBytes>),
     /// There was memory only for its head. A probe reads the pages that it needs.
-    Paged(Box<FilterPages>),
+    Paged(Arc<FilterPages>),
     /// There was not even memory for the head. The header was verified.
     Unloaded(Box<Header>),
     /// It cannot be used, for this reason.
@@ -81,11 +79,12 @@ impl FilterState {
 }
 
 /// A filter that was read, and its lease of memory.
+#[derive(Clone)]
 pub(super) struct ReadFilter {
     pub(super) state: FilterState,
     /// For the column groups that are not in memory, if others are.
     pub(super) rest: Option<Arc<Rest>>,
-    pub(super) _lease: Option<Lease>,
+    pub(super) _lease: Option<Arc<Lease>>,
 }
 
 /// The column groups of a filter that are not in memory. They are probed by pages for the keys that pass the

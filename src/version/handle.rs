@@ -66,28 +66,53 @@ pub(crate) struct SharedByTables {
     pub(crate) keyspace: KeyspaceId,
 }
 
-/// The open tables of a store.
-pub(crate) type OpenTables = Queue<TableHandle>;
+#[cfg(test)]
+impl SharedByTables {
+    /// What handles share that are never opened.
+    pub(crate) fn for_tests() -> Self {
+        let context = Arc::new(TableContext::for_tests());
+        Self { context, obsolete_files: Arc::default(), open_tables: Arc::default(), keyspace: 0 }
+    }
+}
+
+/// The open tables of a store, and those that are closed while their filters are in memory.
+#[derive(Default)]
+pub(crate) struct OpenTables {
+    open: Queue<TableHandle>,
+    filters: Queue<TableHandle>,
+}
 
 impl OpenTables {
+    /// Whether a table was opened for which there was no room, since this was last called.
+    pub(crate) fn take_needs_room(&self) -> bool {
+        self.open.take_needs_room()
+    }
+
     /// Tables used least that together take at least `bytes`, if there are enough that `may_close`.
     pub(crate) fn used_least(
         &self,
         bytes: u64,
         mut may_close: impl FnMut(&TableHandle) -> bool,
     ) -> Vec<Arc<TableHandle>> {
-        self.take(bytes, |table| {
+        self.open.take(bytes, |table| {
             let was_used = table.used.swap(false, Ordering::Relaxed);
             (!was_used && may_close(table)).then(|| Table::bytes_of(&table.meta))
         })
     }
 
-    /// The keyspaces of the open tables, in order of creation.
+    /// The keyspaces of all of them, in order of creation.
     pub(crate) fn keyspaces(&self) -> Vec<KeyspaceId> {
-        let mut keyspaces: Vec<_> = self.all().iter().map(|table| table.keyspace()).collect();
+        let tables = self.open.all().into_iter().chain(self.filters.all());
+        let mut keyspaces: Vec<_> = tables.map(|table| table.keyspace()).collect();
         keyspaces.sort_unstable();
         keyspaces.dedup();
         keyspaces
+    }
+
+    /// The lengths of both queues.
+    #[cfg(test)]
+    pub(crate) fn lens(&self) -> (usize, usize) {
+        (self.open.len(), self.filters.len())
     }
 }
 
@@ -173,7 +198,7 @@ impl TableHandle {
     }
 
     /// The open table. The first call reads its footer, root index and filter; later ones are O(1), if the
-    /// memory budget has room for it. Otherwise each call reads its footer and root index.
+    /// memory budget has room for it. Otherwise each call reads its footer and root index. Its filter stays in memory.
     pub(crate) fn open(&self) -> Result<Opened<'_>> {
         if let Some(table) = self.table.get() {
             return Ok(Opened::Kept(table));
@@ -183,24 +208,29 @@ impl TableHandle {
             return Ok(Opened::Kept(table));
         }
         let opened = Table::open(&self.shared.context, Arc::clone(&self.meta))?;
+        // The filter is set before the table, so that a reader that sees an open table also sees its filter.
+        let read = self.filter.read(&opened, &self.meta, &self.shared.context);
+        if matches!(read, Ok(true)) && self.filter.error().is_some() {
+            self.wake_background();
+        }
         if !opened.has_room() {
             self.ask_for_room();
+            if matches!(read, Ok(true)) {
+                self.shared.open_tables.filters.add(Weak::clone(&self.me));
+            }
             return Ok(Opened::Brief(opened));
         }
-        // The filter is set before the table, so that a reader that sees an open table also sees its filter.
-        if self.filter.read(&opened, &self.meta, &self.shared.context).is_err() {
+        if read.is_err() {
             return Ok(Opened::Brief(opened));
         }
         let table = self.table.get_or_init(|| opened);
-        self.shared.open_tables.add(Weak::clone(&self.me));
-        if self.filter.error().is_some() {
-            self.wake_background();
-        }
+        // Its filter may have been probed before.
+        self.used.store(false, Ordering::Relaxed);
+        self.shared.open_tables.open.add(Weak::clone(&self.me));
         Ok(Opened::Kept(table))
     }
 
-    /// The filter of the table. Opens the table if it is not open. `None` if the memory budget has no room for
-    /// an open table.
+    /// The filter of the table. Opens the table if its filter was not read yet. `None` if it cannot be read now.
     #[inline]
     pub(crate) fn open_filter(&self) -> Result<Option<&FilterState>> {
         match self.filter.state() {
@@ -214,10 +244,6 @@ impl TableHandle {
 
     #[cold]
     fn open_for_filter(&self) -> Result<Option<&FilterState>> {
-        if !self.shared.context.memory.has_room_for_table(Table::bytes_of(&self.meta)) {
-            self.ask_for_room();
-            return Ok(None);
-        }
         self.open()?;
         Ok(self.filter.state())
     }
@@ -233,7 +259,7 @@ impl TableHandle {
 
     /// Asks the background to close other tables.
     fn ask_for_room(&self) {
-        if self.shared.open_tables.ask_for_room() {
+        if self.shared.open_tables.open.ask_for_room() {
             self.file.obsolete_files().wake();
         }
     }
@@ -247,23 +273,31 @@ impl TableHandle {
         self.file.obsolete_files().wake_for_unusable(self.keyspace());
     }
 
-    /// A new handle of the same open table with another number of column groups in memory. `None` if there is
-    /// no room.
+    /// A new handle of the same table with another number of column groups in memory. `None` if there is no room.
     pub(crate) fn with_column_groups(&self, column_groups: usize) -> Option<Arc<Self>> {
-        let table = self.if_open()?;
-        let filter =
-            self.filter.with_column_groups(table, &self.meta, &self.shared.context, column_groups)?;
+        let (open, context) = (self.if_open(), &self.shared.context);
+        let table = match open {
+            Some(table) => Arc::clone(table),
+            None => Table::open(context, Arc::clone(&self.meta)).ok()?,
+        };
+        let filter = self.filter.with_column_groups(&table, &self.meta, context, column_groups)?;
         if filter.error().is_some() {
             self.wake_background();
         }
-        let new = Self { table: OnceLock::from(Arc::clone(table)), filter, ..self.unopened() }.share();
-        self.shared.open_tables.add(Weak::clone(&new.me));
+        let is_open = open.is_some();
+        let table = if is_open { OnceLock::from(table) } else { OnceLock::new() };
+        let new = Self { table, filter, ..self.unopened() }.share();
+        let tables = &self.shared.open_tables;
+        let queue = if is_open { &tables.open } else { &tables.filters };
+        queue.add(Weak::clone(&new.me));
         Some(new)
     }
 
-    /// A new handle of the same table, which is not open.
+    /// A new handle of the same table, which is not open. Its filter stays in memory.
     pub(crate) fn closed(&self) -> Arc<Self> {
-        Self { filter: self.filter.unread(), ..self.unopened() }.share()
+        let new = Self { filter: self.filter.share(), ..self.unopened() }.share();
+        self.shared.open_tables.filters.add(Weak::clone(&new.me));
+        new
     }
 
     /// A handle of the same table with the same filters and rates, which is not open.
@@ -397,20 +431,14 @@ pub(crate) mod tests {
     use super::*;
     use crate::manifest::edit::tests::meta;
 
-    /// What handles share that are never opened.
-    fn shared() -> SharedByTables {
-        let context = Arc::new(TableContext::for_tests());
-        SharedByTables { context, obsolete_files: Arc::default(), open_tables: Arc::default(), keyspace: 0 }
-    }
-
     /// A handle that is never opened.
     pub(crate) fn handle(number: u64, smallest: &str, largest: &str, len: u64) -> Arc<TableHandle> {
-        TableHandle::new(Arc::new(meta(number, smallest, largest, len)), &shared())
+        TableHandle::new(Arc::new(meta(number, smallest, largest, len)), &SharedByTables::for_tests())
     }
 
     #[test]
     fn a_table_outlives_the_filters_that_were_beside_it() {
-        let shared = shared();
+        let shared = SharedByTables::for_tests();
         let obsolete_files = Arc::clone(&shared.obsolete_files);
         let cleared = || {
             let mut names = Vec::new();

@@ -1,13 +1,12 @@
 //! Which tables are open, and which of them are closed to make room for others.
 //!
-//! Open tables take memory: their metadata, the root of the index, the filter. Part of the budget is for them
-//! (`memory`). A table for which there is no room is opened for one lookup or scan and closed again
+//! Open tables take memory: their metadata and the root of the index. Part of the budget is for them (`memory`). A table for which there is no room is opened for one lookup or scan and closed again
 //! ([`Opened::Brief`](super::handle::Opened::Brief)), and asks for room here. Then the background closes those that were used least, by
 //! *second chance*: the tables are in a queue, in the order in which they were opened; a table at its front
 //! that was used since it was last there goes to the end, another one is closed.
 //!
-//! A table is not closed under its readers. It gets a new handle, which is not open, and its memory comes back
-//! when the last reader of the old handle is done. So a lookup in an open table takes no lock and counts no
+//! A table is not closed under its readers. It gets a new handle, which is not open and shares the filter, and its
+//! memory comes back when the last reader of the old handle is done. So a lookup in an open table takes no lock and counts no
 //! reference.
 
 use std::collections::VecDeque;
@@ -16,9 +15,9 @@ use std::sync::{Arc, Mutex, Weak};
 
 use crate::sync::lock;
 
-/// The handles of the open tables of a store.
+/// Handles of tables of a store.
 pub(crate) struct Queue<T> {
-    /// Closed ones may be among them until they come to the front.
+    /// Replaced ones may be among them until they come to the front.
     handles: Mutex<VecDeque<Weak<T>>>,
     /// A table was opened for which there was no room.
     needs_room: AtomicBool,
@@ -31,7 +30,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Adds a table that was opened to the end. Also looks at two at the front, so that those that have gone
+    /// Adds a table to the end. Also looks at two at the front, so that those that have gone
     /// do not add up.
     pub(super) fn add(&self, table: Weak<T>) {
         let mut handles = lock(&self.handles);

@@ -115,6 +115,11 @@ impl Run {
         self.totals = tables.iter().map(|table| Totals::of(&table.meta)).sum();
     }
 
+    /// Orders the runs of a level: the newer one has the larger id.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
     /// The one table that can hold `user_key`.
     #[inline(always)]
     pub(super) fn table_for(&self, user_key: &[u8]) -> Option<&Arc<TableHandle>> {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use super::handle::TableHandle;
 use super::run::{Run, Totals};
+use crate::expiry::buckets::Buckets;
+use crate::key::SeqNo;
 use crate::manifest::edit::LEVELS;
 use crate::sorting::sort_by_key;
 
@@ -17,6 +19,10 @@ pub(crate) struct Version {
     ends: [usize; LEVELS],
     is_far: bool,
     has_spans: bool,
+    /// Entries with a smaller sequence number are hidden.
+    horizon: SeqNo,
+    /// Where the buckets of time begin; `None`: entries do not expire.
+    buckets: Option<Arc<Buckets>>,
 }
 
 /// What a core has in caches of its own on most machines: filters that take less together are not prefetched.
@@ -41,7 +47,27 @@ impl Version {
     fn with(runs: Vec<Run>, ends: [usize; LEVELS]) -> Self {
         let totals: Totals = runs.iter().map(Run::totals).sum();
         let (is_far, has_spans) = (totals.filter_bytes > NEAR_BYTES, totals.with_spans > 0);
-        Self { runs, ends, is_far, has_spans }
+        Self { runs, ends, is_far, has_spans, horizon: 0, buckets: None }
+    }
+
+    /// Other tables with the same horizon and boundaries.
+    fn with_tables_of(&self, tables: Self) -> Self {
+        Self { horizon: self.horizon, buckets: self.buckets.clone(), ..tables }
+    }
+
+    /// The same tables with these boundaries of buckets.
+    pub(crate) fn with_buckets(&self, buckets: Arc<Buckets>) -> Self {
+        Self { buckets: Some(buckets).filter(|buckets| buckets.last().is_some()), ..self.clone() }
+    }
+
+    /// Where the buckets of time begin, if the entries expire.
+    pub(crate) fn buckets(&self) -> Option<&Arc<Buckets>> {
+        self.buckets.as_ref()
+    }
+
+    /// Whether the entries expire, by buckets of time.
+    pub(crate) fn is_in_buckets(&self) -> bool {
+        self.buckets.is_some()
     }
 
     /// The runs of a level, newest first.
@@ -66,6 +92,17 @@ impl Version {
     #[inline]
     pub(crate) fn has_spans(&self) -> bool {
         self.has_spans
+    }
+
+    /// The number below which entries are hidden, because they have expired; 0 if there is none.
+    #[inline]
+    pub(crate) fn horizon(&self) -> SeqNo {
+        self.horizon
+    }
+
+    /// The same tables with another horizon.
+    pub(crate) fn with_horizon(&self, horizon: SeqNo) -> Self {
+        Self { horizon, ..self.clone() }
     }
 
     /// All runs, newest first, with their levels.
@@ -134,7 +171,7 @@ impl Version {
         for runs in &mut levels {
             sort_by_key(runs, |run| std::cmp::Reverse(run.id));
         }
-        Self::of(levels)
+        self.with_tables_of(Self::of(levels))
     }
 
     /// The version with other handles for tables that it has, in the same places.
@@ -143,7 +180,7 @@ impl Version {
             tables.iter().map(|table| (table.meta.number, table)).collect();
         let mut runs = self.runs.clone();
         runs.iter_mut().for_each(|run| run.replace(&new));
-        Self::with(runs, self.ends)
+        self.with_tables_of(Self::with(runs, self.ends))
     }
 
     /// The tables that no compaction can read.

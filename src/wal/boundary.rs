@@ -5,8 +5,8 @@
 //! boundary  keyspace id varint · time varint · sequence number varint
 //! ```
 //!
-//! An entry of the keyspace with a smaller sequence number was written before that time. Numbers and times of a
-//! keyspace never fall from one boundary to the next.
+//! An entry of the keyspace with a smaller sequence number was written before that time. The numbers of a keyspace never fall
+//! from one boundary to the next.
 
 use crate::batch::KeyspaceId;
 use crate::codec::{DecodeError, Reader, put_varints};
@@ -23,11 +23,6 @@ pub(crate) struct Boundary {
 }
 
 impl Boundary {
-    /// Whether it may follow `before` in one keyspace.
-    pub(crate) fn follows(&self, before: &Self) -> bool {
-        self.time >= before.time && self.seqno >= before.seqno
-    }
-
     /// Appends it with its keyspace.
     pub(crate) fn encode(&self, keyspace: KeyspaceId, out: &mut Vec<u8>) {
         put_varints(out, &[keyspace.into(), self.time, self.seqno]);
@@ -42,7 +37,6 @@ impl Boundary {
 }
 
 /// Payload of a record of boundaries.
-#[cfg_attr(not(any(test, fuzzing)), expect(dead_code, reason = "keyspaces whose entries expire follow"))]
 pub(crate) fn encode_boundaries(boundaries: &[(KeyspaceId, Boundary)]) -> Vec<u8> {
     let mut out = Vec::new();
     boundaries.iter().for_each(|(keyspace, boundary)| boundary.encode(*keyspace, &mut out));

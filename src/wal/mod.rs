@@ -37,9 +37,7 @@ pub(crate) mod search;
 mod sequence;
 mod writer;
 
-pub(crate) use boundary::Boundary;
-#[cfg(any(test, fuzzing))]
-pub(crate) use boundary::{decode_boundaries, encode_boundaries};
+pub(crate) use boundary::{Boundary, decode_boundaries, encode_boundaries};
 pub(crate) use content::{Content, ContentReader};
 pub(crate) use durable_mark::{EditMark, decode_close, decode_promise, encode_close, encode_promise};
 pub(crate) use reader::{Ending, Expected, FramedReader, READER_BYTES};

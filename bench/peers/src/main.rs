@@ -21,6 +21,7 @@ mod counts;
 mod driver;
 mod engine;
 mod engines;
+mod expiry;
 mod keys;
 mod machine;
 mod names;
@@ -61,6 +62,8 @@ enum Command {
         #[arg(long)]
         out: PathBuf,
     },
+    /// Runs ids through windows of time in stores that forget, and writes the page.
+    Expiry(expiry::Args),
     /// Lists the workloads of a page.
     Rows {
         #[arg(default_value = "peers")]
@@ -128,6 +131,7 @@ struct Measure {
 fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Measure(measure) => measure.run(),
+        Command::Expiry(args) => expiry::run(&args),
         Command::Report { results, out } => {
             let records = Record::read(&results)?;
             let page = records.iter().find_map(|record| match record {

@@ -1,7 +1,7 @@
 //! Instructions of the store's calls, counted by callgrind: the counts in `docs/benchmarks/limits.md`.
 //!
 //! 1. `stores` makes two closed stores of the same keys: one with a single run, the other with four runs in
-//!    level 0.
+//!    level 0; and stores whose entries expire, with one run for each bucket of time.
 //! 2. For each row, the program runs itself twice under callgrind, with two lengths of the same work, each on
 //!    a copy of one of these stores or on an empty one.
 //! 3. Each run opens the store, makes the keys of the longer run and reads all blocks into the cache before
@@ -15,7 +15,7 @@ mod work;
 
 use std::path::{Path, PathBuf};
 
-use stores::Shape::{self, Empty, FourRuns, OneRun};
+use stores::Shape::{self, Buckets, Empty, FourRuns, OneRun};
 use work::{Call, Work};
 
 use crate::report::{Report, Table, count};
@@ -49,9 +49,15 @@ pub(crate) struct Args {
 /// Name, initial store and work.
 type Row = (&'static str, Shape, Work);
 
-const ROWS: [Row; 24] = [
+const ROWS: [Row; 30] = [
     ("get of an absent key, one run", OneRun, Work::AbsentGets),
     ("get of an absent key, four runs", FourRuns, Work::AbsentGets),
+    ("get of an absent key, 1 bucket", Buckets(1), Work::AbsentGets),
+    ("get of an absent key, 8 buckets", Buckets(8), Work::AbsentGets),
+    ("get of an absent key, 24 buckets", Buckets(24), Work::AbsentGets),
+    ("get of an absent key, 96 buckets", Buckets(96), Work::AbsentGets),
+    ("absent keys in batches of 1,000, 24 buckets", Buckets(24), Work::AbsentBatches(1000)),
+    ("absent keys in batches of 1,000, 96 buckets", Buckets(96), Work::AbsentBatches(1000)),
     ("absent keys in batches of 1,000, one run", OneRun, Work::AbsentBatches(1000)),
     ("absent keys in batches of 32, one run", OneRun, Work::AbsentBatches(32)),
     ("get of a present key, one run", OneRun, Work::PresentGets),
@@ -87,12 +93,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     );
     report.text(&format!(
         "{} keys of {KEY_BYTES} bytes with values of {VALUE_BYTES}, all blocks cached, no background \
-         threads. Instructions per key, or per unit named in the row, counted by callgrind: the difference \
+         threads. A bucket has {} keys. Instructions per key, or per unit named in the row, counted by callgrind: the difference \
          of two runs of different length, without making the keys.",
-        count(KEYS)
+        count(KEYS),
+        count(stores::BUCKET_KEYS)
     ));
     let dir = tempfile::tempdir()?;
-    stores::make(dir.path())?;
+    let is_counted = |shape| ROWS.iter().any(|(row, of, _)| row.contains(&args.row) && *of == shape);
+    stores::make(dir.path(), is_counted)?;
     if args.files {
         return print_files(&args.row, dir.path());
     }

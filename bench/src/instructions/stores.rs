@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
-use sievedb::{Db, Options, WriteBatch};
+use sievedb::{Db, KeyspaceOptions, Options, TimeSource, WriteBatch};
 
 use super::{KEYS, VALUE_BYTES};
 use crate::Result;
@@ -18,7 +19,15 @@ pub(super) enum Shape {
     Empty,
     OneRun,
     FourRuns,
+    /// A store whose entries expire, with so many buckets of time.
+    Buckets(u64),
 }
+
+/// Keys of a bucket: more than 1 MiB of entries, so that none shares a run with another.
+pub(super) const BUCKET_KEYS: u64 = 10_000;
+
+/// Length of a bucket.
+const BUCKET: Duration = Duration::from_secs(3600);
 
 impl Shape {
     fn runs(self) -> u64 {
@@ -26,6 +35,7 @@ impl Shape {
             Self::Empty => 0,
             Self::OneRun => 1,
             Self::FourRuns => RUNS,
+            Self::Buckets(buckets) => buckets,
         }
     }
 
@@ -35,7 +45,7 @@ impl Shape {
             let file = file?;
             fs::copy(file.path(), dir.join(file.file_name()))?;
         }
-        self.checked(options().latency_histograms(latencies).open(dir)?)
+        self.checked(self.options().latency_histograms(latencies).open(dir)?)
     }
 
     /// Fails if the store has another shape.
@@ -45,13 +55,20 @@ impl Shape {
     }
 }
 
-/// Makes a store of each shape in a directory below `stores`.
-pub(super) fn make(stores: &Path) -> Result<()> {
-    for shape in [Shape::Empty, Shape::OneRun, Shape::FourRuns] {
-        let db = options().open(stores.join(format!("{shape:?}")))?;
+/// Makes a store of each shape that is wanted in a directory below `stores`.
+pub(super) fn make(stores: &Path, is_wanted: impl Fn(Shape) -> bool) -> Result<()> {
+    let buckets = [1, 8, 24, 96].map(Shape::Buckets);
+    let shapes = [Shape::Empty, Shape::OneRun, Shape::FourRuns].into_iter().chain(buckets);
+    for shape in shapes.filter(|shape| is_wanted(*shape)) {
+        let db = shape.options().open(stores.join(format!("{shape:?}")))?;
         let runs = shape.runs();
         for run in 0..runs {
-            fill(&db, run * KEYS / runs..(run + 1) * KEYS / runs)?;
+            if let Shape::Buckets(_) = shape {
+                db.default_keyspace().advance_time(BUCKET * (run as u32 + 1))?;
+                fill(&db, run * BUCKET_KEYS..(run + 1) * BUCKET_KEYS)?;
+            } else {
+                fill(&db, run * KEYS / runs..(run + 1) * KEYS / runs)?;
+            }
             db.flush()?;
         }
         shape.checked(db)?.close()?;
@@ -59,8 +76,13 @@ pub(super) fn make(stores: &Path) -> Result<()> {
     Ok(())
 }
 
-fn options() -> Options {
-    Options::new().memory_budget(1 << 30).background_threads(0)
+impl Shape {
+    fn options(self) -> Options {
+        let options = Options::new().memory_budget(1 << 30).background_threads(0);
+        let Self::Buckets(buckets) = self else { return options };
+        let expires = KeyspaceOptions::new().ttl(BUCKET * buckets as u32).ttl_buckets(buckets);
+        options.default_keyspace(expires.time_source(TimeSource::Caller))
+    }
 }
 
 pub(super) fn fill(db: &Db, numbers: std::ops::Range<u64>) -> Result<()> {

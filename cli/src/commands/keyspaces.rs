@@ -1,19 +1,24 @@
 //! `sievedb keyspaces`: the keyspaces of a store.
 
-use serde_json::json;
+use std::time::Duration;
 
+use serde_json::json;
+use sievedb::KeyspaceStats;
+
+use crate::commands::stats::expiry_object;
 use crate::escape::escape;
 use crate::failure::Result;
 use crate::json::Format;
 use crate::output::Output;
 use crate::store::Store;
-use crate::{describe, store, units};
+use crate::{describe, store, units, window};
 
 /// Lists the keyspaces of a store.
 ///
-/// For each keyspace: its stored entries, its tables, their size, the filters of new tables, and its name; with
-/// --json all its options. Entries are in memtables and tables, and include overwritten versions and tombstones that
-/// compaction has not dropped yet; `count` counts keys.
+/// For each keyspace: its stored entries, its tables, their size, the filters of new tables, how long entries live if they
+/// expire, and its name; with --json all its options, its buckets of time, and the time of the next expiry. Entries are in
+/// memtables and tables, and include overwritten versions and tombstones that compaction has not dropped yet; `count`
+/// counts keys.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb keyspaces my.db
@@ -28,10 +33,13 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let db = args.store.for_reading()?;
     let mut out = Output::new();
+    let stats = db.stats();
+    let is_any_ttl = stats.keyspaces.iter().any(|keyspace| ttl_of(keyspace).is_some());
+    let ttl = |ttl: String| is_any_ttl.then_some(ttl);
     if !args.format.json {
-        out.text(&row("entries", "tables", "size", "filter", "keyspace"))?;
+        out.text(&row("entries", "tables", "size", "filter", ttl("ttl".into()), "keyspace"))?;
     }
-    for keyspace in &db.stats().keyspaces {
+    for keyspace in &stats.keyspaces {
         let total = keyspace.total();
         let entries = total.entries + keyspace.memtable_entries;
         let options = store::existing_keyspace(&db, &keyspace.name)?.options();
@@ -42,18 +50,27 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 "tables": total.tables,
                 "bytes": total.bytes,
                 "options": describe::to_json(&options),
+                "expiry": expiry_object(keyspace),
             });
             out.text(&object.to_string())?;
         } else {
             let (entries, tables) = (units::count(entries), units::count(total.tables));
             let (size, filter) = (units::bytes(total.bytes), describe::filter(options.filter_policy()));
-            out.text(&row(&entries, &tables, &size, &filter, &escape(keyspace.name.as_bytes())))?;
+            let ttl = ttl(ttl_of(keyspace).map_or("-".into(), window::length));
+            let name = escape(keyspace.name.as_bytes());
+            out.text(&row(&entries, &tables, &size, &filter, ttl, &name))?;
         }
     }
     out.finish()
 }
 
 /// The name comes last: it may be long.
-fn row(entries: &str, tables: &str, size: &str, filter: &str, name: &str) -> String {
-    format!("{entries:>15}  {tables:>8}  {size:>10}  {filter:<24}  {name}")
+fn row(entries: &str, tables: &str, size: &str, filter: &str, ttl: Option<String>, name: &str) -> String {
+    let ttl = ttl.map_or(String::new(), |ttl| format!("{ttl:<6}  "));
+    format!("{entries:>15}  {tables:>8}  {size:>10}  {filter:<24}  {ttl}{name}")
+}
+
+/// How long the entries of a keyspace live, if they expire.
+fn ttl_of(keyspace: &KeyspaceStats) -> Option<Duration> {
+    keyspace.expiry.as_ref()?.ttl
 }

@@ -17,6 +17,7 @@ use crate::lines::Lines;
 use crate::output::Output;
 use crate::store::{self, Settling, Store, Within};
 use crate::units;
+use crate::window::Window;
 
 /// Loads lines: `key` or `key<TAB>value`. Creates the store if it does not exist.
 ///
@@ -31,6 +32,7 @@ use crate::units;
 #[command(after_help = "Examples:
   sievedb load words.db /usr/share/dict/words
   find / -xdev | sievedb load files.db -
+  sievedb load cache.db entries.tsv --ttl 24h               # forgotten after a day
   sievedb scan old.db | sievedb load new.db - --escaped     # a copy of one keyspace
   sievedb scan old.db --all-keyspaces | sievedb load new.db - --escaped --all-keyspaces")]
 pub(crate) struct Args {
@@ -43,10 +45,12 @@ pub(crate) struct Args {
     from_json: bool,
     /// Read the keyspace of each entry before its key, as `scan --all-keyspaces` prints it; keyspaces that are missing are
     /// created with default options.
-    #[arg(long, conflicts_with = "keyspace")]
+    #[arg(long, conflicts_with_all = ["keyspace", "ttl"])]
     all_keyspaces: bool,
     #[command(flatten)]
     within: Within,
+    #[command(flatten)]
+    window: Window,
     #[command(flatten)]
     settling: Settling,
     #[command(flatten)]
@@ -125,6 +129,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut lines = Lines::open(&args.file, args.lines, content)?;
     let db = args.store.or_create()?;
     let default = args.within.or_create(&db)?;
+    args.window.set(&default)?;
     let mut targets = Targets { db: db.clone(), default, by_name: HashMap::new() };
     let tally = write_lines(db, &mut lines, args.settling, "loaded", |line, batch| {
         let Entry { keyspace, key, value } = entry(line, args)?;

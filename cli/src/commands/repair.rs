@@ -69,7 +69,16 @@ fn verdict(report: &RepairReport, args: &Args) -> Result<()> {
     Err(Failure::Refused(format!("{into} has what could be read of {db}: {why}")))
 }
 
-pub(super) fn print(report: &RepairReport, out: &mut Output) -> Result<()> {
+fn print(report: &RepairReport, out: &mut Output) -> Result<()> {
+    print_findings(report, out)?;
+    match report.is_complete() {
+        true => out.text("complete   all data are certain"),
+        false => Ok(()),
+    }
+}
+
+/// Prints everything but the verdict.
+pub(super) fn print_findings(report: &RepairReport, out: &mut Output) -> Result<()> {
     let manifest = match report.manifest {
         ManifestCondition::Whole => "whole",
         ManifestCondition::Cut => "edits are missing; tables that it does not name are doubtful",
@@ -102,10 +111,7 @@ pub(super) fn print(report: &RepairReport, out: &mut Output) -> Result<()> {
     for error in &report.damage {
         out.text(&format!("damage     {}", message(error)))?;
     }
-    match report.is_complete() {
-        true => out.text("complete   all data are certain"),
-        false => Ok(()),
-    }
+    Ok(())
 }
 
 fn print_doubtful(ranges: &[DoubtfulKeys], out: &mut Output) -> Result<()> {

@@ -76,7 +76,7 @@ fn object(report: &RestoreReport) -> serde_json::Value {
 fn print(report: &RestoreReport, args: &Args, out: &mut Output) -> Result<()> {
     report.damage.iter().try_for_each(|damaged| out.text(&format!("damage     {damaged}")))?;
     if let Some(repair) = &report.repair {
-        super::repair::print(repair, out)?;
+        super::repair::print_findings(repair, out)?;
     }
     let tables = units::counted(report.tables, "table", "tables");
     let batches = units::counted(report.batches, "batch", "batches");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sievedb::{Db, DroppedTail, KeyspaceOptions, KeyspaceStats, LevelStats, OpenReport};
+use sievedb::{Db, DroppedTail, ExpiryStats, KeyspaceOptions, KeyspaceStats, LevelStats, OpenReport};
 
 use super::watch;
 use crate::escape::{escape, printable};
@@ -11,12 +11,13 @@ use crate::failure::Result;
 use crate::json::Format;
 use crate::output::Output;
 use crate::store::Store;
-use crate::{describe, store, units};
+use crate::{describe, store, units, window};
 
 /// Prints the size and shape of a store: keyspaces, levels, tables and filters.
 ///
 /// For each keyspace: its filter policy and its other options, entries in memtables and in tables, and for each level its
-/// sorted runs, tables, keys, sizes, and the false-positive rate that its filters predict. Works while another process has
+/// sorted runs, tables, keys, sizes, and the false-positive rate that its filters predict. If entries expire: the buckets of
+/// time, and when each expires. Works while another process has
 /// the store open: then it prints on standard error as of when. Changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -131,7 +132,34 @@ fn print_keyspace(stats: &KeyspaceStats, options: &KeyspaceOptions, out: &mut Ou
         let bytes = units::bytes(total.filter_memory_bytes);
         out.text(&format!("  of the filters, {loaded} of {all} column groups are in memory, {bytes}"))?;
     }
+    stats.expiry.as_ref().map_or(Ok(()), |expiry| print_buckets(expiry, out))
+}
+
+fn print_buckets(expiry: &ExpiryStats, out: &mut Output) -> Result<()> {
+    let moment = |millis| window::moment(millis, expiry.time_source);
+    out.text("")?;
+    let (horizon, next) = (units::count(expiry.horizon), moment(expiry.next_expiry));
+    out.text(&format!("  hidden below sequence number {horizon}; next expiry {next}"))?;
+    out.text("  bucket from           to                    expires                 runs  tables        entries        size")?;
+    for bucket in &expiry.buckets {
+        let held = if bucket.is_hidden { "  expired, held by a snapshot" } else { "" };
+        out.text(&format!(
+            "  {:<20}  {:<20}  {:<20}  {:>6}  {:>6}  {:>13}  {:>10}{held}",
+            moment(bucket.begins),
+            moment(bucket.ends),
+            moment(bucket.expires),
+            bucket.runs,
+            bucket.tables,
+            units::count(bucket.entries),
+            units::bytes(bucket.bytes)
+        ))?;
+    }
     Ok(())
+}
+
+/// The buckets of time; null if the entries of the keyspace do not expire.
+pub(super) fn expiry_object(stats: &KeyspaceStats) -> Value {
+    serde_json::to_value(&stats.expiry).unwrap_or_default()
 }
 
 fn row(name: &str, level: &LevelStats) -> String {
@@ -178,6 +206,7 @@ fn keyspace_object(stats: &KeyspaceStats) -> Value {
         "memtable_bytes": stats.memtable_bytes,
         "levels": levels.collect::<Value>(),
         "total": level_object(&stats.total()),
+        "expiry": expiry_object(stats),
     })
 }
 

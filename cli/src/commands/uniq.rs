@@ -31,6 +31,7 @@ use crate::lines::Lines;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::store::{self, JOURNALS, Settling, Store, Within};
+use crate::window::Window;
 
 /// The greatest number of lines of a lot. The data that their lookups touch fit in the processor's caches.
 const LINES_MAX: usize = 4000;
@@ -53,6 +54,9 @@ const JOURNAL_LINES_MAX: usize = 64_000;
 /// Started again with the same input, it removes uncommitted lines from the file and continues. After the file was
 /// moved away, --new-journal starts another one.
 ///
+/// With --ttl a line is forgotten that long after it was first seen, at most a bucket later (--ttl-buckets), and counts as
+/// new again. Their space is freed without a compaction.
+///
 /// After the last line the command waits for compactions, so that later lookups are fast, unless --no-settle is given.
 ///
 /// The first line that has no key, or one that is too long, ends the command with exit code 2; the lines before
@@ -64,7 +68,8 @@ const JOURNAL_LINES_MAX: usize = 64_000;
   sievedb uniq events.db events.log --key 'id=(\\w+)' --journal unique.log
   mv unique.log unique.log.1 && sievedb uniq events.db events.log --journal unique.log --new-journal
   sievedb uniq words.db words.txt --count                   # how many are new
-  tail -F access.log | sievedb uniq visitors.db --key 1 --tag --dry-run")]
+  tail -F access.log | sievedb uniq visitors.db --key 1 --tag --dry-run
+  tail -F access.log | sievedb uniq seen.db --ttl 1h        # the lines that are new within the last hour")]
 pub(crate) struct Args {
     #[command(flatten)]
     store: Store,
@@ -82,7 +87,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["seen", "count", "journal"])]
     tag: bool,
     /// Store nothing: the store must exist, and is only read. New keys of the input are kept in memory.
-    #[arg(long, conflicts_with = "journal")]
+    #[arg(long, conflicts_with_all = ["journal", "ttl"])]
     dry_run: bool,
     /// Leave spaces and tabs at both ends out of the key. A line of nothing else is blank.
     #[arg(long)]
@@ -97,6 +102,8 @@ pub(crate) struct Args {
     /// Milliseconds between two syncs while lines keep coming.
     #[arg(long, value_name = "MS", default_value_t = 100, conflicts_with = "batch", value_parser = clap::value_parser!(u32).range(0..=60_000))]
     sync_every: u32,
+    #[command(flatten)]
+    window: Window,
     /// Write the lines to this file, each exactly once; it begins empty.
     #[arg(long, value_name = "OUT", conflicts_with_all = ["seen", "count"])]
     journal: Option<PathBuf>,
@@ -117,6 +124,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     args.check_journal()?;
     let db = if args.dry_run { args.store.for_reading()? } else { args.store.or_create()? };
     let keyspace = if args.dry_run { args.within.existing(&db)? } else { args.within.or_create(&db)? };
+    args.window.set(&keyspace)?;
     let journal = args.journal.as_ref();
     let journal = journal.map(|path| Kept::open(&db, path, &keyspace, args.new_journal)).transpose()?;
     // Unsynced writes of an earlier program may be the reason why a line counts as seen.

@@ -5,11 +5,15 @@
 //! overlaps are visible however the keys are spread. No line is longer than the terminal, if that has at
 //! least 40 columns.
 
-use sievedb::inspect::tree::{FilterShape, KeyspaceShape, OriginShape, RunShape, TableShape, Tree};
+use sievedb::TimeSource;
+use sievedb::inspect::tree::{
+    BucketShape, ExpiryShape, FilterShape, KeyspaceShape, OriginShape, RunShape, TableShape, Tree,
+};
 
 use super::layout::{fit, flow, width};
 use crate::escape::escape;
 use crate::units::{bytes, count, counted, share};
+use crate::window::{length, moment};
 
 /// Tables of a keyspace, and logs, that are listed without `--all`.
 const LISTED_MAX: usize = 40;
@@ -63,6 +67,10 @@ fn logs(tree: &Tree, most: usize) -> String {
 fn draw_keyspace(lines: &mut Vec<String>, keyspace: &KeyspaceShape, most: usize, columns: usize) {
     let runs = &keyspace.runs;
     lines.push(format!("keyspace   {}", fit(keyspace.name.as_bytes(), columns - 11)));
+    if let Some(expiry) = &keyspace.expiry {
+        lines.extend(labelled("expiry", &describe_expiry(expiry), columns));
+    }
+    let source = keyspace.expiry.as_ref().map_or(TimeSource::System, |expiry| expiry.time_source);
     if runs.is_empty() {
         lines.push("           no tables".into());
         return;
@@ -72,12 +80,34 @@ fn draw_keyspace(lines: &mut Vec<String>, keyspace: &KeyspaceShape, most: usize,
     for run in runs {
         lines.push(String::new());
         lines.extend(run_lines(run, columns));
+        if let Some(bucket) = &run.bucket {
+            lines.extend(flow("  ", 2, &describe_bucket(bucket, source), columns));
+        }
         lines.push(scale.line(&run.tables));
     }
     lines.push(String::new());
     let of_run = |run: &RunShape, table| (run.level.to_string(), table);
     let tables = runs.iter().flat_map(|run| run.tables.iter().map(move |table| of_run(run, table)));
     list(lines, tables, most, columns);
+}
+
+fn describe_expiry(expiry: &ExpiryShape) -> String {
+    let ttl = match expiry.ttl {
+        Some(ttl) => format!("after {}, in {} buckets", length(ttl), expiry.buckets),
+        None => "not any more".into(),
+    };
+    let next = match expiry.next_expiry {
+        Some(time) => format!("; next expiry {}", moment(Some(time), expiry.time_source)),
+        None => String::new(),
+    };
+    format!("{ttl}; hidden below sequence number {}{next}", expiry.horizon)
+}
+
+fn describe_bucket(bucket: &BucketShape, source: TimeSource) -> String {
+    let [begins, ends, expires] =
+        [bucket.begins, bucket.ends, bucket.expires].map(|time| moment(time, source));
+    let hidden = if bucket.is_hidden { ", hidden" } else { "" };
+    format!("bucket from {begins} to {ends}, expires {expires}{hidden}")
 }
 
 /// A run on one line, or on several if one is too long.

@@ -90,6 +90,15 @@ fn object(owner: Option<(&KeyspaceShape, &RunShape)>, table: &TableShape) -> Jso
         "filters": filters,
         "replaced": origin.map(|origin| &origin.replaced),
     });
+    if let Some((keyspace, run)) = owner
+        && let (Some(expiry), Some(bucket)) = (&keyspace.expiry, run.bucket)
+    {
+        object["bucket_begins_ms"] = bucket.begins.into();
+        object["bucket_ends_ms"] = bucket.ends.into();
+        object["bucket_expires_ms"] = bucket.expires.into();
+        object["horizon"] = expiry.horizon.into();
+        object["next_expiry_ms"] = expiry.next_expiry.into();
+    }
     if let Some(object) = object.as_object_mut() {
         put_bytes(object, "smallest", &table.smallest);
         put_bytes(object, "largest", &table.largest);

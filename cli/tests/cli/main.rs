@@ -10,6 +10,7 @@ mod demo;
 mod diff;
 mod dump;
 mod entries;
+mod expiry;
 mod keyspaces;
 mod lines;
 mod opening;

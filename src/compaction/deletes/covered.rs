@@ -10,8 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::compaction::claimed_ranges::Busy;
-use crate::compaction::pick::Urgency;
-use crate::compaction::task::Task;
+use crate::compaction::task::{Task, Urgency};
 use crate::key::{SeqNo, key_after};
 use crate::manifest::edit::LEVELS;
 use crate::spans::Spans;

@@ -17,14 +17,16 @@
 //! overlaps it there but something does further down, and rewritten in its place if nothing does. Each task
 //! brings tombstones down or drops them, so that they come to an end.
 //!
+//! Where entries expire, tombstones do too, and no table is compacted for them.
+//!
 //! A table with an entry that is newer than the oldest snapshot is left alone: of its tombstones some could not
 //! be dropped. It counts again when the snapshot is released ([`held_back`]).
 
 use std::sync::Arc;
 
 use crate::compaction::claimed_ranges::Busy;
-use crate::compaction::pick::{Urgency, level_0_groups, level_0_task, overlapping, table_inputs};
-use crate::compaction::task::Task;
+use crate::compaction::pick::{level_0_groups, level_0_task, overlapping, table_inputs};
+use crate::compaction::task::{Task, Urgency};
 use crate::key::SeqNo;
 use crate::manifest::edit::LEVELS;
 use crate::table_meta::TableMeta;
@@ -94,7 +96,9 @@ pub(crate) fn pick(version: &Version, busy: &Busy, readers: &Readers) -> Option<
     let totals = version.totals();
     // The most that they can weigh, without a look at the tables.
     let share_max = totals.tombstones as f64 * (1.0 + AGE_MAX) / totals.entries.max(1) as f64;
-    if totals.with_spans == 0 && (totals.tombstones == 0 || share_max < SHARE_MAX && readers.skipped == 0) {
+    let is_light =
+        totals.with_spans == 0 && (totals.tombstones == 0 || share_max < SHARE_MAX && readers.skipped == 0);
+    if version.is_in_buckets() || is_light {
         return None;
     }
     let weights = Weights::new(version, busy, readers);
@@ -124,7 +128,8 @@ pub(crate) fn pick(version: &Version, busy: &Busy, readers: &Readers) -> Option<
 /// count.
 pub(crate) fn held_back(version: &Version, oldest_snapshot: SeqNo) -> Option<SeqNo> {
     let totals = version.totals();
-    if totals.tombstones == 0 && totals.with_spans == 0 || totals.seqno_max <= oldest_snapshot {
+    let has_none = totals.tombstones == 0 && totals.with_spans == 0;
+    if version.is_in_buckets() || has_none || totals.seqno_max <= oldest_snapshot {
         return None;
     }
     let metas = version.all_tables().map(|(_, table)| &table.meta);
@@ -148,7 +153,6 @@ pub(in crate::compaction) mod tests {
 
     use super::*;
     use crate::manifest::edit::tests::meta;
-    use crate::table::TableContext;
     use crate::table_meta::TableMeta;
     use crate::version::SharedByTables;
 
@@ -164,10 +168,7 @@ pub(in crate::compaction) mod tests {
     ) -> Arc<TableHandle> {
         let of = meta(number, smallest, largest, 1000);
         let meta = TableMeta { entries: 100, keys: 100, tombstones, seqno_max: newest, ..of };
-        let context = Arc::new(TableContext::for_tests());
-        let (obsolete_files, open_tables) = (Arc::default(), Arc::default());
-        let shared = SharedByTables { context, obsolete_files, open_tables, keyspace: 0 };
-        TableHandle::new(Arc::new(meta), &shared)
+        TableHandle::new(Arc::new(meta), &SharedByTables::for_tests())
     }
 
     fn version(tables: Vec<(usize, Arc<TableHandle>)>) -> Version {

@@ -52,7 +52,7 @@ pub(in crate::db) struct MergeWork<'a> {
 }
 
 impl Engine {
-    /// Writes the oldest immutable memtable of a tree into tables, and syncs them. The caller syncs the
+    /// Writes the oldest immutable memtable of a tree into tables, unless all of it has expired, and syncs them. The caller syncs the
     /// directory and publishes them. `version` has everything that is older.
     pub(in crate::db) fn write_memtable(
         &self,
@@ -60,6 +60,15 @@ impl Engine {
         version: &Version,
         memtable: &Arc<LoggedMemtable>,
     ) -> Result<TreeChange> {
+        let change = |added| TreeChange {
+            tree: Arc::clone(tree),
+            removed: Vec::new(),
+            added,
+            flushed: Some(Arc::clone(memtable)),
+        };
+        if tree.expires() && memtable.memtable.seqno_max() < Some(self.droppable_below(tree)) {
+            return Ok(change(Vec::new()));
+        }
         let input = || -> Result<Box<dyn InternalIterator>> { Ok(Box::new(memtable.memtable.iter())) };
         let output = memtable_output(&memtable.memtable)?;
         let newest = memtable.memtable.seqno_max().unwrap_or(0);
@@ -80,12 +89,7 @@ impl Engine {
         tracing::debug!(keyspace = tree.name, entries = memtable.memtable.len(), bytes, "flushed a memtable");
         // A larger id than that of every existing run: numbers only grow, and a tree has one flush at a time.
         let run = tables.first().map_or(0, |table| table.meta.number);
-        Ok(TreeChange {
-            tree: Arc::clone(tree),
-            removed: Vec::new(),
-            added: tables.into_iter().map(|table| (0, run, table)).collect(),
-            flushed: Some(Arc::clone(memtable)),
-        })
+        Ok(change(tables.into_iter().map(|table| (0, run, table)).collect()))
     }
 
     /// Merges `input` into new tables. They are synced and open. The caller syncs the directory and publishes
@@ -113,6 +117,9 @@ impl Engine {
         let memory_max = memory_max / (cuts.len() + 1);
         let snapshots = self.sequence.snapshots.numbers();
         let spans = Arc::new(fragment(range_deletes, &snapshots));
+        // Below a horizon no number may be replaced by 0, also if entries do not expire any more.
+        let may_expire = tree.expires() || tree.horizon() > 0;
+        let expired_below = may_expire.then(|| self.droppable_below(tree));
         let merge_part = |part: usize, check: &dyn Fn(u64) -> Result<()>| {
             let building = Building::new(memory);
             let merge = Merge {
@@ -132,7 +139,12 @@ impl Engine {
                 memory: &|bytes| building.set(bytes),
                 check,
             };
-            merge.run(&mut *input()?, Retain::new(snapshots.clone()).with_spans(Arc::clone(&spans)))
+            let retain = Retain::new(snapshots.clone()).with_spans(Arc::clone(&spans));
+            let retain = match expired_below {
+                Some(horizon) => retain.expiring(horizon),
+                None => retain,
+            };
+            merge.run(&mut *input()?, retain)
         };
         let metas = self.merge_parts(cuts.len() + 1, check, merge_part)?;
         let shared = self.shared_by_tables(tree.id);

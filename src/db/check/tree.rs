@@ -69,7 +69,7 @@ fn residency(table: &TableHandle) -> Residency {
     let state = table.filter.state();
     let header = state.and_then(|state| state.header());
     Residency {
-        is_open: state.is_some(),
+        is_open: table.if_open().is_some(),
         filter_column_groups: header.map_or(0, |header| header.column_group_count() as u64),
         loaded_filter_column_groups: state.map_or(0, |state| state.column_groups() as u64),
         filter_memory_bytes: table.filter.memory_bytes(),

@@ -8,6 +8,9 @@
 //! 2. the entries above the number in the memtables. If a memtable with such entries was flushed meanwhile and
 //!    is not at hand any more, the request goes back to its caller, who looks again.
 //!
+//! If the horizon of the keyspace has risen, entries that the caller has found may have expired: that counts as a write of
+//! their keys, and the request goes back to its caller.
+//!
 //! If neither has an entry of the key, the caller's answer still holds. Otherwise the newest entry decides. If other
 //! entries follow from the answers and one has changed, the request goes back to its caller too.
 //!
@@ -25,6 +28,7 @@ use crate::batch::{BatchReader, KeyspaceId, own_batch};
 use crate::db::queues::bits::Bits;
 use crate::db::queues::condition::{Admitted, AskedKey, Condition, Decision, KeyCondition, part_of};
 use crate::db::queues::value::Value;
+use crate::db::state::expiry::horizons::Past;
 use crate::db::state::keyspace::tree::Tree;
 use crate::error::Result;
 use crate::hash::key_hash;
@@ -57,15 +61,20 @@ impl KeyCondition {
         earlier: &[Admitted],
         overlay: &Overlay,
     ) -> Result<()> {
-        let memtables =
-            if visible == self.read_at { Some(Vec::new()) } else { tree.memtables_since(self.read_at) };
+        let Past { seqno: read_at, horizon } = self.read_at;
+        if tree.horizon() != horizon {
+            // Some keys may have expired since.
+            self.decision = Decision::LookAgain;
+            return Ok(());
+        }
+        let memtables = if visible == read_at { Some(Vec::new()) } else { tree.memtables_since(read_at) };
         let Some(memtables) = memtables else {
             self.decision = Decision::LookAgain;
             return Ok(());
         };
         let mut rests_on_group = false;
         if !memtables.is_empty() || !overlay.is_empty() {
-            let since = Since { read_at: self.read_at, tree: tree.id, memtables, earlier, overlay };
+            let since = Since { read_at, tree: tree.id, memtables, earlier, overlay };
             let all = self.all.as_deref().unwrap_or(bytes);
             let mut is_other = false;
             for (at, AskedKey { place, hash }) in self.keys.iter().enumerate() {
@@ -323,11 +332,12 @@ mod tests {
     fn asks(db: &Db, tree: &Arc<Tree>, writes: Writes<'_>, rule: Rule, marked: &[bool]) -> Admitted {
         let engine = db.engine();
         let marked = marked.iter().copied().collect();
-        let (all, visible) = (encoded(tree, writes), engine.sequence.visible());
+        let all = encoded(tree, writes);
+        let seen = Past { seqno: engine.sequence.visible(), horizon: tree.horizon() };
         let places = BatchReader::open(&all).unwrap().map(|entry| entry.unwrap().key);
         let hash = |place: &Range<usize>| Some(key_hash(engine.keyspaces.hash_seed, &all[place.clone()]));
         let keys = places.map(|place| AskedKey { hash: hash(&place), place }).collect();
-        Admitted::conditional(tree, all, visible, rule, keys, marked).unwrap()
+        Admitted::conditional(tree, all, seen, rule, keys, marked).unwrap()
     }
 
     fn run(db: &Db, group: &mut [Admitted]) {

@@ -10,7 +10,7 @@
 //!    *Decide* the conditional writes (`decide`): the leader knows every earlier write. *Make room* for what is
 //!    to be written: wait if batches that found room at the same time have none together.
 //! 3. *stamp and log*: write sequence numbers into the batches, and append all batches to the log with one
-//!    write.
+//!    write, after boundaries if a bucket of time begins (`boundaries`).
 //! 4. *apply*: insert copies of the entries into the memtables (`apply`).
 //! 5. *publish*: make the last sequence number visible, for all keyspaces at once.
 //! 6. *seal*: make full memtables immutable, and begin a new log (`next_log`).
@@ -20,10 +20,11 @@
 //! holds, so nothing later is appended to it (`resume`). After one in step 6 the batches are written, and the
 //! next group tries to seal again.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 
 use super::apply::apply;
+use super::boundaries::Begun;
 use super::conflict_check::decide;
 use crate::batch::{self};
 use crate::db::commit::room::Room;
@@ -40,6 +41,7 @@ use crate::error::{Error, Result};
 use crate::limits::SEQNO_MAX;
 use crate::memory::Growth;
 use crate::sorting::sort_by_key;
+use crate::sync::lock;
 
 /// What a request of a group wants, and so whose result it gets.
 enum Part {
@@ -170,7 +172,7 @@ impl Engine {
                     seals.extend(trees);
                     Part::Seal
                 }
-                Wanted::Barrier => Part::Seal,
+                Wanted::Barrier | Wanted::Alone => Part::Seal,
                 Wanted::Close => {
                     close = true;
                     Part::Seal
@@ -216,8 +218,10 @@ impl Engine {
         let room = self.room_for(group);
         let fitting = room.as_ref().map_or(group.len(), |(fitting, _)| *fitting);
         let group = &mut group[..fitting];
+        let _gate = self.keep_horizons(group, is_ready)?;
         // Also without room: a decision that nothing is written needs none.
         decide(group, self.sequence.visible(), self.keyspaces.hash_seed)?;
+        point();
         let (_, _growth) = room?;
         let written = group.iter_mut().filter(|admitted| admitted.is_written());
         let mut written: Vec<_> =
@@ -226,6 +230,19 @@ impl Engine {
             return Ok(Written { position: self.log().end(), full: Vec::new(), fitting });
         }
         Ok(Written { fitting, ..self.write_parts(&mut written, is_ready)? })
+    }
+
+    /// Keeps horizons from rising until the group is visible, if a decision may depend on them.
+    fn keep_horizons(&self, group: &[Admitted], is_ready: bool) -> Result<Option<MutexGuard<'_, ()>>> {
+        let is_needed = self.keyspaces.memtables.any_expire();
+        if !is_needed || group.iter().all(|admitted| admitted.condition.is_none()) {
+            return Ok(None);
+        }
+        if !is_ready {
+            // Publishes an edit, and an edit may raise horizons.
+            self.begin_writing()?;
+        }
+        Ok(Some(lock(&self.horizon_gate)))
     }
 
     /// How many batches of a group have room: all, or the first alone, or none.
@@ -303,7 +320,9 @@ impl Engine {
     #[inline(always)]
     fn log_and_apply(&self, group: &mut [PartMut<'_>]) -> Result<Written> {
         let before = self.sequence.visible();
-        let (mut next, mut logged) = (before + 1, 0);
+        let expires = group.iter().any(|(_, trees)| trees.iter().any(|tree| tree.expires()));
+        let begun = if expires { self.next_buckets(group, before + 1) } else { Begun::none(before + 1) };
+        let (mut next, mut logged) = (begun.first, 0);
         for (bytes, _) in &mut *group {
             let count = batch::count(bytes);
             if next + u64::from(count) > SEQNO_MAX {
@@ -314,9 +333,12 @@ impl Engine {
             logged += bytes.len() as u64;
         }
         self.counters.logged_bytes.fetch_add(logged, Ordering::Relaxed);
-        let appended = self.log().append(group.iter().map(|(bytes, _)| &**bytes));
+        let appended = self.log().append(&begun.boundaries, group.iter().map(|(bytes, _)| &**bytes));
         let appended = appended.map_err(|error| self.suspend(error))?;
         let position = appended.position;
+        if !begun.boundaries.is_empty() {
+            self.begin_buckets(&begun.boundaries);
+        }
         if appended.unsynced_before <= LOG_SYNC_BYTES && appended.unsynced > LOG_SYNC_BYTES {
             // The background syncs it, so that little is left to sync when the log ends.
             self.background.notify();
@@ -327,7 +349,7 @@ impl Engine {
         self.sequence.publish(next - 1);
         self.counters.groups.fetch_add(1, Ordering::Relaxed);
         self.counters.batches.fetch_add(group.len() as u64, Ordering::Relaxed);
-        self.counters.entries.fetch_add(next - 1 - before, Ordering::Relaxed);
+        self.counters.entries.fetch_add(next - begun.first, Ordering::Relaxed);
         let touched = group.iter().map(|(_, trees)| *trees);
         self.want_log_for(touched.clone(), position.offset, logged);
         Ok(Written { position, full: self.keyspaces.full_among(touched), fitting: group.len() })

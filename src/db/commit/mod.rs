@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `group_commit` | the leader: admit, decide, log, apply, publish, seal |
 //! | `room` | room in the memtables before the group is written |
+//! | `boundaries` | where buckets of time begin, for keyspaces whose entries expire |
 //! | `conflict_check`, `read_check` | conditional writes; what a transaction has read |
 //! | `apply` | entries of a batch into memtables |
 //! | `seal` | full memtables become immutable, and a new log begins |
@@ -15,6 +16,7 @@
 //! suspended, the leader resumes it (`generation/resume`), which may write all memtables into tables.
 
 pub(in crate::db) mod apply;
+mod boundaries;
 pub(in crate::db) mod conflict_check;
 mod group_commit;
 pub(in crate::db) mod read_check;

@@ -9,6 +9,8 @@
 //! - by the commit leader, for what came after that: for each entry that was written since, whether it was read
 //!   ([`ReadCondition::decide`]). The leader reads no table and no older entry of a memtable.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::conflict_check::Overlay;
@@ -17,7 +19,8 @@ use crate::db::engine::Engine;
 use crate::db::queues::condition::{Admitted, Check, Decision, ReadCondition};
 use crate::db::queues::intervals::Interval;
 use crate::db::queues::read_set::{ReadSet, only_key};
-use crate::db::read::sources::newer_runs;
+use crate::db::read::sources::{Sources, newer_runs};
+use crate::db::state::expiry::horizons::Past;
 use crate::db::state::keyspace::tree::{Tree, View};
 use crate::error::{Error, Result};
 use crate::hash::key_hash;
@@ -25,6 +28,7 @@ use crate::iter::InternalIterator;
 use crate::key::{InternalKey, SeqNo, Tag};
 use crate::limits::SEQNO_MAX;
 use crate::memtable::Entry;
+use crate::snapshot_read::{KeyRange, Range};
 use crate::spans::{Span, Spans, fragment};
 use crate::version::Lookup;
 
@@ -54,6 +58,31 @@ impl Engine {
                     },
                 };
                 if let Some(key) = changed {
+                    return Ok(Some(conflict(&part.tree, &key)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The conflict with an entry that a transaction has read and that has expired since. `snapshot` is the moment that it
+    /// has read in a keyspace. Nothing had expired up to `checked`, the horizons of the keyspaces, and `now` has theirs
+    /// now.
+    pub(in crate::db) fn expired_since(
+        &self,
+        reads: &ReadSet,
+        snapshot: SeqNo,
+        checked: &[SeqNo],
+        now: &[SeqNo],
+    ) -> Result<Option<Error>> {
+        for ((part, &horizon), &now) in
+            reads.parts().zip(checked).zip(now).filter(|((_, old), now)| *old < now)
+        {
+            let view = part.tree.view();
+            self.check_readable(&part.tree)?;
+            for interval in part.intervals() {
+                let before = Past { seqno: snapshot, horizon };
+                if let Some(key) = first_expired(&view, interval, before, now)? {
                     return Ok(Some(conflict(&part.tree, &key)));
                 }
             }
@@ -111,6 +140,29 @@ impl<'v> RangeDeletes<'v> {
         }
         Ok(found)
     }
+}
+
+/// The first key of an interval that is visible at a moment, and hidden by a higher horizon.
+fn first_expired(
+    view: &Arc<View>,
+    (start, end): Interval<'_>,
+    before: Past,
+    horizon: SeqNo,
+) -> Result<Option<Bytes>> {
+    let range = KeyRange::half_open_of(start.clone(), end.cloned());
+    let keys = |past: Past| {
+        let (view, within) = (Arc::clone(view), range.clone());
+        let source = move || Ok(Sources::new(&view, &within, past, None));
+        Range::new(Box::new(source), past.seqno, range.clone())
+    };
+    let (mut before, mut now) = (keys(before), keys(Past { horizon, ..before }));
+    while let Some(read) = before.next()? {
+        // What is visible under the higher horizon is visible under the lower one.
+        if now.next()?.is_none_or(|left| left.key != read.key) {
+            return Ok(Some(Bytes::copy_from_slice(read.key)));
+        }
+    }
+    Ok(None)
 }
 
 /// The first key of an interval that has an entry above this number.
@@ -174,8 +226,8 @@ fn first_newer(
 }
 
 impl ReadCondition {
-    pub(in crate::db) fn new(reads: ReadSet, read_at: SeqNo) -> Self {
-        Self { reads, read_at, check: Check::Open }
+    pub(in crate::db) fn new(reads: ReadSet, read_at: SeqNo, horizons: Vec<SeqNo>) -> Self {
+        Self { reads, read_at, horizons, check: Check::Open }
     }
 
     pub(in crate::db) fn decision(&self) -> Decision {
@@ -198,9 +250,12 @@ impl ReadCondition {
 
     /// The first key in the first keyspace that was read there and is written in a memtable since.
     fn in_memtables(&self, visible: SeqNo) -> Option<Check> {
-        for part in self.reads.parts() {
+        for (part, horizon) in self.reads.parts().zip(&self.horizons) {
             if let Err(why) = part.tree.check_alive() {
                 return Some(Check::Refused { why, rests_on_group: false });
+            }
+            if part.tree.horizon() != *horizon {
+                return Some(Check::LookAgain);
             }
             if visible == self.read_at {
                 continue;

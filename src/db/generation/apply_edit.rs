@@ -11,13 +11,15 @@ use std::sync::Arc;
 use crate::db::engine::Engine;
 use crate::db::queues::retry::Work;
 use crate::db::state::failure::catch;
-use crate::db::state::keyspace::change::{Change, TreeChange};
-use crate::db::state::keyspace::tree::LoggedMemtable;
+use crate::db::state::keyspace::change::{Change, OptionsChange, TreeChange};
+use crate::db::state::keyspace::tree::{LoggedMemtable, Tree};
 use crate::db::state::switch_points::point;
 use crate::error::{Error, Result};
+use crate::key::SeqNo;
 use crate::manifest::edit::EditItem;
 use crate::manifest::log::ManifestLog;
 use crate::manifest::state::ManifestState;
+use crate::sync::lock;
 
 impl Engine {
     /// Makes an edit durable, then visible.
@@ -44,7 +46,7 @@ impl Engine {
         let change = change.of_living()?;
         self.files.check_locked().map_err(|error| self.fail_if_final(error))?;
         let mut all = vec![EditItem::NextFile(self.files.next_number())];
-        let changed = self.items_of(&change)?;
+        let changed = self.items_of(&change, manifest.state())?;
         point();
         // Read after the floor: where that is above a log which has just ended, the edit says how that ended, and
         // says so before.
@@ -55,13 +57,17 @@ impl Engine {
         let doubt = self.lifecycle.doubt(&change);
         let mark = manifest.append(all).map_err(|error| self.suspend(error))?;
         self.manifest.set_mark(mark);
+        self.note_stated_boundaries(manifest.state());
         ended.iter().for_each(|ended| self.next_log.note_stated(ended));
         self.disk_space.set_sizes(manifest.state().table_bytes, manifest.len());
         if matches!(change, Change::End) {
             *guard = None;
             return Ok(0);
         }
-        change.install();
+        match change {
+            Change::Horizons(rises) => self.install_horizons(&rises),
+            change => change.install(),
+        }
         doubt.end();
         let log_floor = manifest.state().log_floor;
         let is_due = manifest.is_long() && self.retry.is_due(Work::ReplaceManifest);
@@ -80,25 +86,59 @@ impl Engine {
     }
 
     /// What a change says in the manifest, if it can be made.
-    fn items_of(&self, change: &Change) -> Result<Vec<EditItem>> {
+    fn items_of(&self, change: &Change, state: &ManifestState) -> Result<Vec<EditItem>> {
         Ok(match change {
             Change::None | Change::End | Change::Drop(_) => Vec::new(),
             Change::Options(tree, change) => {
+                let (id, mut items) = (tree.id, Vec::new());
+                if let OptionsChange::All(_) = change
+                    && tree.expires()
+                {
+                    return Err(Error::invalid("another call has set a time to live at the same moment"));
+                }
+                if let OptionsChange::Expiry(_, boundary) = change {
+                    let visible = self.sequence.visible();
+                    items.push(EditItem::LastSeqno(visible));
+                    items.extend(self.missing_boundaries(state, visible));
+                    items
+                        .extend(boundary.map(|boundary| EditItem::BucketBoundary { keyspace: id, boundary }));
+                }
                 let options = change.apply(&tree.options.load()).encode();
-                vec![EditItem::KeyspaceOptions { id: tree.id, options }]
+                items.push(EditItem::KeyspaceOptions { id, options });
+                items
             }
             Change::Filters(change) => vec![change.item()],
+            Change::Horizons(rises) => {
+                let visible = self.sequence.visible();
+                let mut items = vec![EditItem::LastSeqno(visible)];
+                items.extend(self.missing_boundaries(state, visible));
+                items.extend(
+                    rises.iter().map(|(tree, seqno)| EditItem::Horizon { keyspace: tree.id, seqno: *seqno }),
+                );
+                items
+            }
             Change::Trees(changes) => {
                 changes.iter().try_for_each(TreeChange::check_runs)?;
                 let mut items: Vec<_> = changes.iter().flat_map(TreeChange::items).collect();
                 let flushed: Vec<_> = changes.iter().filter_map(|change| change.flushed.as_ref()).collect();
                 if !flushed.is_empty() {
-                    items.push(EditItem::LastSeqno(self.sequence.visible()));
+                    let visible = self.sequence.visible();
+                    items.push(EditItem::LastSeqno(visible));
+                    // Their log may be dropped.
+                    items.extend(self.missing_boundaries(state, visible));
                     items.push(EditItem::LogFloor(self.log_floor(&flushed)));
                 }
                 items
             }
         })
+    }
+
+    /// Makes horizons visible, which are durable.
+    fn install_horizons(&self, rises: &[(Arc<Tree>, SeqNo)]) {
+        let changes: Vec<_> = rises.iter().map(|(tree, horizon)| (tree.id, *horizon)).collect();
+        let install = || rises.iter().for_each(|(tree, horizon)| tree.raise_horizon(*horizon));
+        let _gate = lock(&self.horizon_gate);
+        self.sequence.snapshots.raise(&changes, install);
     }
 
     /// Goes on in a new manifest with the same state, and in the same log.

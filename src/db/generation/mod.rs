@@ -11,6 +11,7 @@
 //! | `suspend`, `resume` | after a failed append: no writes, then a new generation |
 //! | `next_log` | the next log, prepared in the background, and the change to it |
 //! | `end_log` | the end of the active log |
+//! | `expiry` | the time of a keyspace, and the bucket boundaries that the manifest lacks |
 //! | `disk_space` | looks at the disk, and the file `RESERVE`: made, given up |
 //!
 //! The room may use `state`, `queues`, `engine`, `read` and `build`. It never runs background jobs, never enters the commit queue
@@ -20,6 +21,7 @@ mod apply_edit;
 pub(in crate::db) mod begin;
 pub(in crate::db) mod disk_space;
 mod end_log;
+pub(in crate::db) mod expiry;
 mod memory;
 pub(in crate::db) mod new_generation;
 mod next_log;

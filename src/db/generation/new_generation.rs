@@ -148,7 +148,16 @@ impl Engine {
     ) -> Result<NewGeneration> {
         let known_logs = state.logs.keys().copied().collect();
         let mut draft = Draft { state, known_logs, log: None, changes: Vec::new(), files: Vec::new() };
-        match write(&mut draft).and_then(|()| draft.write_manifest(&self.files)) {
+        let boundaries = |draft: &mut Draft| {
+            let visible = self.sequence.visible();
+            let mut missing = self.missing_boundaries(&draft.state, visible);
+            if !missing.is_empty() {
+                missing.push(EditItem::LastSeqno(visible));
+            }
+            draft.describe(missing)
+        };
+        let written = write(&mut draft).and_then(|()| boundaries(&mut draft));
+        match written.and_then(|()| draft.write_manifest(&self.files)) {
             Ok(manifest) => Ok(NewGeneration { manifest, draft }),
             Err(error) => {
                 draft.changes.iter().for_each(TreeChange::set_added_obsolete);

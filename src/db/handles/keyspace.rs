@@ -1,6 +1,7 @@
 //! The handle of one keyspace, and its creation and removal.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::write_view::Writes;
 use crate::batch::{DEFAULT_KEYSPACE, KeyspaceId, WriteBatch};
@@ -11,6 +12,7 @@ use crate::db::state::keyspace::change::{Change, OptionsChange};
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::progress::Progress;
 use crate::error::{Error, Result};
+use crate::expiry::buckets::Buckets;
 use crate::filter::FilterPolicy;
 use crate::limits::{KEYSPACE_NAME_BYTES_MAX, KEYSPACES_MAX};
 use crate::manifest::edit::EditItem;
@@ -85,11 +87,50 @@ impl Keyspace {
     pub fn set_options(&self, options: KeyspaceOptions) -> Result<()> {
         options.validate()?;
         self.check_writable()?;
-        let change = Change::Options(Arc::clone(&self.tree), OptionsChange::All(options));
-        self.engine().resume_first()?;
-        self.engine().publish(Vec::new(), change)?;
-        self.engine().background.notify();
+        let engine = self.engine();
+        engine.resume_first()?;
+        if !self.tree.expires() && options.ttl.is_none() {
+            let change = Change::Options(Arc::clone(&self.tree), OptionsChange::All(options));
+            engine.publish(Vec::new(), change)?;
+        } else {
+            engine.set_expiry(&self.tree, options)?;
+        }
+        engine.background.notify();
         Ok(())
+    }
+
+    /// Sets the time of a keyspace whose entries expire by [`TimeSource::Caller`](crate::TimeSource::Caller): the time
+    /// since an epoch of the caller's choice, in whole milliseconds. Entries that have expired at this time are hidden when
+    /// the call returns. Until the first call nothing expires; entries from before count as written then.
+    ///
+    /// The store does not save the time itself. After an opening it is that of the newest bucket that was written to.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = sievedb::Db::open(dir.path())?;
+    /// use std::time::Duration;
+    /// use sievedb::{KeyspaceOptions, TimeSource};
+    ///
+    /// let hour = Duration::from_secs(3600);
+    /// let options = KeyspaceOptions::new().ttl(hour).ttl_buckets(6).time_source(TimeSource::Caller);
+    /// let seen = db.keyspace("seen", options)?;
+    /// seen.advance_time(1000 * hour)?;
+    /// seen.put("id", "")?;
+    /// seen.advance_time(1001 * hour)?;
+    /// assert!(seen.contains("id")?);
+    /// seen.advance_time(1001 * hour + hour / 6)?;
+    /// assert!(!seen.contains("id")?);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] if the keyspace has another clock, if the time is before the one that was set last, 0, or
+    /// more than 8000 years. Those of [`Keyspace::put`].
+    pub fn advance_time(&self, time: Duration) -> Result<()> {
+        self.check_writable()?;
+        self.engine().resume_first()?;
+        self.engine().advance_time(&self.tree, time)
     }
 
     /// Makes `policy` the filter policy of the keyspace, builds a new filter for every table, and waits until
@@ -154,7 +195,7 @@ impl Keyspace {
 
     #[inline(always)]
     pub(in crate::db) fn reads(&self) -> Reads<'_> {
-        Reads { owner: &self.owner, tree: &self.tree, seqno: None, is_foreign: false, own: None }
+        Reads { owner: &self.owner, tree: &self.tree, past: None, is_foreign: false, own: None }
     }
 
     pub(in crate::db) fn writes(&self) -> Writes<'_> {
@@ -361,7 +402,8 @@ impl Engine {
         self.publish(vec![created], Change::None)?;
         *next = id + 1;
         let memtables = &self.keyspaces.memtables;
-        let tree = Tree::new(id, name.to_owned(), options.clone(), memtables, Arc::default());
+        let (name, options, version) = (name.to_owned(), options.clone(), Arc::default());
+        let tree = Tree::new(id, name, options, memtables, version, Buckets::default());
         self.keyspaces.insert(Arc::clone(&tree));
         Ok(tree)
     }

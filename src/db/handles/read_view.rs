@@ -9,6 +9,7 @@ use crate::db::handles::owner::Owner;
 use crate::db::latencies::Call;
 use crate::db::read::own_writes::Own;
 use crate::db::read::sources::Sources;
+use crate::db::state::expiry::horizons::Past;
 use crate::db::state::keyspace::tree::{Tree, View};
 use crate::error::{Error, Result};
 use crate::iter::EntryValue;
@@ -23,7 +24,7 @@ pub(in crate::db) struct Reads<'a> {
     pub(in crate::db) owner: &'a Arc<Owner>,
     pub(in crate::db) tree: &'a Arc<Tree>,
     /// `None`: as it is now.
-    pub(in crate::db) seqno: Option<SeqNo>,
+    pub(in crate::db) past: Option<Past>,
     /// Whether the snapshot is one of another store.
     pub(in crate::db) is_foreign: bool,
     /// Writes laid over the store.
@@ -53,28 +54,26 @@ impl Reads<'_> {
         Ok(Some(found))
     }
 
-    /// What is read, and up to which sequence number.
-    fn moment(&self) -> Result<(Arc<View>, Moment)> {
+    /// What is read, up to which sequence number, and from which horizon on.
+    fn moment(&self) -> Result<(Arc<View>, Moment, SeqNo)> {
         self.check()?;
         let engine = self.owner.engine();
         let known = self.tree.empty_ranges.known();
-        let view = self.tree.view();
-        // Both after loading the view: see `read`.
-        engine.check_readable(self.tree)?;
-        let seqno = self.seqno.unwrap_or_else(|| engine.sequence.visible());
-        Ok((view, Moment::new(seqno, known)))
+        let (view, Past { seqno, horizon }) = engine.moment(self.tree, self.past.as_ref())?;
+        Ok((view, Moment::new(seqno, known), horizon))
     }
 
     /// What a scan of a range reads from, each time it is called, and from which moment on.
     pub(in crate::db) fn sources(&self, range: &KeyRange) -> Result<(Arc<View>, Moment, SourceOf)> {
-        let (view, mut moment) = self.moment()?;
+        let (view, mut moment, horizon) = self.moment()?;
         let own = self.own.as_deref().and_then(Own::spans);
-        if own.is_some() {
-            // What these hide is there for others.
+        // The horizon is read after the empty ranges: those that are known are empty for readers with this horizon.
+        if own.is_some() || horizon != self.tree.horizon() {
+            // What these hide is there for others, and what has expired is there for an older snapshot.
             moment = moment.seqno().into();
         }
-        let (of, range, seqno) = (Arc::clone(&view), range.clone(), moment.seqno());
-        let source = move || Ok(Sources::new(&of, &range, seqno, own.as_ref()));
+        let (of, range, past) = (Arc::clone(&view), range.clone(), Past { seqno: moment.seqno(), horizon });
+        let source = move || Ok(Sources::new(&of, &range, past, own.as_ref()));
         Ok((view, moment, Box::new(source)))
     }
 
@@ -86,7 +85,7 @@ impl Reads<'_> {
         read: impl FnOnce(EntryValue) -> Result<T>,
     ) -> Result<Option<T>> {
         if self.own.is_none() && !self.is_foreign {
-            return self.owner.engine().get(self.tree, key, self.seqno, read);
+            return self.owner.engine().get(self.tree, key, self.past.as_ref(), read);
         }
         self.get_over_own(key, read)
     }
@@ -95,7 +94,7 @@ impl Reads<'_> {
     fn get_over_own<T>(&self, key: &[u8], read: impl FnOnce(EntryValue) -> Result<T>) -> Result<Option<T>> {
         self.check()?;
         match self.own(key)? {
-            None => self.owner.engine().get(self.tree, key, self.seqno, read),
+            None => self.owner.engine().get(self.tree, key, self.past.as_ref(), read),
             Some(own) => own.clone().map(|value| read(EntryValue::Inline(value))).transpose(),
         }
     }
@@ -110,12 +109,12 @@ impl Reads<'_> {
         if self.own.is_none() {
             return engine
                 .latencies
-                .time(Call::Multi, || engine.multi_get(self.tree, keys, self.seqno, read));
+                .time(Call::Multi, || engine.multi_get(self.tree, keys, self.past.as_ref(), read));
         }
         let own = keys.iter().map(|key| self.own(key.as_ref())).collect::<Result<Vec<_>>>()?;
         let others: Vec<&[u8]> =
             keys.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(key, _)| key.as_ref()).collect();
-        let stored = || engine.multi_get(self.tree, &others, self.seqno, &read);
+        let stored = || engine.multi_get(self.tree, &others, self.past.as_ref(), &read);
         let mut stored = engine.latencies.time(Call::Multi, stored)?.into_iter();
         let value = |own: Option<&Option<Bytes>>| match own {
             None => Ok(stored.next().flatten()),
@@ -131,6 +130,6 @@ impl Reads<'_> {
         }
         self.check()?;
         let engine = self.owner.engine();
-        engine.latencies.time(Call::Multi, || engine.multi_contains(self.tree, keys, self.seqno))
+        engine.latencies.time(Call::Multi, || engine.multi_contains(self.tree, keys, self.past.as_ref()))
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::keyspace::Keyspace;
 use crate::db::handles::owner::Owner;
 use crate::db::handles::read_view::Reads;
+use crate::db::state::expiry::horizons::{Horizons, Past};
 use crate::db::state::keyspace::tree::Tree;
 use crate::key::SeqNo;
 
@@ -30,20 +31,28 @@ pub struct Snapshot {
 pub(in crate::db) struct Held {
     owner: Arc<Owner>,
     seqno: SeqNo,
+    horizons: Arc<Horizons>,
+}
+
+impl Held {
+    /// The moment of the snapshot in a keyspace.
+    pub(in crate::db) fn past(&self, tree: &Tree) -> Past {
+        Past { seqno: self.seqno, horizon: self.horizons.of(tree.id) }
+    }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         let engine = self.owner.engine();
-        engine.sequence.snapshots.release(self.seqno);
+        engine.sequence.snapshots.release(self.seqno, &self.horizons);
         engine.notice_released_snapshot();
     }
 }
 
 impl Snapshot {
     pub(in crate::db) fn new(owner: &Arc<Owner>) -> Self {
-        let seqno = owner.engine().sequence.register_snapshot();
-        let held = Arc::new(Held { owner: Arc::clone(owner), seqno });
+        let (seqno, horizons) = owner.engine().sequence.register_snapshot();
+        let held = Arc::new(Held { owner: Arc::clone(owner), seqno, horizons });
         let tree = owner.engine().keyspaces.default_tree();
         Self { default: KeyspaceSnapshot { held, tree, owner: Arc::clone(owner) } }
     }
@@ -115,7 +124,7 @@ impl KeyspaceSnapshot {
         Reads {
             owner: &self.owner,
             tree: &self.tree,
-            seqno: Some(self.held.seqno),
+            past: Some(self.held.past(&self.tree)),
             is_foreign: !Arc::ptr_eq(&self.owner, &self.held.owner),
             own: None,
         }

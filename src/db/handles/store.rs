@@ -198,14 +198,17 @@ impl Db {
         engine.lifecycle.check_open()?;
         engine.files.check_process()?;
         let view = self.owner.view().ok_or_else(|| Error::invalid("the store is not open read-only"))?;
-        let Some((engine, view)) = open_newer(engine, view)? else { return Ok(false) };
-        *self = Self::of_view(engine, view);
+        let Some((newer, view)) = open_newer(engine, view)? else {
+            engine.hide_at_opening(true);
+            return Ok(false);
+        };
+        *self = Self::of_view(newer, view);
         Ok(true)
     }
 
     /// Whether `key` may be in the default keyspace, answered from memory: it never reads from disk and never
     /// fails. `false` is certain. `true` may be wrong: at the false-positive rate of the filters, and for
-    /// tables that are not open (see [`Db::open_tables`]) or whose filter is not in memory.
+    /// tables that were never opened (see [`Db::open_tables`]) or whose filter is not in memory.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

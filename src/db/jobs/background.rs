@@ -1,7 +1,8 @@
 //! Background work: which job is next, and its execution as one `step()`.
 //!
 //! Jobs, most urgent first: remove obsolete files; sync the log if much of it is not durable (so that the
-//! sync at its end is short); prepare the next log; close tables if there was no room for another one; flush the
+//! sync at its end is short); prepare the next log; close tables if there was no room for another one; raise the horizons
+//! of keyspaces whose entries expire, and drop tables of which everything has expired; flush the
 //! oldest immutable memtable of a keyspace, or of several if they are small; make `RESERVE`; compact; rebuild
 //! an unusable filter; merge level 0 early in a keyspace that has had nothing else to do (an *idle compaction*); load or
 //! drop column groups of filters. Which keyspace is next, `pending` says. A job is
@@ -22,8 +23,8 @@ use crate::compaction::claimed_ranges::Busy;
 use crate::compaction::debt;
 use crate::compaction::deletes::covered;
 use crate::compaction::deletes::tombstones::{self, Readers};
-use crate::compaction::pick::{self, Urgency};
-use crate::compaction::task::Task;
+use crate::compaction::pick;
+use crate::compaction::task::{Task, Urgency};
 use crate::db::engine::Engine;
 use crate::db::latencies::Call;
 use crate::db::queues::job_queue::FlushUrgency;
@@ -111,7 +112,10 @@ impl Engine {
         };
         let may_be_idle = jobs == Jobs::All && !has_ended && !self.lifecycle.is_suspended();
         let idle = if may_be_idle { until_idle() } else { None };
-        let intervals = [is_short.then_some(RESIDENCY_INTERVAL), self.retry.next_due(has_ended), idle];
+        let may_expire = !has_ended && !self.lifecycle.is_suspended();
+        let expiry = if may_expire { self.until_expiry() } else { None };
+        let intervals =
+            [is_short.then_some(RESIDENCY_INTERVAL), self.retry.next_due(has_ended), idle, expiry];
         intervals.into_iter().flatten().min()
     }
 
@@ -159,7 +163,7 @@ impl Engine {
         };
         let work = Work::of(reservation.job());
         let result = self.carry_out_job(reservation.job());
-        if result.is_ok() && matches!(reservation.job(), Job::Flush(_) | Job::Compact(..)) {
+        if result.is_ok() && matches!(reservation.job(), Job::Flush(_) | Job::Compact(..) | Job::Drop(_)) {
             self.remove_obsolete_files();
             self.look_for_space();
         }
@@ -168,6 +172,9 @@ impl Engine {
         }
         match result {
             Ok(false) if matches!(reservation.job(), Job::Upkeep(Upkeep::NextLog)) => {
+                Ok(Tried::Other(obsolete))
+            }
+            Ok(false) if matches!(reservation.job(), Job::Upkeep(Upkeep::Expire)) => {
                 Ok(Tried::Other(obsolete))
             }
             Ok(_) if matches!(reservation.job(), Job::Upkeep(Upkeep::ReserveFile)) => {
@@ -196,6 +203,8 @@ impl Engine {
             Job::Upkeep(Upkeep::SyncLog) => self.sync()?,
             Job::Upkeep(Upkeep::NextLog) => return Ok(self.prepare_log()),
             Job::Upkeep(Upkeep::ReserveFile) => return Ok(self.make_reserve_file()),
+            Job::Upkeep(Upkeep::Expire) => return Ok(self.raise_horizons()?),
+            Job::Drop(tasks) => self.drop_tables(tasks)?,
             Job::Flush(memtables) => self.latencies.time(Call::Flush, || self.flush_memtables(memtables))?,
             Job::Compact(tree, task) => self.compact(tree, task)?,
             Job::Refilter(tree, table) => self.refilter_table(tree, table)?,
@@ -220,7 +229,14 @@ impl Engine {
         if let Some(closing) = self.closing_job(reserved) {
             return Some(closing);
         }
+        let may_expire = !reserved.is_upkeep(Upkeep::Expire) && self.retry.is_due(Work::Expire);
+        if may_expire && self.is_expiry_due() {
+            return Some(Job::Upkeep(Upkeep::Expire));
+        }
         self.look_at_marked(reserved);
+        if may_expire && let Some(expired) = self.next_drop(reserved) {
+            return Some(expired);
+        }
         if let Some(flush) = self.next_flush(reserved) {
             return Some(flush);
         }
@@ -274,7 +290,11 @@ impl Engine {
             tree.set_debt(debt::debt(&tree.view().version, &tree.shape()));
             self.free(tree, reserved).pick()
         });
-        let held_back = tree.and_then(|tree| tombstones::held_back(&tree.view().version, oldest_snapshot));
+        let held_back = tree.and_then(|tree| {
+            let tombstones = tombstones::held_back(&tree.view().version, oldest_snapshot);
+            let expired = self.notice_expired(tree).then(|| oldest_snapshot.saturating_add(1));
+            tombstones.into_iter().chain(expired).min()
+        });
         let urgency = compaction.map(|(urgency, _)| urgency);
         let is_busy = tree.is_some_and(|tree| !reserved.busy(tree).is_empty());
         let compaction = self.if_due(Work::Compact(keyspace), urgency, is_busy);

@@ -4,7 +4,7 @@
 //! are probed by pages, which are read. The worth of a column group is the number of absent answers
 //! that it adds per lookup, divided by its bytes. The number of lookups of absent keys comes from the table's
 //! counters. When there is no more urgent job, one change is made ([`choose`]). The search for it looks only at
-//! keyspaces with open tables, whose number the budget bounds:
+//! keyspaces with open tables or with filters in memory, whose number the budget bounds:
 //!
 //! 1. if the filters take more than there is room for, because newly opened tables need memory, the column
 //!    groups of least worth are dropped;
@@ -19,10 +19,10 @@
 //! bytes. So second groups are dropped first. Every change but the first kind increases the absent answers,
 //! so with constant counters the changes come to an end.
 //!
-//! A change replaces the handle of a table (`TableHandle::with_column_groups`) by one over the same open
-//! table. Running lookups keep the old filter, and its memory is freed when they end. Dropping a group reads
+//! A change replaces the handle of a table (`TableHandle::with_column_groups`) by one over the same table. Running lookups keep the old filter, and its memory is freed when they end. Dropping a group reads
 //! nothing. Tables that are reserved stay as they are. In the same way tables are closed, if open tables take
-//! more than their part of the budget: those used least (`version/open_tables`).
+//! more than their part of the budget: those used least (`version/open_tables`). Their filters stay in memory, so that
+//! lookups of absent keys do not open them again.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -129,6 +129,7 @@ fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
     }
     let (mut bits, mut overhead, mut loaded_bytes) = (0.0, 0, 0);
     for (level, table) in version.all_tables() {
+        let level = if version.is_in_buckets() { level.max(1) } else { level };
         let share = bits_in_total(policy, level, table.meta.keys)?;
         let Some(filter) = table.meta.filters.first() else {
             // With `expect_hits` it has no share; otherwise its share went to the other tables.
@@ -138,7 +139,7 @@ fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
         bits += share;
         // Header, checksums and what rounding costs are not in the total.
         overhead = (filter.len / 64 + 1024).saturating_add(overhead);
-        // A table that is not open yet will load its whole filter.
+        // A filter that was not read yet will be loaded as a whole.
         let loaded = |state: &FilterState| {
             state.header().map_or(0, |header| header.column_groups_len(state.column_groups()))
         };
@@ -176,7 +177,7 @@ fn keep_to_total(candidates: &mut [Candidate], spare: i64) -> Option<Step> {
     least.map(|(index, candidate)| (index, candidate.loaded - 1))
 }
 
-/// The filters of open tables.
+/// The filters that were read.
 #[derive(Default)]
 struct Survey {
     candidates: Vec<Candidate>,
@@ -823,7 +824,8 @@ mod tests {
         let opened = db.stats().index_block_reads;
         (0..50).for_each(|n| assert!(has(n)));
         assert_eq!((closed, db.stats().index_block_reads), (0, opened), "the hot ones are open");
-        assert!(db.engine().keyspaces.open_tables.len() < 500);
+        let (open, with_filters) = db.engine().keyspaces.open_tables.lens();
+        assert!(open < 500 && with_filters < 1500, "{open} {with_filters}");
     }
 
     #[test]
@@ -858,7 +860,7 @@ mod tests {
             keyspaces[0].put(n.to_be_bytes(), [2]).unwrap();
             keyspaces[0].compact().unwrap();
         }
-        let queued = db.engine().keyspaces.open_tables.len();
-        assert!(queued < 8, "{queued} for one table");
+        let (open, with_filters) = db.engine().keyspaces.open_tables.lens();
+        assert!(open < 8 && with_filters < 8, "{open} and {with_filters} for one table");
     }
 }

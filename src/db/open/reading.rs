@@ -60,8 +60,12 @@ fn open_view(view: &LiveView, dir: &Path, options: Options, before: Option<&Engi
     };
     let known = before.map(tables).unwrap_or_default();
     let state = &recovered.manifest.state;
-    let engine = build_engine_over(dir, options, recovered, state, locked, &shared, &known)?;
+    let mut engine = build_engine_over(dir, options, recovered, state, locked, &shared, &known)?;
     engine.replay_for_reading(recovered)?;
+    engine.report.clock_leap = engine.hide_at_opening(true);
+    if let Some(before) = before {
+        engine.hide_what_was_hidden(&before.keyspaces.horizons());
+    }
     Ok(engine)
 }
 

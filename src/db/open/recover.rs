@@ -25,9 +25,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::replay_buffer::{LogPart, Logged, Piece};
-use crate::batch::BatchReader;
+use crate::batch::{BatchReader, KeyspaceId};
 use crate::checksum::FileId;
-use crate::codec::DecodeError;
 use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES, MAGIC, StoreIds};
 use crate::filename::FileName;
@@ -40,7 +39,7 @@ use crate::manifest::state::{LogState, ManifestState};
 use crate::sorting::sort_by;
 use crate::wal::reader::{Record, is_zeros_from};
 use crate::wal::{
-    Content, ContentReader, EditMark, Ending, Expected, FramedReader, RecordKind, decode_close,
+    Boundary, Content, ContentReader, EditMark, Ending, Expected, FramedReader, RecordKind, decode_close,
     decode_promise,
 };
 use crate::{DroppedTail, IgnoredFile, OpenReport};
@@ -51,6 +50,7 @@ const NUMBER_GAP_MAX: u64 = 1 << 32;
 /// What recovery found in a directory.
 pub(in crate::db) struct Recovered {
     pub(in crate::db) store_id: FileId,
+    /// With the bucket boundaries of the logs.
     pub(in crate::db) manifest: ReadManifest,
     /// What `CURRENT` says; `None` if the store is new.
     pub(in crate::db) current: Option<Current>,
@@ -87,7 +87,7 @@ pub(in crate::db) fn recover(fs: &dyn Fs, dir: &Path, part_bytes: usize) -> Resu
         check_never_used(fs, dir, &listing)?;
         return Ok(None);
     };
-    let manifest = manifest_log::read(fs, dir, &current)?;
+    let mut manifest = manifest_log::read(fs, dir, &current)?;
     if let Some(error) = manifest.state.faults().next() {
         return Err(error.in_file(&manifest.path, 0));
     }
@@ -97,7 +97,8 @@ pub(in crate::db) fn recover(fs: &dyn Fs, dir: &Path, part_bytes: usize) -> Resu
     replay.torn(&manifest.path, manifest.ending);
     replay.logs()?;
     replay.unknown_logs(&listing)?;
-    let Replay { last_seqno, log_bytes, part, last_log, durable, mut report, .. } = replay;
+    let Replay { last_seqno, log_bytes, part, last_log, durable, boundaries, mut report, .. } = replay;
+    manifest.state.begin_buckets(boundaries);
     let Strays { ours: strays, others } = Strays::find(fs, dir, &listing, &manifest.state, &current);
     report.ignored = listing.ignored;
     report.ignored.extend(ignored_strays(&strays, &others));
@@ -327,6 +328,8 @@ pub(in crate::db) struct Replay<'a> {
     durable: u64,
     pub(in crate::db) last_seqno: SeqNo,
     contents: ContentReader,
+    /// Bucket boundaries of keyspaces, in their order in the logs.
+    boundaries: Vec<(KeyspaceId, Boundary)>,
     pub(in crate::db) report: OpenReport,
 }
 
@@ -381,6 +384,7 @@ impl<'a> Replay<'a> {
             durable: 0,
             last_seqno: manifest.state.last_seqno,
             contents: ContentReader::default(),
+            boundaries: Vec::new(),
             report: OpenReport::default(),
         }
     }
@@ -527,8 +531,10 @@ impl<'a> Replay<'a> {
             match content.map_err(|error| record.error(error, path))? {
                 Content::Batch(batch) => self.batch(batch, &record, path)?,
                 Content::Boundaries(all) => {
-                    let newer = DecodeError::unsupported(0, "bucket boundaries", all.len() as u64, 0);
-                    return Err(record.error(newer, path));
+                    // Numbers below a boundary are not assigned again, even if the group after it was lost.
+                    let before = all.iter().map(|(_, boundary)| boundary.seqno.saturating_sub(1)).max();
+                    self.last_seqno = self.last_seqno.max(before.unwrap_or(0));
+                    self.boundaries.extend(all);
                 }
                 Content::Promise(mark) if is_own => self.promise(mark, path)?,
                 // It names an edit of the other store.

@@ -35,6 +35,7 @@ use crate::db::generation::new_generation::NewGeneration;
 use crate::db::open::closed_store::Closed;
 use crate::db::state::disk_space::account::DiskSpace;
 use crate::db::state::disk_space::reserve_file::remove_reserve_file;
+use crate::db::state::expiry::clock::Clock;
 use crate::db::state::failure::is_out_of_space;
 use crate::db::state::files::{Numbers, StoreFiles, random_id};
 use crate::db::state::keyspace::keyspaces::{Keyspaces, Trees};
@@ -42,9 +43,11 @@ use crate::db::state::keyspace::memtables::{DiskParts, Memtables};
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::open_report::OpenReport;
 use crate::error::{Error, InFile, Result};
+use crate::expiry::options::TimeSource;
 use crate::file_header::StoreIds;
 use crate::filename::{FileName, dangling, names_in};
 use crate::fs::{Fs, HeldByThisProcess, LockGuard, LockKind, LockedDir, refuses_dir_syncs};
+use crate::key::SeqNo;
 use crate::limits::FILE_NUMBER_MAX;
 use crate::manifest::edit::{EditItem, VersionEdit};
 use crate::manifest::log::ReadManifest;
@@ -71,6 +74,7 @@ pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<En
         None if options.create => new_store(&*fs, dir, &options)?,
         None => return Err(no_current(dir)),
     };
+    let clock = Clock::new(options.clock.as_ref());
     let mut state = recovered.manifest.state.clone();
     state.last_seqno = recovered.last_seqno;
     state.next_file = state.next_file.max(recovered.largest_number + 1);
@@ -81,6 +85,7 @@ pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<En
     if let Some(options) = &options.default_keyspace
         && let Some(keyspace) = state.keyspaces.get_mut(&DEFAULT_KEYSPACE)
     {
+        change_expiry(keyspace, options, recovered.last_seqno, &clock)?;
         keyspace.options = options.encode();
     }
     let mut let_go = recovered.manifest.let_go.clone();
@@ -108,6 +113,7 @@ pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<En
         written => written?,
     };
     engine.report.created = recovered.current.is_none();
+    engine.report.clock_leap = engine.hide_at_opening(false);
     engine.report.directory_syncs_refused = fs.refuses_dir_syncs();
     engine.report.flushes = engine.counters.flushes.load(Ordering::Relaxed);
     match engine.put_in_force(new)? {
@@ -122,6 +128,28 @@ pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<En
     engine.remove_obsolete_files();
     engine.look_at_disk();
     Ok(engine)
+}
+
+/// Lets the entries of a keyspace expire by new options.
+fn change_expiry(
+    keyspace: &mut KeyspaceState,
+    options: &KeyspaceOptions,
+    last_seqno: SeqNo,
+    clock: &Clock,
+) -> Result<()> {
+    let before = KeyspaceOptions::decode(&keyspace.options).unwrap_or_default().expiry();
+    let now = match options.time_source {
+        TimeSource::System if options.ttl.is_some() => Some(clock.read()?.time),
+        _ => keyspace.buckets.last().map(|last| last.time),
+    };
+    if options.ttl.is_none() {
+        keyspace.buckets.forget_boundaries();
+    }
+    let boundary = keyspace
+        .buckets
+        .change(before, options.expiry(), now, true, last_seqno + 1)
+        .map_err(Error::invalid)?;
+    boundary.map_or(Ok(()), |boundary| keyspace.buckets.begin(boundary).map_err(Error::invalid))
 }
 
 /// Writes everything that the store needs to go on into new files. If that fails, removes them.
@@ -157,6 +185,7 @@ fn open_unchanged(
     let fits = engine.replay_if_it_fits(recovered)?;
     if fits {
         engine.set_unchanged(&closed, recovered);
+        engine.report.clock_leap = engine.hide_at_opening(false);
     }
     Ok(fits.then_some(engine))
 }
@@ -397,7 +426,8 @@ fn build_trees(
         let options = KeyspaceOptions::decode(&keyspace.options).map_err(|error| error.in_file(dir, 0))?;
         let shared = SharedByTables { keyspace: id, ..shared.clone() };
         let version = build_version(dir, keyspace, &shared, known)?;
-        trees.insert(id, Tree::new(id, keyspace.name.clone(), options, memtables, version));
+        let (name, buckets) = (keyspace.name.clone(), keyspace.buckets.clone());
+        trees.insert(id, Tree::new(id, name, options, memtables, version, buckets));
     }
     Ok(trees)
 }

@@ -27,6 +27,8 @@ pub(in crate::db) enum Wanted {
     Barrier,
     /// End the active log: nothing is written afterwards.
     Close,
+    /// To do something as the leader, alone.
+    Alone,
 }
 
 /// The answer to a request.
@@ -87,7 +89,7 @@ impl Wanted {
     fn bytes(&self) -> usize {
         match self {
             Self::Batch(admitted) => admitted.part_max().0.len(),
-            Self::Seal(_) | Self::Barrier | Self::Close => 0,
+            Self::Seal(_) | Self::Barrier | Self::Close | Self::Alone => 0,
         }
     }
 
@@ -95,7 +97,7 @@ impl Wanted {
     fn is_alone(&self) -> bool {
         match self {
             Self::Batch(admitted) => admitted.may_exceed == Some(true),
-            Self::Close => true,
+            Self::Close | Self::Alone => true,
             Self::Seal(_) | Self::Barrier => false,
         }
     }

@@ -7,6 +7,7 @@ use crate::batch::{self, own_batch, select};
 use crate::db::queues::bits::Bits;
 use crate::db::queues::read_set::ReadSet;
 use crate::db::queues::value::Value;
+use crate::db::state::expiry::horizons::Past;
 use crate::db::state::keyspace::tree::Tree;
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
@@ -19,6 +20,8 @@ pub(in crate::db) enum Rule {
     Present,
     /// The key has this value.
     Equals(Value),
+    /// The key has not been written since the caller looked.
+    Unchanged,
     Always,
 }
 
@@ -29,6 +32,8 @@ impl Rule {
             Self::Absent => value.is_none(),
             Self::Present => value.is_some(),
             Self::Equals(expected) => value == Some(&**expected),
+            // Asked of a key that was written since.
+            Self::Unchanged => false,
             Self::Always => true,
         }
     }
@@ -67,8 +72,8 @@ pub(in crate::db) enum Condition {
 
 /// Which entries of a batch are written. Their keys are in the first tree of the batch.
 pub(in crate::db) struct KeyCondition {
-    /// The newest write that was visible before the caller looked.
-    pub(in crate::db) read_at: SeqNo,
+    /// The newest write that was visible before the caller looked, and the horizon.
+    pub(in crate::db) read_at: Past,
     pub(in crate::db) rule: Rule,
     /// The keys of all entries.
     pub(in crate::db) keys: Vec<AskedKey>,
@@ -105,7 +110,7 @@ impl Admitted {
     pub(in crate::db) fn conditional(
         tree: &Arc<Tree>,
         all: Vec<u8>,
-        read_at: SeqNo,
+        read_at: Past,
         rule: Rule,
         keys: Vec<AskedKey>,
         writes: Bits,
@@ -196,6 +201,8 @@ pub(in crate::db) struct ReadCondition {
     pub(in crate::db) reads: ReadSet,
     /// The caller has found no change up to this number.
     pub(in crate::db) read_at: SeqNo,
+    /// The horizons of the keyspaces up to which the caller has found nothing expired.
+    pub(in crate::db) horizons: Vec<SeqNo>,
     pub(in crate::db) check: Check,
 }
 
@@ -203,7 +210,7 @@ pub(in crate::db) struct ReadCondition {
 #[derive(Debug)]
 pub(in crate::db) enum Check {
     Open,
-    /// A memtable with newer entries is gone.
+    /// A memtable with newer entries is gone, or a horizon has risen.
     LookAgain,
     Unchanged,
     /// What was read has changed, or is gone.

@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
 use crate::batch::KeyspaceId;
-use crate::compaction::pick::Urgency;
+use crate::compaction::task::Urgency;
 use crate::key::SeqNo;
 
 /// How much a flush is needed: the memtables that wait beyond the first, then the bytes that it frees.

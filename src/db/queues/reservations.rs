@@ -26,6 +26,8 @@ pub(in crate::db) enum Job {
     /// Flush the oldest memtables of these trees.
     Flush(Vec<(Arc<Tree>, Arc<LoggedMemtable>)>),
     Compact(Arc<Tree>, Task),
+    /// Drop tables of which everything has expired.
+    Drop(Vec<(Arc<Tree>, Task)>),
     /// A compaction for a caller, in its own thread.
     CompactRange(Arc<Tree>, Task),
     /// Build a new filter for a table of a tree.
@@ -42,6 +44,8 @@ pub(in crate::db) enum Upkeep {
     NextLog,
     /// Making the file `RESERVE`.
     ReserveFile,
+    /// Raising horizons.
+    Expire,
 }
 
 /// What a table is to have in memory. The table is named by its number: its handle would keep the present
@@ -98,6 +102,7 @@ impl Job {
             Self::Upkeep(_) => Vec::new(),
             Self::Flush(memtables) => memtables.iter().map(|(tree, _)| tree.id).collect(),
             Self::Compact(tree, _) | Self::Refilter(tree, _) | Self::CompactRange(tree, _) => vec![tree.id],
+            Self::Drop(tasks) => tasks.iter().map(|(tree, _)| tree.id).collect(),
             Self::Residency(changes) => changes.iter().map(|change| change.tree.id).collect(),
         }
     }
@@ -217,6 +222,12 @@ impl Reservations {
                 drop(task);
                 lock(&self.state).give_up(tree.id, |busy| busy.give_up(&claim));
             }
+            Job::Drop(tasks) => {
+                let claims: Vec<_> = tasks.iter().map(|(tree, task)| (tree.id, Claim::of(task))).collect();
+                drop(tasks);
+                let mut state = lock(&self.state);
+                claims.iter().for_each(|(tree, claim)| state.give_up(*tree, |busy| busy.give_up(claim)));
+            }
             Job::CompactRange(tree, task) => {
                 let claim = Claim::of(&task);
                 drop(task);
@@ -331,6 +342,10 @@ impl State {
                 free
             }
             Job::Compact(tree, task) => self.busy.entry(tree.id).or_default().take(task),
+            Job::Drop(tasks) => {
+                // Found under this lock, so that all of them are free.
+                tasks.iter().all(|(tree, task)| self.busy.entry(tree.id).or_default().take(task))
+            }
             Job::CompactRange(tree, task) => {
                 let free = !self.extra && self.busy.entry(tree.id).or_default().take(task);
                 self.extra |= free;

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::reservations::Job;
+use super::reservations::{Job, Upkeep};
 use crate::batch::KeyspaceId;
 use crate::db::state::failure::is_out_of_space;
 use crate::db::state::lifecycle::Flag;
@@ -43,6 +43,8 @@ pub(in crate::db) enum Work {
     PrepareLog,
     /// Replacing a manifest that has become long.
     ReplaceManifest,
+    /// Raising horizons.
+    Expire,
     /// Making the file `RESERVE`, and finding out whether the disk has space again.
     ReserveFile,
     /// Removing obsolete files.
@@ -57,6 +59,7 @@ impl Work {
             Job::Flush(memtables) => memtables.first().map(|(tree, _)| Self::Flush(tree.id)),
             Job::Compact(tree, _) => Some(Self::Compact(tree.id)),
             Job::Refilter(tree, _) => Some(Self::Refilter(tree.id)),
+            Job::Upkeep(Upkeep::Expire) | Job::Drop(_) => Some(Self::Expire),
             Job::Upkeep(_) | Job::Residency(_) | Job::CompactRange(..) => None,
         }
     }
@@ -74,6 +77,7 @@ impl Work {
             | Self::BeginLog
             | Self::PrepareLog
             | Self::ReplaceManifest
+            | Self::Expire
             | Self::ReserveFile
             | Self::Remove => None,
         }
@@ -176,7 +180,9 @@ impl Retry {
         self.change(|failed| {
             for (work, failed) in failed.iter_mut().filter(|(_, failed)| failed.due <= now) {
                 // Who searches sees that such work for the store is due, and may have to do other work first.
-                if work.keyspace().is_some() || matches!(work, Work::ReserveFile | Work::PrepareLog) {
+                if work.keyspace().is_some()
+                    || matches!(work, Work::ReserveFile | Work::PrepareLog | Work::Expire)
+                {
                     let was_taken = std::mem::replace(&mut failed.is_taken, true);
                     due.extend(work.keyspace().filter(|_| !was_taken));
                 }

@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 
 use crate::counters::Stripe;
 use crate::db::engine::Engine;
+use crate::db::state::expiry::horizons::Past;
 use crate::db::state::keyspace::tree::{Tree, View};
 use crate::db::state::parallel::each_in_parallel;
 use crate::error::Result;
 use crate::hash::key_hash;
 use crate::iter::EntryValue;
-use crate::key::{EntryKind, SeqNo, Tag};
+use crate::key::{EntryKind, Tag};
 use crate::version::{Lookups, Set, TOGETHER};
 
 /// What a read takes at least, in the mean, if it waits for a disk.
@@ -37,12 +38,12 @@ impl Engine {
         &self,
         tree: &Tree,
         user_keys: &[K],
-        seqno: Option<SeqNo>,
+        past: Option<&Past>,
         read: impl Fn(EntryValue) -> Result<T> + Sync,
     ) -> Result<Vec<Option<T>>> {
         let mut values = Vec::with_capacity(user_keys.len());
         values.resize_with(user_keys.len(), || None);
-        self.get_many(tree, user_keys, seqno, &mut values, |place, value| {
+        self.get_many(tree, user_keys, past, &mut values, |place, value| {
             *place = Some(read(value)?);
             Ok(())
         })?;
@@ -54,10 +55,10 @@ impl Engine {
         &self,
         tree: &Tree,
         user_keys: &[K],
-        seqno: Option<SeqNo>,
+        past: Option<&Past>,
     ) -> Result<Vec<bool>> {
         let mut found = vec![false; user_keys.len()];
-        self.get_many(tree, user_keys, seqno, &mut found, |place, _| {
+        self.get_many(tree, user_keys, past, &mut found, |place, _| {
             *place = true;
             Ok(())
         })?;
@@ -70,14 +71,12 @@ impl Engine {
         &self,
         tree: &Tree,
         user_keys: &[K],
-        seqno: Option<SeqNo>,
+        past: Option<&Past>,
         places: &mut [P],
         found: impl Fn(&mut P, EntryValue) -> Result<()> + Sync,
     ) -> Result<()> {
-        let view = tree.view();
-        self.check_readable(tree)?;
-        let seqno = seqno.unwrap_or_else(|| self.sequence.visible());
-        let moment = Moment { engine: self, tree, view, seqno };
+        let (view, past) = self.moment(tree, past)?;
+        let moment = Moment { engine: self, tree, view, past };
         let mut left = user_keys.chunks(TOGETHER).zip(places.chunks_mut(TOGETHER));
         let has_threads = self.options.background_threads > 0;
         let (start, mut reads) = (Instant::now(), 0);
@@ -121,7 +120,7 @@ struct Moment<'a> {
     engine: &'a Engine,
     tree: &'a Tree,
     view: Arc<View>,
-    seqno: SeqNo,
+    past: Past,
 }
 
 impl Moment<'_> {
@@ -132,7 +131,7 @@ impl Moment<'_> {
         places: &mut [P],
         found: impl Fn(&mut P, EntryValue) -> Result<()>,
     ) -> Result<usize> {
-        let Self { engine, tree, view, seqno } = self;
+        let Self { engine, tree, view, past: Past { seqno, horizon } } = self;
         let (seqno, stripe, len) = (*seqno, Stripe::of_thread(), user_keys.len());
         let hash_seed = engine.keyspaces.hash_seed;
         let (mut parts, mut hashes): ([&[u8]; TOGETHER], _) = ([&[]; TOGETHER], [0; TOGETHER]);
@@ -142,8 +141,8 @@ impl Moment<'_> {
         }
         let lookups = Lookups { user_keys: &parts[..len], hashes: &hashes[..len], seqno, stripe };
         let mut found = |number: usize, (tag, value): (Tag, EntryValue)| match tag.kind() {
-            EntryKind::Put => found(&mut places[number], value),
-            EntryKind::Delete | EntryKind::RangeDelete => Ok(()),
+            EntryKind::Put if tag.seqno() >= *horizon => found(&mut places[number], value),
+            _ => Ok(()),
         };
         let mut wanted = Set::below(len);
         if view.has_memtables() {

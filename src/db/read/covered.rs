@@ -71,7 +71,7 @@ impl<I: InternalIterator> Covered<I> {
                 self.is_known = true;
             }
             self.is_hidden = key.tag.seqno() < self.over.newest;
-            if !self.is_hidden || self.over.newest < self.seqno_max || self.has_left {
+            if !self.is_hidden || !self.over.hides_all(self.seqno_max) || self.has_left {
                 return Ok(());
             }
             self.leave_stretch()?;

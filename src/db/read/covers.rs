@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::db::state::expiry::horizons::Past;
 use crate::error::Result;
 use crate::key::SeqNo;
 use crate::limits::SEQNO_MAX;
@@ -18,6 +19,8 @@ use crate::version::{Run, TableHandle};
 pub(in crate::db) struct Covers {
     lists: Vec<List>,
     seqno: SeqNo,
+    /// Entries with a smaller number have expired.
+    horizon: SeqNo,
 }
 
 /// Spans that do not overlap, and where they were searched last.
@@ -36,8 +39,10 @@ pub(super) struct Over {
     end: Vec<u8>,
     /// Whether there is no upper bound.
     is_open: bool,
-    /// The number of the newest range delete; 0 if there is none.
+    /// The number of the newest range delete, or the horizon if that is larger; 0 if there is neither.
     pub(super) newest: SeqNo,
+    /// Whether that is the horizon. An entry may have its number, and is visible.
+    is_horizon: bool,
 }
 
 impl Over {
@@ -53,6 +58,11 @@ impl Over {
     /// The first key after the stretch.
     pub(super) fn end(&self) -> Option<&[u8]> {
         (!self.is_open).then_some(&self.end)
+    }
+
+    /// Whether it hides all entries up to this number.
+    pub(super) fn hides_all(&self, seqno_max: SeqNo) -> bool {
+        self.newest > seqno_max || self.newest == seqno_max && !self.is_horizon
     }
 
     fn begin(&mut self) {
@@ -83,13 +93,15 @@ impl Over {
 }
 
 impl Covers {
-    /// None so far, for a reader at this number.
-    pub(super) fn new(seqno: SeqNo) -> Self {
-        Self { lists: Vec::new(), seqno }
+    /// None so far, for a reader at this moment. The horizon hides entries like a range delete of all keys with its number.
+    pub(super) fn new(past: Past) -> Self {
+        let Past { seqno, horizon } = past;
+        Self { lists: Vec::new(), seqno, horizon }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.lists.is_empty()
+    /// Whether no entry of a source is hidden whose numbers are at least this one.
+    pub(super) fn is_empty(&self, seqno_min: SeqNo) -> bool {
+        self.lists.is_empty() && self.horizon <= seqno_min
     }
 
     /// Adds older spans, which the reader sees, if any is in the range.
@@ -120,6 +132,8 @@ impl Covers {
                 break;
             }
         }
+        over.is_horizon = self.horizon > over.newest;
+        over.newest = over.newest.max(self.horizon);
         Ok(())
     }
 }

@@ -6,10 +6,13 @@
 //! registered [`Snapshot`](crate::db::handles::snapshot::Snapshot) uses its own number with the current view; compactions keep the
 //! entries that it sees.
 
+use std::sync::Arc;
+
 use crate::counters::Stripe;
 use crate::db::engine::Engine;
 use crate::db::latencies::Call;
-use crate::db::state::keyspace::tree::Tree;
+use crate::db::state::expiry::horizons::Past;
+use crate::db::state::keyspace::tree::{Tree, View};
 use crate::error::Result;
 use crate::hash::key_hash;
 use crate::iter::EntryValue;
@@ -24,13 +27,13 @@ impl Engine {
         &self,
         tree: &Tree,
         user_key: &[u8],
-        seqno: Option<SeqNo>,
+        past: Option<&Past>,
         read: impl FnOnce(EntryValue) -> Result<T>,
     ) -> Result<Option<T>> {
         if self.latencies.are_on() {
-            return self.get_timed(tree, user_key, seqno, read);
+            return self.get_timed(tree, user_key, past, read);
         }
-        self.look_up(tree, user_key, seqno, read)
+        self.look_up(tree, user_key, past, read)
     }
 
     #[cold]
@@ -39,46 +42,79 @@ impl Engine {
         &self,
         tree: &Tree,
         user_key: &[u8],
-        seqno: Option<SeqNo>,
+        past: Option<&Past>,
         read: impl FnOnce(EntryValue) -> Result<T>,
     ) -> Result<Option<T>> {
         let _timer = self.latencies.start(Call::Get);
-        self.look_up(tree, user_key, seqno, read)
+        self.look_up(tree, user_key, past, read)
     }
 
-    /// The value of a key at `seqno`, or the newest, converted by `read`. `read` is called while the view is
+    /// The value of a key at a moment in the past, or the newest, converted by `read`. `read` is called while the view is
     /// held, so that the table of a long value is not removed before it is read.
     #[inline(always)]
     pub(in crate::db) fn look_up<T>(
         &self,
         tree: &Tree,
         user_key: &[u8],
-        seqno: Option<SeqNo>,
+        past: Option<&Past>,
         read: impl FnOnce(EntryValue) -> Result<T>,
+    ) -> Result<Option<T>> {
+        self.look_up_entry(tree, user_key, past, |_, value| read(value))
+    }
+
+    /// The same. `read` gets the number of the entry too.
+    #[inline(always)]
+    pub(in crate::db) fn look_up_entry<T>(
+        &self,
+        tree: &Tree,
+        user_key: &[u8],
+        past: Option<&Past>,
+        read: impl FnOnce(SeqNo, EntryValue) -> Result<T>,
     ) -> Result<Option<T>> {
         let view = tree.view_ref();
         // Checked after loading the view: the view of a dropped keyspace is empty, which must not be answered
         // as "absent".
         self.check_readable(tree)?;
-        let seqno = seqno.unwrap_or_else(|| self.sequence.visible());
+        let seqno = past.map_or_else(|| self.sequence.visible(), |past| past.seqno);
+        let horizon = || past.map_or_else(|| view.version.horizon(), |past| past.horizon);
         let hash = key_hash(self.keyspaces.hash_seed, user_key);
         if view.has_memtables()
             && let Some(newest) = view.get_in_memtables(user_key, hash, seqno)
         {
-            return newest.put().map(|put| read(EntryValue::Inline(put.value()))).transpose();
+            let put = newest.put().filter(|put| put.tag().seqno() >= horizon());
+            return put.map(|put| read(put.tag().seqno(), EntryValue::Inline(put.value()))).transpose();
         }
         let stripe = Stripe::of_thread();
         tree.count_lookups(stripe, 1);
         if view.version.has_spans() {
             let found = view.version.get_under_spans(&Lookup { user_key, seqno, hash, stripe })?;
-            let put = found.filter(|(tag, _)| tag.kind() == EntryKind::Put);
-            return put.map(|(_, value)| read(value)).transpose();
+            let put = found.filter(|(tag, _)| tag.kind() == EntryKind::Put && tag.seqno() >= horizon());
+            return put.map(|(tag, value)| read(tag.seqno(), value)).transpose();
         }
         let Some(newest) = view.version.candidate(user_key, hash, stripe) else { return Ok(None) };
         match view.version.get_from(newest, &Lookup { user_key, seqno, hash, stripe }) {
-            Ok(Some((tag, value))) if tag.kind() == EntryKind::Put => read(value).map(Some),
+            Ok(Some((tag, value))) if tag.kind() == EntryKind::Put && tag.seqno() >= horizon() => {
+                read(tag.seqno(), value).map(Some)
+            }
             Ok(_) => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// What is read of a tree at a moment in the past, or now.
+    pub(in crate::db) fn moment(&self, tree: &Tree, past: Option<&Past>) -> Result<(Arc<View>, Past)> {
+        loop {
+            let view = tree.view();
+            // After loading the view, as for a lookup.
+            self.check_readable(tree)?;
+            if let Some(past) = past {
+                return Ok((view, *past));
+            }
+            let (seqno, horizon) = (self.sequence.visible(), view.version.horizon());
+            // If the horizon has risen meanwhile, later writes may rest on what it hides.
+            if tree.horizon() == horizon {
+                return Ok((view, Past { seqno, horizon }));
+            }
         }
     }
 
@@ -87,7 +123,7 @@ impl Engine {
         let view = tree.view_ref();
         let hash = key_hash(self.keyspaces.hash_seed, user_key);
         match view.get_in_memtables(user_key, hash, self.sequence.visible()) {
-            Some(newest) => newest.put().is_some(),
+            Some(newest) => newest.put().is_some_and(|put| put.tag().seqno() >= view.version.horizon()),
             None => view.version.may_contain(user_key, hash),
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::covered::Covered;
 use super::covers::Covers;
 use crate::block::BlockIter;
+use crate::db::state::expiry::horizons::Past;
 use crate::db::state::keyspace::tree::View;
 use crate::error::{Error, Result, Step};
 use crate::iter::{EntryValue, InternalIterator, LentValue};
@@ -24,18 +25,20 @@ pub(in crate::db) enum Sources {
 }
 
 impl Sources {
-    /// For a reader at this number, to whom also `own` range deletes hide the entries of the store.
-    pub(in crate::db) fn new(view: &View, range: &KeyRange, seqno: SeqNo, own: Option<&Arc<Spans>>) -> Self {
-        let (mut covers, mut sources) = (Covers::new(seqno), Vec::new());
+    /// For a reader at this moment, to whom also `own` range deletes hide the entries of the store.
+    pub(in crate::db) fn new(view: &View, range: &KeyRange, past: Past, own: Option<&Arc<Spans>>) -> Self {
+        let Past { seqno, horizon } = past;
+        let (mut covers, mut sources) = (Covers::new(past), Vec::new());
         own.into_iter().for_each(|own| covers.add(own, range));
         for memtable in view.memtables().map(|memtable| &memtable.memtable) {
             let spans = memtable.spans();
             if !spans.is_empty() {
                 spans.lists_at(seqno).iter().for_each(|list| covers.add(list, range));
             }
-            if matches!(memtable.len(), 1..) {
-                let seqno_max = memtable.seqno_max().unwrap_or(0);
-                sources.push(Source::Memtable(memtable.iter()).under(&covers, seqno, || seqno_max));
+            let seqno_max = memtable.seqno_max().unwrap_or(0);
+            if matches!(memtable.len(), 1..) && seqno_max >= horizon {
+                let source = Source::Memtable(memtable.iter());
+                sources.push(source.under(&covers, seqno, (0, || seqno_max)));
             }
         }
         for (_, run) in view.version.all_runs() {
@@ -47,10 +50,14 @@ impl Sources {
                 covers.add_run(run, &part);
             }
             let tables = Arc::clone(&run.tables);
-            let newest =
-                || run.tables[part.clone()].iter().map(|table| table.meta.seqno_max).max().unwrap_or(0);
+            let metas = || run.tables[part.clone()].iter().map(|table| &table.meta);
+            let newest = || metas().map(|meta| meta.seqno_max).max().unwrap_or(0);
+            if horizon > 0 && newest() < horizon {
+                continue;
+            }
+            let oldest = if horizon == 0 { 0 } else { metas().map(|meta| meta.seqno_min).min().unwrap_or(0) };
             let source = Source::run(Tables { tables, part: part.clone(), fill_cache: true });
-            sources.push(source.under(&covers, seqno, newest));
+            sources.push(source.under(&covers, seqno, (oldest, newest)));
         }
         match sources.pop() {
             Some(only) if sources.is_empty() => Self::One(only),
@@ -80,7 +87,7 @@ pub(in crate::db) fn newer_runs(view: &View, start: &[u8], end: Option<&[u8]>, a
 pub(in crate::db) enum Source {
     Memtable(MemtableIter),
     Run(Box<RunIter<Tables>>),
-    /// One of the others, some of whose entries range deletes hide.
+    /// One of the others, some of whose entries range deletes or the horizon hide.
     Covered(Box<Covered<Self>>),
 }
 
@@ -89,9 +96,15 @@ impl Source {
         Self::Run(Box::new(RunIter::new(tables)))
     }
 
-    /// The same under these range deletes, for a reader at a number. `seqno_max` returns the largest number in it.
-    fn under(self, covers: &Covers, seqno: SeqNo, seqno_max: impl FnOnce() -> SeqNo) -> Self {
-        if covers.is_empty() {
+    /// The same under these range deletes and the horizon, for a reader at a number. `seqno_max` returns the largest number
+    /// in it; none is smaller than `seqno_min`.
+    fn under(
+        self,
+        covers: &Covers,
+        seqno: SeqNo,
+        (seqno_min, seqno_max): (SeqNo, impl FnOnce() -> SeqNo),
+    ) -> Self {
+        if covers.is_empty(seqno_min) {
             return self;
         }
         Self::Covered(Box::new(Covered::new(self, covers.clone(), seqno.min(seqno_max()))))

@@ -204,7 +204,9 @@ impl Lifecycle {
         let tables = match change {
             Change::Trees(changes) => changes.iter().flat_map(TreeChange::new_tables).collect(),
             Change::Filters(change) => vec![Arc::clone(&change.new)],
-            Change::None | Change::End | Change::Options(..) | Change::Drop(_) => Vec::new(),
+            Change::None | Change::End | Change::Options(..) | Change::Horizons(_) | Change::Drop(_) => {
+                Vec::new()
+            }
         };
         Doubt { lifecycle: self, tables }
     }

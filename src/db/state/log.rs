@@ -18,12 +18,15 @@ use std::time::{Duration, Instant};
 
 use super::failure::catch;
 use super::switch_points::point;
+use crate::batch::KeyspaceId;
 use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::key::SeqNo;
 use crate::manifest::edit::{EditItem, LogEnd};
 use crate::sync::{lock, wait, wait_for};
-use crate::wal::{EditMark, FramedWriter, RecordKind, encode_close, encode_promise};
+use crate::wal::{
+    Boundary, EditMark, FramedWriter, RecordKind, encode_boundaries, encode_close, encode_promise,
+};
 
 /// How long a sync waits for company at most. If it would be shorter than the least, it does not wait.
 const PATIENCE_MAX: Duration = Duration::from_millis(1);
@@ -170,9 +173,13 @@ impl Log {
         self.syncs.load(Ordering::Relaxed)
     }
 
-    /// Appends batches as records with one write.
+    /// Appends batches as records with one write, after these bucket boundaries, if there are any.
     #[inline]
-    pub(in crate::db) fn append<'b>(&self, batches: impl Iterator<Item = &'b [u8]>) -> Result<Appended> {
+    pub(in crate::db) fn append<'b>(
+        &self,
+        boundaries: &[(KeyspaceId, Boundary)],
+        batches: impl Iterator<Item = &'b [u8]>,
+    ) -> Result<Appended> {
         let mut state = self.lock();
         if let Some(error) = &state.failed {
             return Err(error.clone());
@@ -181,6 +188,9 @@ impl Log {
             return Err(Error::Closed);
         }
         let unsynced_before = state.unsynced();
+        if !boundaries.is_empty() {
+            state.writer.append_record(RecordKind::Boundaries, &encode_boundaries(boundaries))?;
+        }
         for batch in batches {
             state.writer.append_record(RecordKind::Batch, batch)?;
         }
@@ -481,7 +491,7 @@ mod tests {
     }
 
     fn write(log: &Log, patience: Duration) {
-        let position = log.append(std::iter::once(&b"a batch"[..])).unwrap().position;
+        let position = log.append(&[], std::iter::once(&b"a batch"[..])).unwrap().position;
         log.wait_in_company(position, EditMark::default, |_| patience).unwrap();
     }
 
@@ -504,7 +514,7 @@ mod tests {
     fn a_promise_that_panics_is_an_error_of_its_writer_and_keeps_no_other_waiting() {
         let log = log();
         log.lock().company = 2;
-        let position = log.append(std::iter::once(&b"a batch"[..])).unwrap().position;
+        let position = log.append(&[], std::iter::once(&b"a batch"[..])).unwrap().position;
         let wait = || log.wait_in_company(position, || panic!("the mark"), |_| LONG);
         let results = std::thread::scope(|scope| {
             let other = scope.spawn(wait);

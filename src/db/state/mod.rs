@@ -9,12 +9,14 @@
 //! | `keyspace/` | trees: memtables and version of each keyspace, and the changes of a tree |
 //! | `snapshot_list`, `completions` | live snapshots; commits whose durability is reported later |
 //! | `disk_space/` | what is kept free for a full disk, and the file `RESERVE` |
+//! | `expiry/` | the clock, and the horizons that snapshots take |
 //! | `durability`, `open_report`, `progress` | values that callers pass or get |
 //! | `parallel`, `switch_points` | helpers: work in threads; places where tests switch threads |
 
 pub(in crate::db) mod completions;
 pub(in crate::db) mod disk_space;
 pub(in crate::db) mod durability;
+pub(in crate::db) mod expiry;
 pub(in crate::db) mod failure;
 pub(in crate::db) mod files;
 pub(in crate::db) mod keyspace;

@@ -1,7 +1,7 @@
 //! The report of an opening: the files it found, the tails it dropped, the files it left alone.
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::options::BudgetSource;
 /// What opening a store found and did.
@@ -30,6 +30,10 @@ pub struct OpenReport {
     /// may take the names of new files with it, whatever was synced. Noticed when a store is created or its logs are
     /// replayed; a store that was closed is opened without a sync.
     pub directory_syncs_refused: bool,
+    /// How far the clock is beyond the newest boundary of a keyspace whose entries expire, if that is more than its time to
+    /// live: the clock may be wrong. What has expired by it is hidden. It is removed, and new entries begin to expire, once
+    /// the clock has gone on evenly for one bucket of the keyspace.
+    pub clock_leap: Option<Duration>,
     /// Which moment of the store a read-only handle sees. `None` for writers.
     pub as_of: Option<AsOf>,
     /// Torn tails of files, which were never promised to be durable and were dropped.
@@ -48,6 +52,9 @@ impl OpenReport {
         }
         if let Some(error) = &self.full_disk {
             tracing::warn!(dir = %dir.display(), error, "the disk is full, so the logs were kept");
+        }
+        if let Some(leap) = self.clock_leap {
+            tracing::warn!(dir = %dir.display(), ?leap, "the clock is far beyond the last write: it may be wrong");
         }
         let (logs, batches, entries) = (self.logs, self.batches, self.entries);
         let (created, flushes) = (self.created, self.flushes);

@@ -2,46 +2,80 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use super::expiry::horizons::Horizons;
+use crate::batch::KeyspaceId;
 use crate::key::SeqNo;
 use crate::sync::lock;
-/// The live snapshots: the number of holders of each sequence number.
+
+/// The live snapshots, and the horizons that new ones take.
 #[derive(Default)]
-pub(in crate::db) struct SnapshotList(Mutex<BTreeMap<SeqNo, u64>>);
+pub(in crate::db) struct SnapshotList(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// By sequence number, and by how often horizons had been raised.
+    live: BTreeMap<(SeqNo, u64), Live>,
+    horizons: Arc<Horizons>,
+}
+
+/// Snapshots of the same moment.
+struct Live {
+    holders: u64,
+    horizons: Arc<Horizons>,
+}
 
 impl SnapshotList {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<SeqNo, u64>> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.0)
     }
 
-    /// Registers the sequence number that is visible now. It is read under the lock, which orders it with
-    /// [`Self::numbers`]: if a compaction did not see this snapshot, its input has no newer entries than the
-    /// snapshot's number.
-    pub(in crate::db) fn register(&self, visible: &AtomicU64) -> SeqNo {
-        let mut list = self.lock();
-        let seqno = visible.load(Ordering::Acquire);
-        *list.entry(seqno).or_default() += 1;
-        seqno
+    /// Registers the sequence number that is visible now, and returns the horizons with it. Both are read under the lock.
+    /// That orders the number with [`Self::numbers`]: if a compaction did not see this snapshot, its input has no newer
+    /// entries than the snapshot's number. And it orders the horizons with [`Self::raise`].
+    pub(in crate::db) fn register(&self, visible: &AtomicU64) -> (SeqNo, Arc<Horizons>) {
+        let mut state = self.lock();
+        let (seqno, horizons) = (visible.load(Ordering::Acquire), Arc::clone(&state.horizons));
+        let live = || Live { holders: 0, horizons: Arc::clone(&horizons) };
+        state.live.entry((seqno, horizons.rises)).or_insert_with(live).holders += 1;
+        (seqno, horizons)
     }
 
-    pub(in crate::db) fn release(&self, seqno: SeqNo) {
-        let mut list = self.lock();
-        if let Some(holders) = list.get_mut(&seqno) {
-            *holders -= 1;
-            if *holders == 0 {
-                list.remove(&seqno);
+    pub(in crate::db) fn release(&self, seqno: SeqNo, horizons: &Horizons) {
+        let (mut state, moment) = (self.lock(), (seqno, horizons.rises));
+        if let Some(live) = state.live.get_mut(&moment) {
+            live.holders -= 1;
+            if live.holders == 0 {
+                state.live.remove(&moment);
             }
         }
     }
 
     /// The number of the oldest live snapshot; `SeqNo::MAX` if there is none.
     pub(in crate::db) fn oldest(&self) -> SeqNo {
-        self.lock().keys().next().copied().unwrap_or(SeqNo::MAX)
+        self.lock().live.keys().next().map_or(SeqNo::MAX, |(seqno, _)| *seqno)
     }
 
     /// The sequence numbers of all live snapshots, ascending.
     pub(in crate::db) fn numbers(&self) -> Vec<SeqNo> {
-        self.lock().keys().copied().collect()
+        let mut numbers: Vec<_> = self.lock().live.keys().map(|(seqno, _)| *seqno).collect();
+        numbers.dedup();
+        numbers
+    }
+
+    /// Raises horizons. `install` makes them visible to other readers: no snapshot is made meanwhile, so a reader for whom
+    /// an entry has expired makes no snapshot in which it has not.
+    pub(in crate::db) fn raise(&self, changes: &[(KeyspaceId, SeqNo)], install: impl FnOnce()) {
+        let mut state = self.lock();
+        install();
+        state.horizons = Arc::new(state.horizons.raised(changes.iter().copied()));
+    }
+
+    /// Below which number no reader sees an entry of a keyspace: its horizon, or that of the oldest snapshot.
+    pub(in crate::db) fn lowest_horizon(&self, keyspace: KeyspaceId) -> SeqNo {
+        let state = self.lock();
+        let oldest = state.live.values().next().map_or(&state.horizons, |oldest| &oldest.horizons);
+        oldest.of(keyspace)
     }
 }

@@ -17,6 +17,7 @@ use crate::batch::WriteBatch;
 use crate::db::engine::Engine;
 use crate::db::queues::condition::{Admitted, Check, Condition, ReadCondition};
 use crate::db::queues::read_set::ReadSet;
+use crate::db::state::expiry::horizons::Past;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LogPosition;
 use crate::db::state::switch_points::point;
@@ -37,15 +38,18 @@ struct Commit {
     trees: Vec<Arc<Tree>>,
     may_exceed: bool,
     reads: ReadSet,
-    /// Nothing has changed up to this number.
+    /// Nothing has changed up to this number, and nothing that was read has expired up to these horizons.
     unchanged_to: SeqNo,
+    horizons: Vec<SeqNo>,
+    snapshot: SeqNo,
     attempts: u64,
 }
 
 impl Conditional for Commit {
     type Answer = ();
 
-    fn look(&mut self, engine: &Engine, read_at: SeqNo) -> Result<Look<()>> {
+    fn look(&mut self, engine: &Engine, read_at: Past) -> Result<Look<()>> {
+        let read_at = read_at.seqno;
         if self.attempts == ATTEMPTS_MAX {
             // Memtables are flushed faster than the reads are checked: whether they have changed is unknown.
             return Err(Error::limit(CHECKS, ATTEMPTS_MAX, ATTEMPTS_MAX + 1));
@@ -57,9 +61,14 @@ impl Conditional for Commit {
             return Err(error);
         }
         self.unchanged_to = read_at;
+        let now: Vec<_> = self.reads.parts().map(|part| part.tree.horizon()).collect();
+        if let Some(error) = engine.expired_since(&self.reads, self.snapshot, &self.horizons, &now)? {
+            return Err(error);
+        }
+        self.horizons = now;
         point();
         let reads = mem::replace(&mut self.reads, ReadSet::new(0));
-        let condition = Condition::Reads(ReadCondition::new(reads, read_at));
+        let condition = Condition::Reads(ReadCondition::new(reads, read_at, self.horizons.clone()));
         let (bytes, trees) = (mem::take(&mut self.bytes), self.trees.clone());
         let asked = Admitted::asking(bytes, trees, condition);
         Ok(Look::Ask(Admitted { may_exceed: Some(self.may_exceed), ..asked }))
@@ -79,13 +88,14 @@ impl Conditional for Commit {
 }
 
 impl Engine {
-    /// Writes a batch if nothing has changed of what was read since the snapshot `read_at`, which is registered.
+    /// Writes a batch if nothing has changed of what was read since its snapshot, which is registered. `past` is the moment
+    /// that it has read in a keyspace.
     /// Returns where a sync makes it durable.
     pub(super) fn commit_if_unchanged(
         &self,
         batch: WriteBatch,
         reads: ReadSet,
-        read_at: SeqNo,
+        past: impl Fn(&Tree) -> Past,
     ) -> Result<LogPosition> {
         self.check_writable()?;
         let (bytes, keyspaces, _) = batch.into_parts()?;
@@ -93,7 +103,12 @@ impl Engine {
         self.await_resume()?;
         let may_exceed = self.throttle((&bytes, &trees))?;
         let read: Vec<_> = reads.parts().map(|part| part.tree.clone()).collect();
-        let mut commit = Commit { bytes, trees, may_exceed, reads, unchanged_to: read_at, attempts: 0 };
+        let pasts: Vec<_> = read.iter().map(|tree| past(tree)).collect();
+        let snapshot = pasts.first().map_or(0, |past| past.seqno);
+        let horizons = pasts.iter().map(|past| past.horizon).collect();
+        let (unchanged_to, attempts) = (snapshot, 0);
+        let mut commit =
+            Commit { bytes, trees, may_exceed, reads, unchanged_to, horizons, snapshot, attempts };
         let ((), up_to) = self.conditional(&read, &mut commit)?;
         Ok(up_to.expect("a commit is decided by the leader"))
     }

@@ -154,7 +154,8 @@ impl Transaction {
         let tracker = || Tracker { reads: Arc::clone(&self.reads), tree: Arc::clone(tree) };
         let own = lock(&self.writes).own(tree.id).tracked(is_tracked.then(tracker));
         let is_foreign = !Arc::ptr_eq(owner, &self.owner);
-        Reads { owner, tree, seqno: Some(self.snapshot.seqno()), is_foreign, own: Some(Box::new(own)) }
+        let past = Some(self.snapshot.held().past(tree));
+        Reads { owner, tree, past, is_foreign, own: Some(Box::new(own)) }
     }
 
     pub(in crate::db) fn reads(&self) -> Reads<'_> {
@@ -357,7 +358,7 @@ impl Transaction {
             if reads.is_empty() {
                 engine.write_visible(batch)
             } else {
-                engine.commit_if_unchanged(batch, reads, self.snapshot.seqno())
+                engine.commit_if_unchanged(batch, reads, |tree| self.snapshot.held().past(tree))
             }
         });
         let counter = match &written {

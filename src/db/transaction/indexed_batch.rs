@@ -9,8 +9,8 @@ use crate::db::handles::read_view::Reads;
 use crate::db::handles::snapshot::{Held, KeyspaceSnapshot, Snapshot};
 use crate::db::handles::store::Db;
 use crate::db::read::own_writes::{Own, OwnWrites};
+use crate::db::state::expiry::horizons::Past;
 use crate::db::state::keyspace::tree::Tree;
-use crate::key::SeqNo;
 
 /// A [`WriteBatch`] that can be read: [`over`](Self::over) a store, a keyspace or a snapshot, with everything that
 /// reads there. Of several writes of one key the last one is kept.
@@ -206,7 +206,7 @@ mod sealed {
 pub struct Base {
     owner: Arc<Owner>,
     tree: Arc<Tree>,
-    seqno: Option<SeqNo>,
+    past: Option<Past>,
     is_foreign: bool,
     /// Keeps the snapshot.
     _held: Option<Arc<Held>>,
@@ -214,11 +214,11 @@ pub struct Base {
 
 impl Base {
     fn new(reads: &Reads<'_>, held: Option<&Arc<Held>>) -> Self {
-        let Reads { owner, tree, seqno, is_foreign, .. } = reads;
+        let Reads { owner, tree, past, is_foreign, .. } = reads;
         Self {
             owner: Arc::clone(owner),
             tree: Arc::clone(tree),
-            seqno: *seqno,
+            past: *past,
             is_foreign: *is_foreign,
             _held: held.cloned(),
         }
@@ -261,9 +261,9 @@ pub struct BatchView {
 
 impl BatchView {
     pub(in crate::db) fn reads(&self) -> Reads<'_> {
-        let Base { owner, tree, seqno, is_foreign, .. } = &self.base;
+        let Base { owner, tree, past, is_foreign, .. } = &self.base;
         let own = Some(Box::new(self.own.clone()));
-        Reads { owner, tree, seqno: *seqno, is_foreign: *is_foreign, own }
+        Reads { owner, tree, past: *past, is_foreign: *is_foreign, own }
     }
 }
 

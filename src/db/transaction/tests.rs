@@ -329,7 +329,8 @@ fn admit(db: &Db, tx: &Transaction) -> Admitted {
     batch.put("written", "");
     let (bytes, ids, _) = batch.into_parts().unwrap();
     let trees = db.engine().keyspaces.admit(&ids).unwrap();
-    let condition = ReadCondition::new(reads, db.engine().sequence.visible());
+    let horizons = reads.parts().map(|part| part.tree.horizon()).collect();
+    let condition = ReadCondition::new(reads, db.engine().sequence.visible(), horizons);
     Admitted::asking(bytes, trees, Condition::Reads(condition))
 }
 

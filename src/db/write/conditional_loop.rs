@@ -14,11 +14,11 @@ use std::sync::Arc;
 
 use crate::db::engine::Engine;
 use crate::db::queues::condition::{Admitted, Condition, Decision};
+use crate::db::state::expiry::horizons::Past;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LogPosition;
 use crate::db::state::switch_points::point;
 use crate::error::Result;
-use crate::key::SeqNo;
 
 /// The result of a lookup.
 pub(in crate::db) enum Look<A> {
@@ -32,8 +32,9 @@ pub(in crate::db) enum Look<A> {
 pub(in crate::db) trait Conditional {
     type Answer;
 
-    /// Looks up what the call depends on. `read_at` is the newest write that was visible before.
-    fn look(&mut self, engine: &Engine, read_at: SeqNo) -> Result<Look<Self::Answer>>;
+    /// Looks up what the call depends on. `read_at` is the newest write that was visible before, and the horizon of the
+    /// first keyspace.
+    fn look(&mut self, engine: &Engine, read_at: Past) -> Result<Look<Self::Answer>>;
 
     /// Takes what the leader has decided, or the batch back if it could not decide. `None`: look again.
     fn decided(
@@ -55,7 +56,10 @@ impl Engine {
         let mut kept = Vec::new();
         loop {
             self.check_writable()?;
-            let read_at = self.sequence.visible();
+            self.raise_if_nobody_does(trees)?;
+            // Both before the lookups: what they miss is above the number, or the horizon has risen.
+            let horizon = trees.first().map_or(0, |tree| tree.horizon());
+            let read_at = Past { seqno: self.sequence.visible(), horizon };
             point();
             let asked = match call.look(self, read_at)? {
                 Look::Answer(answer) => return Ok((answer, None)),
@@ -69,7 +73,7 @@ impl Engine {
                 return Ok((answer, Some(outcome.position)));
             }
             if kept.is_empty() {
-                kept.extend(trees.iter().map(|tree| tree.keep_memtables(read_at)));
+                kept.extend(trees.iter().map(|tree| tree.keep_memtables(read_at.seqno)));
             }
         }
     }

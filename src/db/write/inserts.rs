@@ -19,11 +19,11 @@ use crate::db::engine::Engine;
 use crate::db::queues::bits::Bits;
 use crate::db::queues::condition::{Admitted, AskedKey, Condition, Rule};
 use crate::db::queues::priority::Tries;
+use crate::db::state::expiry::horizons::Past;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LogPosition;
 use crate::error::{Error, Result};
 use crate::hash::key_hash;
-use crate::key::SeqNo;
 
 /// Adds entries to a batch that follow from which keys are new.
 pub(in crate::db) type Then<'c> = &'c mut dyn FnMut(&Bits, &mut WriteBatch) -> Result<()>;
@@ -53,7 +53,7 @@ impl Conditional for Inserts<'_, '_> {
     /// The entries that were written.
     type Answer = Bits;
 
-    fn look(&mut self, engine: &Engine, read_at: SeqNo) -> Result<Look<Bits>> {
+    fn look(&mut self, engine: &Engine, read_at: Past) -> Result<Look<Bits>> {
         let wanted: Vec<&[u8]> = self.keys.iter().map(|key| &self.all[key.place.clone()]).collect();
         let found = engine.multi_contains(self.tree, &wanted, None)?;
         let are_seen = found.iter().all(|&found| found);
@@ -128,14 +128,21 @@ impl Engine {
         places: Vec<Range<usize>>,
         then: Option<Then<'_>>,
     ) -> Result<(Bits, Option<LogPosition>)> {
-        let keys = places.into_iter().map(|place| AskedKey { place, hash: None }).collect();
+        let keys = places.iter().map(|place| AskedKey { place: place.clone(), hash: None }).collect();
         let (all, ..) = batch.into_parts()?;
         let follow = then.map(|then| {
             let tries = Tries::new(&self.commit.priority);
             Follow { engine: self, then, runs: 0, last: None, tries }
         });
+        let seen = if tree.sees() { Some((all.clone(), places)) } else { None };
         let mut call = Inserts { tree, bytes: all.len(), all, keys, follow };
-        self.conditional(slice::from_ref(tree), &mut call)
+        let (new, up_to) = self.conditional(slice::from_ref(tree), &mut call)?;
+        if let Some((batch, places)) = seen {
+            let refused = places.into_iter().enumerate().filter(|(at, _)| !new.get(*at));
+            let seen = self.note_seen(tree, refused.map(|(_, place)| &batch[place]));
+            return Ok((new, up_to.map(|up_to| seen.map_or(up_to, |seen| seen.max(up_to)))));
+        }
+        Ok((new, up_to))
     }
 }
 

@@ -15,11 +15,11 @@ use crate::db::queues::bits::Bits;
 use crate::db::queues::condition::{Admitted, AskedKey, Condition, Decision, Rule};
 use crate::db::queues::priority::Tries;
 use crate::db::queues::value::Value;
+use crate::db::state::expiry::horizons::Past;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LogPosition;
 use crate::error::{Error, Result};
 use crate::hash::key_hash;
-use crate::key::SeqNo;
 
 /// How often a call runs its closure at most. Each run but the first is for an answer that changed during the run
 /// before.
@@ -56,7 +56,7 @@ struct WriteOne<'t, 'k> {
 impl Conditional for WriteOne<'_, '_> {
     type Answer = Single;
 
-    fn look(&mut self, engine: &Engine, read_at: SeqNo) -> Result<Look<Single>> {
+    fn look(&mut self, engine: &Engine, read_at: Past) -> Result<Look<Single>> {
         let KeyWrite { key, value, rule, is_read } = &self.write;
         let found = engine.look_up(self.tree, key, None, |value| {
             if *is_read { Value::read(value) } else { Ok(Value::new(Bytes::new())) }
@@ -96,7 +96,7 @@ struct Update<'t, 'k, 'e, C> {
 impl<C: FnMut(Option<&[u8]>) -> Option<Vec<u8>>> Conditional for Update<'_, '_, '_, C> {
     type Answer = Option<Value>;
 
-    fn look(&mut self, engine: &Engine, read_at: SeqNo) -> Result<Look<Self::Answer>> {
+    fn look(&mut self, engine: &Engine, read_at: Past) -> Result<Look<Self::Answer>> {
         let before = engine.look_up(self.tree, self.key, None, Value::read)?;
         let after = match self.last.take() {
             Some((same, after)) if same == before => after,
@@ -140,8 +140,13 @@ impl Engine {
     ) -> Result<(Single, Option<LogPosition>)> {
         let hash = key_hash(self.keyspaces.hash_seed, write.key);
         let batch = batch::of_one(tree.id, write.key, write.value)?;
+        let insert = (write.rule == Rule::Absent && write.value.is_some()).then_some(write.key);
         let mut call = WriteOne { tree, write, hash, batch, found: None };
-        self.conditional(slice::from_ref(tree), &mut call)
+        let (single, up_to) = self.conditional(slice::from_ref(tree), &mut call)?;
+        if let Some(key) = insert.filter(|_| !single.is_allowed && tree.sees()) {
+            self.note_seen(tree, [key]);
+        }
+        Ok((single, up_to))
     }
 
     /// Sets a key to what `change` makes of its value; `None` deletes it. Returns the new value, and where a sync makes
@@ -160,7 +165,7 @@ impl Engine {
 }
 
 /// A conditional batch of one entry.
-fn one(tree: &Arc<Tree>, batch: Vec<u8>, read_at: SeqNo, rule: Rule, hash: u64) -> Result<Admitted> {
+fn one(tree: &Arc<Tree>, batch: Vec<u8>, read_at: Past, rule: Rule, hash: u64) -> Result<Admitted> {
     let entry = BatchReader::open(&batch).map_err(own_batch)?.next();
     let place = entry.expect("it has one entry").map_err(own_batch)?.key;
     let keys = vec![AskedKey { place, hash: Some(hash) }];

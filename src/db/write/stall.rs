@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::compaction::debt::{is_none, of_debt, of_runs};
+use crate::compaction::debt::{is_none, of_debt, of_runs, pressing_runs};
 use crate::compaction::pick;
 use crate::db::commit::room::{has_much_room, memory_of};
 use crate::db::engine::Engine;
@@ -30,6 +30,7 @@ use crate::db::state::failure::is_out_of_space;
 use crate::db::state::keyspace::pace::DELAY_MAX;
 use crate::db::state::keyspace::tree::{LoggedMemtable, Tree, View};
 use crate::error::{Error, Result};
+use crate::expiry::options::TimeSource;
 use crate::key::SeqNo;
 use crate::options::IMMUTABLES_MAX;
 
@@ -72,10 +73,39 @@ impl Engine {
     /// written.
     #[inline]
     pub(in crate::db) fn throttle(&self, batch: Part<'_>) -> Result<bool> {
+        if batch.1.iter().any(|tree| tree.expires()) {
+            self.check_time(batch.1)?;
+        }
         let is_free = self.lifecycle.is_ready()
             && batch.1.iter().all(|tree| tree.has_no_pressure())
             && self.has_much_room(std::iter::once(batch));
         if is_free { Ok(false) } else { self.throttle_if_needed(batch) }
+    }
+
+    /// Reads the clock for keyspaces whose entries expire: a broken one refuses the write. Without background threads,
+    /// raises the horizons that are due.
+    #[inline(never)]
+    fn check_time(&self, trees: &[Arc<Tree>]) -> Result<()> {
+        let expiries = trees.iter().filter_map(|tree| tree.expiry());
+        if expiries.clone().any(|expiry| expiry.time_source == TimeSource::System) {
+            self.clock.read()?;
+        }
+        self.raise_if_nobody_does(trees)
+    }
+
+    /// Raises the horizons that are due before a write, if there are no background threads.
+    #[inline]
+    pub(super) fn raise_if_nobody_does(&self, trees: &[Arc<Tree>]) -> Result<()> {
+        if self.background.threads > 0 || !trees.iter().any(|tree| tree.expires()) || !self.is_expiry_due() {
+            return Ok(());
+        }
+        match self.raise_horizons() {
+            Err(error) if !self.lifecycle.has_failed() => {
+                self.fail_or_put_off(Work::Expire, error);
+                Ok(())
+            }
+            raised => raised.map(drop),
+        }
     }
 
     #[inline(never)]
@@ -281,7 +311,7 @@ fn blocked_for(tree: &Arc<Tree>) -> Option<Arc<Error>> {
 
 /// A memtable that is to be flushed counts as a run of level 0, so that the runs never exceed their limit.
 fn compaction_pressure(tree: &Tree, view: &View) -> f64 {
-    let (runs, debt) = (view.version.runs(0).len() + view.immutables.len(), tree.debt());
+    let (runs, debt) = (pressing_runs(&view.version, || tree.shape()) + view.immutables.len(), tree.debt());
     if is_none(runs, debt) {
         return 0.0;
     }

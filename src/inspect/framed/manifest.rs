@@ -231,7 +231,7 @@ fn keyspace_words(id: u32, keyspace: &KeyspaceState) -> String {
         .filter(|(_, count)| *count > 0)
         .map(|(level, count)| format!("L{level} {count}"))
         .collect();
-    let expiry = match (keyspace.horizon, keyspace.boundaries.len() as u64) {
+    let expiry = match (keyspace.buckets.horizon(), keyspace.buckets.boundaries().len() as u64) {
         (0, 0) => String::new(),
         (horizon, count) => {
             format!("; {}, horizon {horizon}", counted(count, "bucket boundary", "bucket boundaries"))

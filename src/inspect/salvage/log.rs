@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use crate::batch::KeyspaceId;
 use crate::error::{Error, Result};
 use crate::file_header::FileKind;
 use crate::fs::ReadFile;
@@ -10,11 +11,12 @@ use crate::inspect::file::{Head, Window};
 use crate::inspect::framed::{self, FramedItem};
 use crate::inspect::output::{Event, FileDamage, Out, Stop, View};
 use crate::key::SeqNo;
-use crate::wal::{EditMark, RecordKind, decode_close, decode_promise};
+use crate::wal::{Boundary, EditMark, RecordKind, decode_boundaries, decode_close, decode_promise};
 
 /// The records of a log, in order.
 pub(crate) enum LogItem<'a> {
     Batch(&'a [u8]),
+    Boundaries(Vec<(KeyspaceId, Boundary)>),
     Promise(EditMark),
     Close(SeqNo, EditMark),
     /// From this offset on bytes are no record, or are missing, that were durable once.
@@ -69,8 +71,8 @@ fn walk_log(
             (RecordKind::Close, Some(bytes)) => {
                 decode_close(bytes).ok().map(|(seqno, mark)| LogItem::Close(seqno, mark))
             }
-            // Boundaries are newer than this version.
-            (_, None) | (RecordKind::Edit | RecordKind::Boundaries, _) => None,
+            (RecordKind::Boundaries, Some(bytes)) => decode_boundaries(bytes).ok().map(LogItem::Boundaries),
+            (_, None) | (RecordKind::Edit, _) => None,
         };
         take(item.unwrap_or(LogItem::Lost(offset)))
     })?;

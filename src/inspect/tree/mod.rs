@@ -11,4 +11,6 @@ mod read;
 mod shape;
 mod tables;
 
-pub use shape::{FilterShape, KeyspaceShape, OriginShape, Residency, RunShape, TableShape, Tree};
+pub use shape::{
+    BucketShape, ExpiryShape, FilterShape, KeyspaceShape, OriginShape, Residency, RunShape, TableShape, Tree,
+};

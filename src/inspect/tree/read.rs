@@ -3,15 +3,17 @@
 use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
 
-use super::shape::{KeyspaceShape, Tree};
+use super::shape::{BucketShape, ExpiryShape, KeyspaceShape, RunShape, Tree};
 use super::tables::Shapes;
 use crate::error::{Error, Result};
+use crate::expiry::times::BucketTimes;
 use crate::filename::{FileName, names_in};
 use crate::fs::Fs;
 use crate::inspect::output::FileDamage;
 use crate::inspect::salvage::{Records, read_edits};
 use crate::manifest::current::Current;
-use crate::manifest::state::ManifestState;
+use crate::manifest::keyspace_options::KeyspaceOptions;
+use crate::manifest::state::{KeyspaceState, ManifestState};
 
 impl Tree {
     /// Reads the shape of the store in `dir`.
@@ -82,7 +84,8 @@ impl Tree {
             id,
             name: keyspace.name.clone(),
             flushed: keyspace.flushed,
-            runs: reader.runs(keyspace.tables.values()),
+            expiry: expiry(keyspace),
+            runs: in_buckets(keyspace, reader.runs(keyspace.tables.values())),
         });
         let keyspaces = keyspaces.collect();
         let Shapes { fs, dir, damage } = reader;
@@ -91,6 +94,40 @@ impl Tree {
         let reserve = len(FileName::Reserve);
         Self { manifest, keyspaces, unplaced: Vec::new(), logs, reserve, damage }
     }
+}
+
+/// How the entries of a keyspace expire, if they do.
+fn expiry(keyspace: &KeyspaceState) -> Option<ExpiryShape> {
+    let (buckets, options) = (&keyspace.buckets, options_of(keyspace));
+    let is_any = options.expiry().is_some() || buckets.horizon() > 0 || buckets.last().is_some();
+    let tables = keyspace.tables.values().map(|place| &place.meta);
+    let visible = tables.filter(|meta| meta.seqno_max >= buckets.horizon());
+    let oldest = visible.map(|meta| meta.seqno_min).min();
+    is_any.then(|| ExpiryShape {
+        ttl: options.ttl,
+        buckets: options.ttl_buckets,
+        time_source: options.time_source,
+        horizon: buckets.horizon(),
+        next_expiry: options
+            .expiry()
+            .zip(oldest)
+            .and_then(|(expiry, oldest)| buckets.first_expiry(&expiry, oldest)),
+    })
+}
+
+fn options_of(keyspace: &KeyspaceState) -> KeyspaceOptions {
+    KeyspaceOptions::decode(&keyspace.options).unwrap_or_default()
+}
+
+/// The runs with their buckets of time, if the entries of the keyspace expire.
+fn in_buckets(keyspace: &KeyspaceState, mut runs: Vec<RunShape>) -> Vec<RunShape> {
+    let (buckets, expiry) = (&keyspace.buckets, options_of(keyspace).expiry());
+    for run in runs.iter_mut().filter(|_| buckets.last().is_some()) {
+        let newest = run.tables.iter().map(|table| table.seqnos.1).max().unwrap_or(0);
+        let BucketTimes { begins, ends, expires } = buckets.times(expiry.as_ref(), buckets.bucket_of(newest));
+        run.bucket = Some(BucketShape { begins, ends, expires, is_hidden: newest < buckets.horizon() });
+    }
+    runs
 }
 
 /// The numbers of the files that are `wanted`, in their order.

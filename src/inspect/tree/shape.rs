@@ -1,8 +1,10 @@
 //! The parts of the shape of a store.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::counters::FilterCounts;
+use crate::expiry::options::TimeSource;
 use crate::filter::Kind;
 use crate::inspect::output::FileDamage;
 
@@ -35,8 +37,41 @@ pub struct KeyspaceShape {
     pub name: String,
     /// All entries up to this sequence number are in tables.
     pub flushed: u64,
+    /// How its entries expire; `None` if they do not.
+    pub expiry: Option<ExpiryShape>,
     /// Its runs, in the order of a lookup: the newest first.
     pub runs: Vec<RunShape>,
+}
+
+/// How the entries of a keyspace expire, as far as the manifest states it: bucket boundaries since the last flush are in the
+/// log. Times are milliseconds since 1970-01-01 UTC, or by the clock of the caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ExpiryShape {
+    /// The time to live; `None` if it was removed: what has expired stays hidden.
+    pub ttl: Option<Duration>,
+    /// In how many buckets entries expire during the time to live.
+    pub buckets: u64,
+    /// The clock.
+    pub time_source: TimeSource,
+    /// Entries with a smaller sequence number are hidden.
+    pub horizon: u64,
+    /// When entries are hidden next; `None` if there are none, or if their time is unknown.
+    pub next_expiry: Option<u64>,
+}
+
+/// The bucket of time in which the newest entry of a run was written. Times as in [`ExpiryShape`]; `None` if unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BucketShape {
+    /// When it begins.
+    pub begins: Option<u64>,
+    /// When it ends.
+    pub ends: Option<u64>,
+    /// When its entries are hidden.
+    pub expires: Option<u64>,
+    /// All entries of the run are hidden.
+    pub is_hidden: bool,
 }
 
 /// Tables that do not overlap.
@@ -47,6 +82,8 @@ pub struct RunShape {
     pub level: u8,
     /// Its number; on level 0 the newest run has the largest.
     pub run: u64,
+    /// Its bucket of time, if the entries of the keyspace expire.
+    pub bucket: Option<BucketShape>,
     /// In the order of their keys.
     pub tables: Vec<TableShape>,
 }
@@ -88,7 +125,7 @@ pub struct TableShape {
 pub struct Residency {
     /// Whether the table is open.
     pub is_open: bool,
-    /// Column groups of its filter. A Bloom filter counts as one. 0 if the table is not open.
+    /// Column groups of its filter. A Bloom filter counts as one. 0 if the filter was not read yet.
     pub filter_column_groups: u64,
     /// Column groups in memory.
     pub loaded_filter_column_groups: u64,

@@ -38,7 +38,7 @@ impl Shapes<'_> {
         for ((level, Reverse(run)), table) in tables {
             match runs.last_mut().filter(|last| (last.level, last.run) == (level, run)) {
                 Some(last) => last.tables.push(table),
-                None => runs.push(RunShape { level, run, tables: vec![table] }),
+                None => runs.push(RunShape { level, run, bucket: None, tables: vec![table] }),
             }
         }
         runs

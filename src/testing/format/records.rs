@@ -11,6 +11,7 @@ use bytes::Bytes;
 use crate::batch::{self, BatchReader, WriteBatch};
 use crate::checksum::checksum;
 use crate::codec::{Reader, put_u64, put_varint};
+use crate::expiry::options::{Expiry, Refresh, TimeSource};
 use crate::file_header::{FileHeader, FileKind};
 use crate::filename::FileName;
 use crate::filter::{FilterAllocation, FilterKind, FilterPolicy, FilterSize};
@@ -18,7 +19,7 @@ use crate::fs::{Fs, MemFs};
 use crate::key::EntryKind;
 use crate::manifest::current::Current;
 use crate::manifest::edit::{EditItem, LogEnd, VersionEdit};
-use crate::manifest::keyspace_options::{Expiry, KeyspaceOptions, Refresh, TimeSource};
+use crate::manifest::keyspace_options::KeyspaceOptions;
 use crate::manifest::log as manifest_log;
 use crate::manifest::state::ManifestState;
 use crate::table::Compression;
@@ -175,7 +176,7 @@ pub(super) fn keyspace_options(vector: &Vector) {
 pub(super) fn keyspace_options_expiry(vector: &Vector) {
     let expiry =
         Expiry { ttl: 86_400_000, buckets: 24, refresh: Refresh::OnSight, time_source: TimeSource::System };
-    keyspace_options_of(vector, &KeyspaceOptions { expiry: Some(expiry), ..options_example() });
+    keyspace_options_of(vector, &options_example().with_expiry(&expiry));
 }
 
 fn keyspace_options_of(vector: &Vector, example: &KeyspaceOptions) {
@@ -198,7 +199,7 @@ fn keyspace_options_of(vector: &Vector, example: &KeyspaceOptions) {
         ("level 1 bytes", read.level_base_bytes.to_string()),
         ("level ratio", read.level_ratio.to_string()),
     ];
-    if let Some(Expiry { ttl, buckets, refresh, time_source }) = read.expiry {
+    if let Some(Expiry { ttl, buckets, refresh, time_source }) = read.expiry() {
         let codes = format!("refresh={refresh:?} time_source={time_source:?}");
         facts.push(("expiry", format!("ttl={ttl} buckets={buckets} {codes}")));
     }
@@ -454,10 +455,13 @@ pub(super) fn manifest_expiry(vector: &Vector) {
     first.extend([boundary(0, 1), boundary(1, 300), boundary(2, 900)]);
     let state = manifest_of(vector, [first, vec![EditItem::Horizon { keyspace: 0, seqno: 300 }]]);
     let keyspace = &state.keyspaces[&0];
-    let seqnos: Vec<_> = keyspace.boundaries.iter().map(|boundary| boundary.seqno).collect();
-    assert_eq!((keyspace.horizon, &seqnos[..]), (300, &[1, 300, 900][..]));
+    let seqnos: Vec<_> = keyspace.buckets.boundaries().iter().map(|boundary| boundary.seqno).collect();
+    assert_eq!((keyspace.buckets.horizon(), &seqnos[..]), (300, &[1, 300, 900][..]));
     let mut later = state;
     later.apply_item(&EditItem::Horizon { keyspace: 0, seqno: 301 }).unwrap();
     later.apply_item(&EditItem::Horizon { keyspace: 0, seqno: 2 }).unwrap();
-    assert_eq!((later.keyspaces[&0].horizon, later.keyspaces[&0].boundaries.len()), (301, 2));
+    assert_eq!(
+        (later.keyspaces[&0].buckets.horizon(), later.keyspaces[&0].buckets.boundaries().len()),
+        (301, 2)
+    );
 }

@@ -4,7 +4,7 @@
 //!
 //! The first bytes choose the options: sizes so small that a few dozen writes make several levels, and a
 //! filter of any kind. Then follow operations, each a byte for its kind and then its parameters, on two
-//! keyspaces with few keys of awkward shapes. No thread works in the background, so that an input does the
+//! keyspaces with few keys of awkward shapes. The entries of the second one expire by a clock of the input. No thread works in the background, so that an input does the
 //! same every time (except for the random ids of files).
 //!
 //! # Invariants
@@ -13,6 +13,7 @@
 //!   answers with the map at its creation; so does a transaction, with its own writes. It conflicts exactly if it
 //!   writes, and an entry that it read was written meanwhile.
 //! - "May contain" is never false for a present key.
+//! - What has expired stays hidden, also after a crash. Snapshots have it.
 //! - After a crash the store is as it was after some batch, none before the last durable one.
 //! - No operation fails; the files on disk are sound.
 
@@ -22,11 +23,13 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::batch::WriteBatch;
 use crate::block::Compression;
 use crate::db::{Db, Durability, Iter, Keyspace, Snapshot};
 use crate::error::Error;
+use crate::expiry::options::TimeSource;
 use crate::filter::fuzzing::Input;
 use crate::filter::{FilterKind, FilterPolicy};
 use crate::fs::{CrashPolicy, MemFs};
@@ -35,6 +38,8 @@ use crate::options::{KeyspaceOptions, Options};
 const DIR: &str = "/db";
 const SPACES: usize = 2;
 const OPS_MAX: usize = 400;
+/// The time to live in the second keyspace, in seconds and in buckets.
+const BUCKETS: u64 = 100;
 const SNAPSHOTS_MAX: usize = 4;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -67,6 +72,11 @@ fn keyspace_options(input: &mut Input<'_>) -> KeyspaceOptions {
         .level_ratio(2 + input.below(3) as u64)
         .l0_runs(1 + input.below(4))
         .compression(if input.flag() { Compression::Lz4 } else { Compression::None })
+}
+
+/// Options of the second keyspace.
+fn expiring(options: KeyspaceOptions) -> KeyspaceOptions {
+    options.ttl(Duration::from_secs(BUCKETS)).ttl_buckets(BUCKETS).time_source(TimeSource::Caller)
 }
 
 /// One of 64 keys: empty, short, with long common beginnings, with ends of `ff`, longer than a bound.
@@ -111,6 +121,10 @@ struct World {
     /// The contents of the store after each batch since the last durable one; the last is the current one.
     history: Vec<Arc<Maps>>,
     snapshots: Vec<(Snapshot, Arc<Maps>)>,
+    /// The time of the second keyspace, whose entries expire, in seconds: that is its bucket. And when everything in it had
+    /// expired last.
+    time: u64,
+    expired_at: u64,
 }
 
 impl World {
@@ -122,9 +136,10 @@ impl World {
             db: None,
             history: vec![Arc::default()],
             snapshots: Vec::new(),
+            time: 1,
+            expired_at: 1,
         };
         world.open();
-        world.space(1);
         world
     }
 
@@ -140,6 +155,7 @@ impl World {
 
     fn open(&mut self) {
         self.db = Some(self.options().open(DIR).expect("the store opens"));
+        self.tell_time();
     }
 
     fn db(&self) -> &Db {
@@ -149,7 +165,25 @@ impl World {
     fn space(&self, index: usize) -> Keyspace {
         match index {
             0 => self.db().default_keyspace(),
-            _ => self.db().keyspace("other", self.keyspace.clone()).expect("a keyspace opens"),
+            _ => self.db().keyspace("other", expiring(self.keyspace.clone())).expect("a keyspace opens"),
+        }
+    }
+
+    /// The store does not save the time itself.
+    fn tell_time(&self) {
+        self.space(1).advance_time(Duration::from_secs(self.time)).expect("time goes on");
+    }
+
+    /// Time passes: a bucket, or so much that everything in the second keyspace expires. That is durable at once.
+    fn pass(&mut self, input: &mut Input<'_>) {
+        let is_all = input.below(4) == 0 || self.time - self.expired_at >= BUCKETS - 2;
+        self.time += if is_all { BUCKETS + 1 } else { 1 };
+        self.tell_time();
+        if is_all {
+            self.expired_at = self.time;
+            for maps in &mut self.history {
+                Arc::make_mut(maps)[1].clear();
+            }
         }
     }
 
@@ -198,7 +232,9 @@ impl World {
             }
             15 => {
                 let options = keyspace_options(input);
-                self.space(input.below(SPACES)).set_options(options.clone()).expect("options are taken");
+                let space = input.below(SPACES);
+                let options_of = if space == 0 { options.clone() } else { expiring(options.clone()) };
+                self.space(space).set_options(options_of).expect("options are taken");
                 self.keyspace = options;
             }
             16 => self.reopen(),
@@ -209,6 +245,7 @@ impl World {
                 let seed = input.u16();
                 self.crash(CrashPolicy::Random(seed.into()));
             }
+            21 => self.pass(input),
             _ => self.transaction(input),
         }
     }

@@ -20,7 +20,7 @@ const LAYERS: [&[&str]; 8] = [
     &["counters", "error", "histogram", "limits", "sorting", "sync"],
     &["batch", "key"],
     &["block", "file_header", "iter", "memtable", "spans", "table_meta"],
-    &["cache", "filename", "fs", "manifest", "memory", "table", "wal"],
+    &["cache", "expiry", "filename", "fs", "manifest", "memory", "table", "wal"],
     &["compaction", "merge", "obsolete_files", "snapshot_read", "version"],
     &["inspect"],
     &["db", "options", "serialized_options"],

@@ -16,7 +16,7 @@ use super::report::{LostWrites, ManifestCondition, RepairReport};
 use super::reused_seqnos::{NewerLogs, Standing, UsedLog};
 use super::spill::Scratch;
 use super::survey::Survey;
-use crate::batch::BatchReader;
+use crate::batch::{BatchReader, KeyspaceId};
 use crate::db::check::repair::losses::{Loss, Losses};
 use crate::db::state::open_report::DroppedTail;
 use crate::error::{Error, Result};
@@ -24,6 +24,7 @@ use crate::filename::FileName;
 use crate::inspect::{LogItem, read_log};
 use crate::key::{EntryKind, SeqNo};
 use crate::spans::RangeDelete;
+use crate::wal::Boundary;
 
 /// Reads all logs into `scratch`.
 pub(super) fn read_logs(
@@ -82,6 +83,7 @@ impl Reader<'_, '_, '_> {
         let read = read_log(&*file, &path, stated.map(|stated| stated.len), &mut |item| {
             match item {
                 LogItem::Batch(bytes) => self.batch(bytes, &name, &mut newer)?,
+                LogItem::Boundaries(all) => self.boundaries(all),
                 LogItem::Promise(_) => {}
                 LogItem::Close(seqno, _) => end = Some(seqno),
                 LogItem::Lost(offset) => self.suspect(&name, offset),
@@ -161,6 +163,18 @@ impl Reader<'_, '_, '_> {
         }
         self.losses.last = self.losses.last.max(Some(last));
         Ok(())
+    }
+
+    /// Takes bucket boundaries. A number below one that no batch has was left out.
+    fn boundaries(&mut self, all: Vec<(KeyspaceId, Boundary)>) {
+        let first = all.iter().map(|(_, boundary)| boundary.seqno).min();
+        let before = all.iter().map(|(_, boundary)| boundary.seqno.saturating_sub(1)).max();
+        if self.suspect.is_none()
+            || first.is_some_and(|first| self.losses.last.is_some_and(|last| first <= last + 1))
+        {
+            self.losses.last = self.losses.last.max(before);
+        }
+        self.losses.boundaries.extend(all);
     }
 
     /// Notes that writes may be lost from here on.

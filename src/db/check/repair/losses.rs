@@ -1,6 +1,8 @@
 //! The writes that the logs of a store have lost.
 
+use crate::batch::KeyspaceId;
 use crate::key::SeqNo;
+use crate::wal::Boundary;
 
 /// The writes that the logs have lost, and how far they were read.
 #[derive(Debug, Default)]
@@ -9,6 +11,8 @@ pub(super) struct Losses {
     pub(super) ranges: Vec<Loss>,
     /// The last sequence number of the batches.
     pub(super) last: Option<SeqNo>,
+    /// The bucket boundaries that the logs have, in order.
+    pub(super) boundaries: Vec<(KeyspaceId, Boundary)>,
 }
 
 impl Losses {

@@ -21,6 +21,7 @@ use super::plan::Certainty;
 use super::range_deletes::RangeDeletes;
 use super::report::{DoubtfulRanges, LostEntries};
 use super::sources::Source;
+use super::spill::{BATCH_BYTES, ByBucket};
 use crate::batch::WriteBatch;
 use crate::db::check::repair::plan::Head;
 use crate::db::handles::keyspace::Keyspace;
@@ -31,13 +32,12 @@ use crate::key::EntryKind;
 use crate::limits::KEYSPACE_NAME_BYTES_MAX;
 use crate::manifest::keyspace_options::KeyspaceOptions;
 
-/// Bytes that are written to the new store at a time.
-const BATCH_BYTES: usize = 64 << 10;
-
 /// Where the entries of one keyspace go.
 pub(super) struct Target<'a> {
     db: &'a Db,
     certain: Option<Keyspace>,
+    /// If its entries expire.
+    by_bucket: Option<ByBucket<'a>>,
     pub(super) certain_keys: u64,
     doubtful: Option<Keyspace>,
     doubtful_options: KeyspaceOptions,
@@ -61,7 +61,7 @@ impl<'a> Target<'a> {
     /// which is made when there is one, with these options. `ranks_hold` is whether the manifest is whole.
     pub(super) fn new(
         db: &'a Db,
-        certain: Option<Keyspace>,
+        (certain, by_bucket): (Option<Keyspace>, Option<ByBucket<'a>>),
         ranges: DoubtfulRanges,
         doubtful_options: KeyspaceOptions,
         ranks_hold: bool,
@@ -69,6 +69,7 @@ impl<'a> Target<'a> {
         Self {
             db,
             certain,
+            by_bucket,
             certain_keys: 0,
             doubtful: None,
             doubtful_options,
@@ -100,6 +101,10 @@ impl<'a> Target<'a> {
 
     fn keep(&mut self, source: &mut Source<'_>, user: &Bytes, certainty: Certainty) -> Result<()> {
         let is_delete = source.head().is_some_and(|head| head.tag.kind() == EntryKind::Delete);
+        let seqno = source.head().map_or(0, |head| head.tag.seqno());
+        if self.by_bucket.as_ref().is_some_and(|by_bucket| by_bucket.is_hidden(seqno)) {
+            return Ok(());
+        }
         let certainty = if self.certain.is_none() { Certainty::Doubtful } else { certainty };
         let value = if is_delete { None } else { source.value()? };
         if value.is_none() && !is_delete {
@@ -109,7 +114,10 @@ impl<'a> Target<'a> {
         let Some(value) = value else { return Ok(()) };
         match (certainty, &self.certain) {
             (Certainty::Certain, Some(keyspace)) => {
-                self.batch.put_in(keyspace, user, value);
+                match &mut self.by_bucket {
+                    Some(by_bucket) => by_bucket.put(&mut self.batch, user, &value, seqno)?,
+                    None => drop(self.batch.put_in(keyspace, user, value)),
+                }
                 self.certain_keys += 1;
             }
             _ => {
@@ -125,6 +133,11 @@ impl<'a> Target<'a> {
             }
         }
         self.flush(BATCH_BYTES)
+    }
+
+    /// Brings the entries of a keyspace whose entries expire to their place. It has these options then.
+    pub(super) fn finish(&mut self, keyspace: &Keyspace, options: KeyspaceOptions) -> Result<()> {
+        self.by_bucket.take().map_or(Ok(()), |by_bucket| by_bucket.finish(keyspace, options))
     }
 
     fn flush(&mut self, least: usize) -> Result<()> {

@@ -51,7 +51,7 @@ impl UsedLog {
                 }
                 LogItem::Promise(_) => was_used = true,
                 LogItem::Close(stated, _) => (was_used, log.closed) = (true, Some(stated)),
-                LogItem::Lost(_) | LogItem::Torn(_) => {}
+                LogItem::Boundaries(_) | LogItem::Lost(_) | LogItem::Torn(_) => {}
             }
             Ok(())
         });

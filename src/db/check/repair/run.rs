@@ -15,6 +15,7 @@ use crate::db::check::repair::losses::Losses;
 use crate::db::handles::store::Db;
 use crate::db::open::steps::lock_for_reading;
 use crate::error::{Error, Result};
+use crate::expiry::options::TimeSource;
 use crate::filename::names_in;
 use crate::fs::lies_in;
 use crate::manifest::keyspace_options::KeyspaceOptions;
@@ -97,7 +98,7 @@ fn repair(
         return Err(Error::invalid(format!("{} is not empty", into.display())));
     }
     let default_options = options_of(&survey, Some(DEFAULT_KEYSPACE));
-    let db = options.default_keyspace(default_options).open(into)?;
+    let db = options.default_keyspace(without_time(&default_options)).open(into)?;
     let mut report = RepairReport {
         manifest: survey.manifest,
         tables: plan.keyspaces.values().flatten().filter(|planned| planned.table.is_readable).count() as u64,
@@ -161,15 +162,20 @@ impl Repaired<'_> {
         let named = id.and_then(|id| survey.state.keyspaces.get(&id)).map(|keyspace| keyspace.name.clone());
         let options = options_of(survey, id);
         let certain = match &named {
-            Some(name) => Some(db.keyspace(name, options.clone())?),
+            Some(name) => Some(db.keyspace(name, without_time(&options))?),
             None => None,
         };
         let name = id.and_then(|id| survey.name(id)).map(str::to_owned);
         let into = doubtful_name(name.as_deref(), taken);
         let ranges = DoubtfulRanges::new(name.clone(), into.clone());
+        let made = certain.clone().filter(|_| options.expiry().is_some());
         let certain = certain.filter(|_| can_be_certain);
-        let mut target =
-            Target::new(db, certain, ranges, options, survey.manifest == ManifestCondition::Whole);
+        let buckets = id.map(|id| survey.buckets(id, &losses.boundaries)).filter(|_| made.is_some());
+        let by_bucket = buckets.map(|buckets| scratch.by_bucket(buckets)).transpose()?;
+        // Doubtful entries do not expire before somebody has looked at them.
+        let doubtful_options = without_expiry(&options);
+        let is_whole = survey.manifest == ManifestCondition::Whole;
+        let mut target = Target::new(db, (certain, by_bucket), ranges, doubtful_options, is_whole);
         let mut sources = Vec::new();
         let logged = id.map_or(&[][..], |id| scratch.range_deletes(id));
         let lost = &mut report.lost_entries;
@@ -182,6 +188,9 @@ impl Repaired<'_> {
             sources.extend(scratch.writes(id)?.map(|writes| Source::Log(Box::new(writes))));
         }
         target.merge(sources, &range_deletes, &mut report.lost_entries)?;
+        if let Some(made) = made {
+            target.finish(&made, options)?;
+        }
         let (keys, values) = (target.certain_keys, target.doubtful_values);
         report.doubtful.extend(target.ranges.finish());
         let as_of = id.map(|id| survey.as_of(id, losses));
@@ -192,6 +201,18 @@ impl Repaired<'_> {
         taken.push(into.clone());
         Ok(Some(RepairedKeyspace { name: into, keys: values, is_doubtful: true, as_of: None }))
     }
+}
+
+/// The options of a keyspace until it has its entries: if they expire, by the time of a caller, which is not set.
+fn without_time(options: &KeyspaceOptions) -> KeyspaceOptions {
+    let time_source = if options.ttl.is_some() { TimeSource::Caller } else { options.time_source };
+    options.clone().time_source(time_source)
+}
+
+/// The same options of a keyspace whose entries do not expire.
+fn without_expiry(options: &KeyspaceOptions) -> KeyspaceOptions {
+    let KeyspaceOptions { ttl, ttl_buckets, refresh, time_source, .. } = KeyspaceOptions::default();
+    KeyspaceOptions { ttl, ttl_buckets, refresh, time_source, ..options.clone() }
 }
 
 /// The options of a keyspace, or those of a new one if they cannot be read.

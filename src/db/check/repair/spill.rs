@@ -3,6 +3,7 @@
 //! what is known of a write and one for its value. They are dropped in the end.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -14,10 +15,15 @@ use crate::db::handles::iteration::iter::Iter;
 use crate::db::handles::keyspace::Keyspace;
 use crate::db::handles::store::Db;
 use crate::db::state::durability::Durability;
+use crate::db::state::keyspace::change::{Change, OptionsChange};
 use crate::error::{Error, Result};
+use crate::expiry::buckets::Buckets;
 use crate::key::{EntryKind, SeqNo, Tag};
 use crate::manifest::keyspace_options::KeyspaceOptions;
 use crate::spans::RangeDelete;
+
+/// Bytes that are written to the new store at a time.
+pub(super) const BATCH_BYTES: usize = 64 << 10;
 
 /// Names of these keyspaces begin so. A store that has one is not completely repaired.
 const UNFINISHED: &str = "repair-unfinished";
@@ -106,11 +112,80 @@ impl<'a> Scratch<'a> {
         Ok(Some(found))
     }
 
+    /// Where the certain entries of a keyspace go until all are known, by the buckets of the old store.
+    pub(super) fn by_bucket(&self, buckets: Buckets) -> Result<ByBucket<'a>> {
+        let prefix = format!("{}-bucket", self.prefix);
+        let numbers = self.db.keyspace(&prefix, KeyspaceOptions::new())?;
+        Ok(ByBucket { db: self.db, prefix, numbers, buckets, keyspaces: BTreeMap::new() })
+    }
+
     /// Drops the keyspaces.
     pub(super) fn finish(self) -> Result<()> {
         let names: Vec<String> =
             self.keyspaces.values().flatten().map(|keyspace| keyspace.name().to_owned()).collect();
         names.iter().try_for_each(|name| self.db.drop_keyspace(name))
+    }
+}
+
+/// Entries of a keyspace whose entries expire, by their buckets: the new store gets them bucket by bucket, with the
+/// boundaries between them, because their sequence numbers are others.
+pub(super) struct ByBucket<'a> {
+    db: &'a Db,
+    prefix: String,
+    /// Takes the sequence numbers of boundaries.
+    numbers: Keyspace,
+    buckets: Buckets,
+    keyspaces: BTreeMap<usize, Keyspace>,
+}
+
+impl ByBucket<'_> {
+    /// Whether an entry with this number has expired for every reader.
+    pub(super) fn is_hidden(&self, seqno: SeqNo) -> bool {
+        seqno < self.buckets.horizon()
+    }
+
+    /// Takes an entry.
+    pub(super) fn put(
+        &mut self,
+        batch: &mut WriteBatch,
+        key: &[u8],
+        value: &[u8],
+        seqno: SeqNo,
+    ) -> Result<()> {
+        let bucket = self.buckets.bucket_of(seqno);
+        if !self.keyspaces.contains_key(&bucket) {
+            let made = self.db.keyspace(&format!("{}-{bucket}", self.prefix), KeyspaceOptions::new())?;
+            self.keyspaces.insert(bucket, made);
+        }
+        batch.put_in(&self.keyspaces[&bucket], key, value);
+        Ok(())
+    }
+
+    /// Writes the entries to their keyspace, which then has these options. Until then it has the time of a caller who has
+    /// set none, so that no other boundary is written.
+    pub(super) fn finish(self, keyspace: &Keyspace, options: KeyspaceOptions) -> Result<()> {
+        let (engine, tree) = (self.db.engine(), &keyspace.tree);
+        for bucket in 0..=self.buckets.open() {
+            if let Some(before) = bucket.checked_sub(1) {
+                let time = self.buckets.boundaries()[before].time;
+                engine.write_boundary(tree, time)?;
+                self.numbers.delete("")?;
+            }
+            let Some(entries) = self.keyspaces.get(&bucket) else { continue };
+            let mut batch = WriteBatch::new();
+            for entry in entries.iter() {
+                let (key, value) = entry?;
+                batch.put_in(keyspace, &key, &value);
+                if batch.size_bytes() >= BATCH_BYTES {
+                    self.db.write_with(std::mem::take(&mut batch), Durability::Buffered)?;
+                }
+            }
+            self.db.write_with(batch, Durability::Buffered)?;
+        }
+        let change = OptionsChange::Expiry(options, None);
+        engine.publish(Vec::new(), Change::Options(Arc::clone(tree), change))?;
+        let temporary = self.keyspaces.values().chain([&self.numbers]);
+        temporary.into_iter().try_for_each(|keyspace| self.db.drop_keyspace(keyspace.name()))
     }
 }
 

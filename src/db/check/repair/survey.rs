@@ -17,6 +17,7 @@ use crate::checksum::FileId;
 use crate::db::open::recover::{list, strays};
 use crate::db::state::open_report::IgnoredFile;
 use crate::error::{Error, Result};
+use crate::expiry::buckets::Buckets;
 use crate::file_header::{FileHeader, HEADER_BYTES};
 use crate::filename::FileName;
 use crate::fs::{Fs, ReadFile};
@@ -25,6 +26,7 @@ use crate::key::SeqNo;
 use crate::manifest::current::Current;
 use crate::manifest::state::{ManifestState, TablePlace};
 use crate::table_meta::TableMeta;
+use crate::wal::Boundary;
 use crate::wal::EditMark;
 
 const HEADER_LEN: u64 = HEADER_BYTES as u64;
@@ -111,6 +113,15 @@ impl Survey {
     pub(super) fn name(&self, id: KeyspaceId) -> Option<&str> {
         let named = self.state.keyspaces.get(&id).map(|keyspace| &keyspace.name[..]);
         named.or_else(|| self.told.get(&id).map(|name| &name[..]))
+    }
+
+    /// The buckets and the horizon of a keyspace, as far as the manifest and these boundaries of logs have them.
+    pub(super) fn buckets(&self, id: KeyspaceId, logged: &[(KeyspaceId, Boundary)]) -> Buckets {
+        let keyspace = self.state.keyspaces.get(&id);
+        let mut buckets = keyspace.map(|keyspace| keyspace.buckets.clone()).unwrap_or_default();
+        let logged = logged.iter().filter(|(of, _)| *of == id);
+        logged.for_each(|(_, boundary)| buckets.follow(*boundary));
+        buckets
     }
 
     /// Entries of a keyspace up to this sequence number are in tables. Without a manifest nobody knows: a flush
@@ -288,7 +299,7 @@ impl Survey {
             let _ = read_log(&*file, &path, None, &mut |item| {
                 match item {
                     LogItem::Promise(mark) | LogItem::Close(_, mark) => check(mark),
-                    LogItem::Batch(_) | LogItem::Lost(_) | LogItem::Torn(_) => {}
+                    LogItem::Batch(_) | LogItem::Boundaries(_) | LogItem::Lost(_) | LogItem::Torn(_) => {}
                 }
                 Ok(())
             });

@@ -1,5 +1,6 @@
 //! Statistics of an open store, and their text.
 
+pub(in crate::db) mod expiry_stats;
 pub(in crate::db) mod latency_stats;
 pub(in crate::db) mod store_stats;
 mod text;

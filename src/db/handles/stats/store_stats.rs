@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::expiry_stats::ExpiryStats;
 use super::latency_stats::LatencyStats;
 use crate::compaction::debt;
 use crate::counters::FilterCounts;
@@ -39,21 +40,22 @@ pub struct LevelStats {
     pub filter_bytes: u64,
     /// Keys of the tables that have a filter block.
     pub filter_keys: u64,
-    /// Tables that are open: their filter and root index are in memory.
+    /// Tables that are open: their metadata and the roots of their indexes are in memory.
     pub open_tables: u64,
-    /// Open tables whose filter cannot be used.
+    /// Tables whose filter was read and cannot be used. A filter is read when its table is first opened, and stays in
+    /// memory when the table is closed.
     pub unusable_filters: u64,
-    /// Open tables whose filter could not be built and answers "maybe" for every key. There should be none.
+    /// Filters that could not be built and answer "maybe" for every key. There should be none.
     /// If a defect of this library caused one, the `tracing` event has what is needed to reproduce it.
     pub unbuilt_filters: u64,
     /// Tables that a compaction could not read: compactions skip them until the store is opened again.
     pub set_aside_tables: u64,
-    /// Open tables whose filter is not in memory because the memory budget has no room for it.
+    /// Filters that were read and are not in memory, because the memory budget has no room for it.
     pub unloaded_filters: u64,
     /// Unloaded filters that are probed page by page, from the cache or from disk. For the others there is no
     /// room even for header and page checksums.
     pub paged_filters: u64,
-    /// Column groups of the filters of open tables. A Bloom filter counts as one.
+    /// Column groups of the filters that were read. A Bloom filter counts as one.
     pub filter_column_groups: u64,
     /// Column groups in memory. If there is no room for all, those are left out that answer the fewest
     /// lookups for their size.
@@ -65,8 +67,7 @@ pub struct LevelStats {
     /// False positives that the filters predict for the absent keys they were probed for; compare with
     /// [`FilterCounts::false_positives`].
     pub expected_false_positives: f64,
-    /// Predicted false-positive rate of the filters of the open tables, weighted by keys; `None` if no open
-    /// table has one.
+    /// Predicted false-positive rate of the filters that were read, weighted by keys; `None` if there are none.
     pub predicted_rate: Option<f64>,
 }
 
@@ -101,11 +102,14 @@ pub struct KeyspaceStats {
     pub memtable_bytes: u64,
     /// Memtables waiting to be flushed.
     pub immutable_memtables: u64,
-    /// Bytes that compactions have to write until every level has its size.
+    /// Bytes that compactions have to write until every level has its size. If entries expire: until every closed bucket
+    /// of time is one run, the last one not counted.
     pub owed_bytes: u64,
     /// Hidden entries that scans have skipped since the store was opened: tombstones, and what newer entries
     /// hide.
     pub skipped_entries: u64,
+    /// Its buckets of time; `None` if its entries do not expire.
+    pub expiry: Option<ExpiryStats>,
     /// Its levels, 0 to 6.
     pub levels: Vec<LevelStats>,
 }
@@ -233,6 +237,9 @@ pub struct Stats {
     pub snapshots: u64,
     /// The oldest of them.
     pub oldest_snapshot: Option<SeqNo>,
+    /// How far the clock is beyond the newest boundary of a keyspace whose entries expire, as long as that may be because
+    /// the clock is wrong: see [`OpenReport::clock_leap`](crate::OpenReport::clock_leap).
+    pub clock_leap: Option<Duration>,
     /// Latencies of calls and background jobs; `None` unless
     /// [`Options::latency_histograms`](crate::Options::latency_histograms) is set.
     pub latencies: Option<LatencyStats>,
@@ -337,6 +344,7 @@ impl Engine {
             held_file_bytes,
             snapshots: snapshots.len() as u64,
             oldest_snapshot: snapshots.first().copied(),
+            clock_leap: self.clock_leap(),
             latencies: LatencyStats::of(self),
             disabled: self.lifecycle.failure().map(Error::to_string),
         }
@@ -352,6 +360,7 @@ fn keyspace_stats(tree: &Arc<Tree>) -> KeyspaceStats {
         immutable_memtables: view.immutables.len() as u64,
         owed_bytes: debt::debt(&view.version, &tree.shape()),
         skipped_entries: tree.skipped(),
+        expiry: ExpiryStats::of(tree, &view),
         levels: (0..LEVELS)
             .map(|level| {
                 let mut stats =
@@ -410,8 +419,8 @@ impl LevelStats {
             self.filter.add(table.counters.counts());
             self.expected_false_positives += table.expected_false_positives();
             self.set_aside_tables += u64::from(table.set_aside_for().is_some());
+            self.open_tables += u64::from(table.if_open().is_some());
             let Some(filter) = table.filter.state() else { continue };
-            self.open_tables += 1;
             self.unusable_filters += u64::from(table.filter.error().is_some());
             self.unloaded_filters += u64::from(filter.is_on_disk());
             self.paged_filters += u64::from(matches!(filter, FilterState::Paged(_)));
@@ -444,6 +453,7 @@ mod tests {
             immutable_memtables: 0,
             owed_bytes: 0,
             skipped_entries: 0,
+            expiry: None,
             levels: vec![huge.clone(), huge],
         };
         let total = keyspace.total();

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use super::expiry_stats::ExpiryStats;
 use super::latency_stats::LatencyStats;
 use super::store_stats::{KeyspaceStats, LevelStats, Stats};
 use crate::memory::MemoryStats;
@@ -78,6 +79,9 @@ impl Display for Stats {
         if self.unusable_filters > 0 {
             writeln!(f, "unusable filters: {}", self.unusable_filters)?;
         }
+        if let Some(leap) = self.clock_leap {
+            writeln!(f, "the clock has leapt by {leap:.0?}: expired tables stay until that is confirmed")?;
+        }
         if let Some(error) = &self.background_error {
             writeln!(f, "background work is failing: {error}")?;
         }
@@ -149,6 +153,9 @@ impl Display for KeyspaceStats {
         used().try_for_each(|(number, level)| line(f, &number.to_string(), level))?;
         let total = self.total();
         line(f, "all", &total)?;
+        if let Some(expiry) = &self.expiry {
+            return expiry.fmt(f);
+        }
         let recent = self.levels.first().map_or(0, |level| level.runs);
         if recent >= RUNS_MANY {
             let settled = total.runs - recent + 1;
@@ -160,6 +167,28 @@ impl Display for KeyspaceStats {
             )?;
         }
         Ok(())
+    }
+}
+
+/// A line, and one if tables wait for a snapshot. For people; the text may change in any version.
+impl Display for ExpiryStats {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let visible = self.buckets.iter().filter(|bucket| !bucket.is_hidden);
+        let runs = visible.clone().map(|bucket| bucket.runs).sum::<u64>();
+        write!(f, "  expiry: {} buckets of {runs} runs, hidden below {}", visible.count(), self.horizon)?;
+        if let Some(time) = self.next_expiry {
+            write!(f, ", next at {time} ms")?;
+        }
+        writeln!(f)?;
+        let hidden = self.buckets.iter().filter(|bucket| bucket.is_hidden);
+        let bytes = hidden.clone().map(|bucket| bucket.bytes).fold(0, u64::saturating_add);
+        match hidden.clone().filter_map(|bucket| bucket.expires).min() {
+            Some(since) => {
+                writeln!(f, "  {} that expired at {since} ms are held by a snapshot", Bytes(bytes))
+            }
+            None if bytes > 0 => writeln!(f, "  {} that have expired are held by a snapshot", Bytes(bytes)),
+            None => Ok(()),
+        }
     }
 }
 

@@ -7,8 +7,11 @@ use crate::KeyspaceOptions;
 use crate::db::state::keyspace::tree::{LoggedMemtable, Tree, View};
 use crate::error::{Error, Result};
 use crate::filter::FilterPolicy;
+use crate::key::SeqNo;
 use crate::manifest::edit::EditItem;
 use crate::version::TableHandle;
+use crate::wal::Boundary;
+
 /// What becomes visible with an edit.
 pub(in crate::db) enum Change {
     /// Nothing: the edit is about logs or options.
@@ -21,6 +24,8 @@ pub(in crate::db) enum Change {
     Filters(FilterChange),
     /// Other options of a keyspace, derived from those that it has when the edit is written.
     Options(Arc<Tree>, OptionsChange),
+    /// Higher horizons.
+    Horizons(Vec<(Arc<Tree>, SeqNo)>),
     /// A keyspace is dropped.
     Drop(Arc<Tree>),
 }
@@ -28,6 +33,8 @@ pub(in crate::db) enum Change {
 /// What changes in the options of a keyspace.
 pub(in crate::db) enum OptionsChange {
     All(KeyspaceOptions),
+    /// With another time to live, and the boundary at which it begins.
+    Expiry(KeyspaceOptions, Option<Boundary>),
     /// Only the filter policy. A change of other options at the same moment is kept.
     Filter(FilterPolicy),
 }
@@ -35,7 +42,7 @@ pub(in crate::db) enum OptionsChange {
 impl OptionsChange {
     pub(in crate::db) fn apply(&self, options: &KeyspaceOptions) -> KeyspaceOptions {
         match self {
-            Self::All(new) => new.clone(),
+            Self::All(new) | Self::Expiry(new, _) => new.clone(),
             Self::Filter(policy) => options.clone().filter(*policy),
         }
     }
@@ -65,11 +72,17 @@ impl Change {
     /// of those that are left out are obsolete.
     pub(in crate::db) fn of_living(self) -> Result<Self> {
         match &self {
-            Self::None | Self::End | Self::Trees(_) => {}
+            Self::None | Self::End | Self::Trees(_) | Self::Horizons(_) => {}
             Self::Options(tree, _) | Self::Drop(tree) => tree.check_alive()?,
             Self::Filters(change) => change.tree.check_alive()?,
         }
-        let Self::Trees(changes) = self else { return Ok(self) };
+        let changes = match self {
+            Self::Trees(changes) => changes,
+            Self::Horizons(rises) => {
+                return Ok(Self::Horizons(rises.into_iter().filter(|(tree, _)| tree.is_alive()).collect()));
+            }
+            other => return Ok(other),
+        };
         let dropped = changes.iter().find_map(|change| change.tree.check_alive().err());
         let (living, gone): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| change.tree.is_alive());
         gone.iter().for_each(TreeChange::set_added_obsolete);
@@ -79,7 +92,8 @@ impl Change {
     /// Makes it visible. Called under the lock of the manifest that has its edit.
     pub(in crate::db) fn install(self) {
         match self {
-            Self::None | Self::End => {}
+            // Horizons become visible together with those of snapshots.
+            Self::None | Self::End | Self::Horizons(_) => {}
             // They have not changed since they were encoded, under the same lock.
             Self::Options(tree, change) => {
                 let options = change.apply(&tree.options.load());

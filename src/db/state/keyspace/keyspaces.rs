@@ -14,6 +14,7 @@ use super::memtables::Memtables;
 use super::tree::Tree;
 use crate::batch::{DEFAULT_KEYSPACE, KeyspaceId};
 use crate::error::{Error, Result};
+use crate::key::SeqNo;
 use crate::sync::lock;
 use crate::version::OpenTables;
 
@@ -97,7 +98,32 @@ impl Keyspaces {
         self.existing(ids)
     }
 
-    /// The keyspaces with open tables, in order of creation.
+    /// The keyspaces whose entries expire, in order of creation.
+    pub(in crate::db) fn expiring(&self) -> Vec<Arc<Tree>> {
+        if !self.memtables.any_expire() {
+            return Vec::new();
+        }
+        let ids = self.memtables.expiring();
+        self.existing(ids)
+    }
+
+    /// The keyspaces with boundaries that the manifest may lack, in order of creation.
+    pub(in crate::db) fn with_unstated_boundaries(&self) -> Vec<Arc<Tree>> {
+        if !self.memtables.any_expire() {
+            return Vec::new();
+        }
+        let ids = self.memtables.unstated();
+        self.existing(ids)
+    }
+
+    /// The horizons of the keyspaces that have one.
+    pub(in crate::db) fn horizons(&self) -> Vec<(KeyspaceId, SeqNo)> {
+        let horizons = self.lock();
+        let horizons = horizons.by_id.values().map(|tree| (tree.id, tree.horizon()));
+        horizons.filter(|(_, horizon)| *horizon > 0).collect()
+    }
+
+    /// The keyspaces with open tables or with filters in memory, in order of creation.
     pub(in crate::db) fn with_open_tables(&self) -> Vec<Arc<Tree>> {
         self.existing(self.open_tables.keyspaces())
     }

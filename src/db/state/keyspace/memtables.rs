@@ -7,6 +7,7 @@
 //! time, where n is the number of memtables, so no write and no flush looks at all keyspaces.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::batch::KeyspaceId;
@@ -56,6 +57,11 @@ pub(in crate::db) struct Memtables {
     pub(super) flushed: Arc<FlushedMemtables>,
     pub(in crate::db) disk: DiskParts,
     orders: Mutex<Orders>,
+    /// The keyspaces whose entries expire, and how many.
+    expiring: Mutex<BTreeSet<KeyspaceId>>,
+    expiring_count: AtomicUsize,
+    /// Those of them with boundaries that the manifest may lack.
+    unstated: Mutex<BTreeSet<KeyspaceId>>,
     /// Of each keyspace, what its largest necessary compaction reads, and the size at which its memtable is flushed.
     steps: Mutex<BTreeMap<KeyspaceId, (u64, u64)>>,
 }
@@ -79,7 +85,55 @@ impl Memtables {
     pub(in crate::db) fn new(memory: Arc<Memory>, hash_seed: u64, disk: DiskParts) -> Arc<Self> {
         let flushed = FlushedMemtables::new(Arc::clone(&memory));
         let (marks, orders, steps) = (Arc::default(), Mutex::default(), Mutex::default());
-        Arc::new(Self { memory, hash_seed, marks, flushed, disk, orders, steps })
+        let (expiring, expiring_count, unstated) = Default::default();
+        Arc::new(Self {
+            expiring_count,
+            unstated,
+            memory,
+            hash_seed,
+            marks,
+            flushed,
+            disk,
+            orders,
+            expiring,
+            steps,
+        })
+    }
+
+    /// Stores whether the entries of a keyspace expire.
+    pub(super) fn set_expiring(&self, id: KeyspaceId, expires: bool) {
+        let mut expiring = lock(&self.expiring);
+        if expires {
+            expiring.insert(id);
+        } else {
+            expiring.remove(&id);
+        }
+        self.expiring_count.store(expiring.len(), Ordering::Release);
+    }
+
+    /// Whether entries of any keyspace expire.
+    pub(in crate::db) fn any_expire(&self) -> bool {
+        self.expiring_count.load(Ordering::Acquire) > 0
+    }
+
+    /// Stores that a keyspace has boundaries that the manifest may lack.
+    pub(super) fn set_unstated(&self, id: KeyspaceId) {
+        lock(&self.unstated).insert(id);
+    }
+
+    /// The keyspaces with such boundaries. They are removed by [`Memtables::forget_unstated`].
+    pub(in crate::db) fn unstated(&self) -> Vec<KeyspaceId> {
+        lock(&self.unstated).iter().copied().collect()
+    }
+
+    /// Removes keyspaces of which the manifest has all boundaries.
+    pub(in crate::db) fn forget_unstated(&self, is_stated: impl Fn(KeyspaceId) -> bool) {
+        lock(&self.unstated).retain(|id| !is_stated(*id));
+    }
+
+    /// The keyspaces whose entries expire.
+    pub(in crate::db) fn expiring(&self) -> Vec<KeyspaceId> {
+        lock(&self.expiring).iter().copied().collect()
     }
 
     /// Stores what the largest necessary compaction of a keyspace reads, and the size at which its memtable is flushed;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 
+use super::expiring::Expiring;
 use super::flushed_memtables::Running;
 use super::memtables::Memtables;
 use crate::batch::KeyspaceId;
@@ -17,6 +18,7 @@ use crate::compaction::shape::Shape;
 use crate::counters::{FilterCounts, Stripe, Striped};
 use crate::db::state::keyspace::pace::{Pace, has_no_pressure};
 use crate::error::{Error, Result};
+use crate::expiry::buckets::Buckets;
 use crate::filter::{FilterPlan, FilterPolicy};
 use crate::key::SeqNo;
 use crate::manifest::edit::LEVELS;
@@ -71,6 +73,16 @@ impl View {
             || self.version.totals().seqno_max > seqno
     }
 
+    /// Whether there are entries with this number or a larger one.
+    pub(in crate::db) fn has_newer_than_or_at(&self, seqno: SeqNo) -> bool {
+        seqno.checked_sub(1).map_or_else(|| self.has_any(), |before| self.has_newer(before))
+    }
+
+    fn has_any(&self) -> bool {
+        self.memtables().any(|memtable| memtable.memtable.seqno_max().is_some())
+            || self.version.all_tables().next().is_some()
+    }
+
     #[inline]
     pub(in crate::db) fn has_memtables(&self) -> bool {
         self.active.is_some() || !self.immutables.is_empty()
@@ -103,7 +115,7 @@ pub(in crate::db) struct Tree {
     pub(in crate::db) id: KeyspaceId,
     pub(in crate::db) name: String,
     pub(in crate::db) options: ArcSwap<KeyspaceOptions>,
-    memtables: Arc<Memtables>,
+    pub(super) memtables: Arc<Memtables>,
     view: ArcSwap<View>,
     /// One at a time replaces the view; the oldest logs that its memtables need.
     replacing: Mutex<Vec<u64>>,
@@ -111,6 +123,7 @@ pub(in crate::db) struct Tree {
     forgotten: Arc<AtomicU64>,
     pub(in crate::db) empty_ranges: Arc<EmptyRanges>,
     dropped: AtomicBool,
+    pub(super) expiring: Expiring,
     /// Whether the active memtable may have grown since [`Tree::has_grown_full`] looked, or is full.
     has_grown: AtomicBool,
     /// Sizes of the active memtable, and of those that wait to be flushed, when they were last counted into the sums over
@@ -174,9 +187,17 @@ impl Tree {
         options: KeyspaceOptions,
         memtables: &Arc<Memtables>,
         version: Arc<Version>,
+        buckets: Buckets,
     ) -> Arc<Self> {
         memtables.marks.add(id);
-        let is_behind = AtomicBool::new(!has_no_pressure(0, version.runs(0).len(), 0));
+        let expiry = options.expiry();
+        memtables.set_expiring(id, expiry.is_some());
+        let version = match (buckets.horizon(), buckets.last()) {
+            (0, None) => version,
+            (horizon, _) => Arc::new(version.with_horizon(horizon).with_buckets(Arc::new(buckets.clone()))),
+        };
+        let shape = || options.shape(memtables.memory.memtables_max(), memtables.disk.table);
+        let is_behind = AtomicBool::new(!has_no_pressure(0, debt::pressing_runs(&version, shape), 0));
         let memtable_bytes = memtable_bytes(&options, memtables);
         memtables.set_step(id, Some((debt::largest_step(&version), memtable_bytes as u64)));
         let memtable_bytes = AtomicUsize::new(memtable_bytes);
@@ -190,6 +211,7 @@ impl Tree {
             forgotten: Arc::default(),
             empty_ranges: EmptyRanges::new(&memtables.memory),
             dropped: AtomicBool::new(false),
+            expiring: Expiring::new(expiry, buckets),
             has_grown: AtomicBool::new(false),
             counted_bytes: Mutex::default(),
             pace: Pace::default(),
@@ -232,7 +254,8 @@ impl Tree {
             |memtable: &&Arc<LoggedMemtable>| !new.memtables().any(|kept| Arc::ptr_eq(kept, memtable));
         let gone = old.memtables().filter(is_gone).map(|gone| &gone.memtable);
         gone.for_each(|memtable| self.memtables.flushed.add(self.id, memtable, &self.forgotten));
-        let has_no_pressure = has_no_pressure(new.immutables.len(), new.version.runs(0).len(), 0);
+        let has_no_pressure =
+            has_no_pressure(new.immutables.len(), debt::pressing_runs(&new.version, || self.shape()), 0);
         self.is_behind.store(!has_no_pressure, Ordering::Relaxed);
         self.view.store(Arc::clone(&new));
         if !Arc::ptr_eq(&old.version, &new.version) || !self.is_alive() {
@@ -263,7 +286,13 @@ impl Tree {
     pub(in crate::db) fn set_options(&self, options: KeyspaceOptions) {
         self.memtable_bytes.store(memtable_bytes(&options, &self.memtables), Ordering::Relaxed);
         self.set_grown();
+        let expiry = options.expiry();
         self.options.store(Arc::new(options));
+        self.expiring.set(expiry);
+        self.memtables.set_expiring(self.id, expiry.is_some());
+        if expiry.is_none() && self.view_ref().version.is_in_buckets() {
+            self.show_buckets(0);
+        }
     }
 
     /// What compactions have to write, in bytes, when the background last looked.

@@ -1,0 +1,57 @@
+//! The ids and their times.
+
+use super::Plan;
+use crate::random::{below, mix};
+
+/// The time to live: a day.
+pub(crate) const TTL_MILLIS: u64 = 24 * 3600 * 1000;
+
+/// Parts of it.
+pub(crate) const BUCKETS: u32 = 24;
+
+/// When the first event happens.
+const START_MILLIS: u64 = 1_700_000_000_000 / TTL_MILLIS * TTL_MILLIS;
+
+/// One event in so many repeats an earlier one.
+const REPEATED: u64 = 8;
+
+pub(crate) type Id = [u8; 16];
+
+/// When the bucket of a time ends.
+pub(crate) fn end_of_bucket(time: u64) -> u64 {
+    let bucket = TTL_MILLIS / u64::from(BUCKETS);
+    (time / bucket + 1) * bucket
+}
+
+pub(crate) struct Stream {
+    per_window: u32,
+}
+
+impl Stream {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self { per_window: plan.per_window }
+    }
+
+    /// When an event happens.
+    pub(crate) fn time(&self, event: u32) -> u64 {
+        START_MILLIS + TTL_MILLIS * u64::from(event) / u64::from(self.per_window)
+    }
+
+    /// The first event with the id of this one.
+    pub(crate) fn original(&self, event: u32) -> u32 {
+        let mut event = event;
+        while event > 0 && mix(40, event.into()).is_multiple_of(REPEATED) {
+            let furthest = u64::from(event).min(u64::from(self.per_window) * 3 / 2);
+            event -= 1 + below(mix(41, event.into()), furthest) as u32;
+        }
+        event
+    }
+
+    pub(crate) fn id(&self, event: u32) -> Id {
+        let original = self.original(event);
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&mix(42, original.into()).to_be_bytes());
+        id[8..].copy_from_slice(&mix(43, original.into()).to_be_bytes());
+        id
+    }
+}

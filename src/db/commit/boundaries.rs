@@ -1,0 +1,104 @@
+//! Bucket boundaries, as the commit leader writes them: before the first entries of a keyspace in a new bucket of time, in
+//! the same write.
+
+use std::sync::Arc;
+
+use crate::batch::KeyspaceId;
+use crate::db::engine::Engine;
+use crate::db::generation::expiry::time_by;
+use crate::db::queues::commit_queue::{Turn, Wanted};
+use crate::db::queues::condition::PartMut;
+use crate::db::state::failure::catch;
+use crate::db::state::keyspace::tree::Tree;
+use crate::error::Result;
+use crate::expiry::options::Expiry;
+use crate::key::SeqNo;
+use crate::sorting::sort_by_key;
+use crate::wal::Boundary;
+
+/// The boundaries before a group, and the number at which the group begins.
+pub(super) struct Begun {
+    pub(super) boundaries: Vec<(KeyspaceId, Boundary)>,
+    pub(super) first: SeqNo,
+}
+
+impl Begun {
+    pub(super) fn none(first: SeqNo) -> Self {
+        Self { boundaries: Vec::new(), first }
+    }
+}
+
+impl Engine {
+    /// The boundaries before a group that would begin at `first`. The callers of the group have read the clock. If it is
+    /// broken now, there are none, and the entries live longer.
+    #[inline(never)]
+    pub(super) fn next_buckets(&self, group: &[PartMut<'_>], first: SeqNo) -> Begun {
+        let mut begun = Begun::none(first);
+        let trees = group.iter().flat_map(|(_, trees)| trees.iter()).filter(|tree| tree.expires());
+        let mut trees: Vec<&Arc<Tree>> = trees.collect();
+        sort_by_key(&mut trees, |tree| tree.id);
+        trees.dedup_by_key(|tree| tree.id);
+        let now = self.clock.read().ok();
+        for tree in trees {
+            let time = |expiry: Expiry| Some((expiry, time_by(now, tree, &expiry)?));
+            let Some((expiry, time)) = tree.expiry().and_then(time) else { continue };
+            let next = tree.buckets().next(&expiry, time.now, time.is_doubtful, first);
+            begun.boundaries.extend(next.boundaries.into_iter().map(|boundary| (tree.id, boundary)));
+            begun.first = begun.first.max(next.first);
+        }
+        begun
+    }
+
+    /// Takes over boundaries that are in the log. To be called before their entries are visible.
+    #[cold]
+    pub(super) fn begin_buckets(&self, boundaries: &[(KeyspaceId, Boundary)]) {
+        for of_tree in boundaries.chunk_by(|(one, _), (next, _)| one == next) {
+            let Some(tree) = self.keyspaces.get(of_tree[0].0) else { continue };
+            tree.begin_buckets(of_tree.iter().map(|(_, boundary)| *boundary));
+            match tree.expiry() {
+                // Until the time is certain.
+                Some(_) if tree.buckets().is_undated() => self.look_at_expiry(),
+                Some(expiry) => self.look_at_expiry_at(of_tree[0].1.time.saturating_add(expiry.ttl)),
+                None => {}
+            }
+        }
+    }
+
+    /// Does something as the leader: nothing is written meanwhile.
+    pub(in crate::db) fn as_leader<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let Turn::Leads(_) = self.commit.enter(Wanted::Alone) else {
+            unreachable!("a request that is alone is carried out by nobody else");
+        };
+        let done = catch("work of the commit leader", work);
+        self.commit.hand_on();
+        done.unwrap_or_else(|panic| Err(self.fail(panic)))
+    }
+
+    /// Writes the boundaries of a keyspace that are due, as if entries followed. Only the commit leader calls this. Returns
+    /// whether there were any.
+    pub(in crate::db) fn begin_bucket_of(&self, tree: &Arc<Tree>) -> Result<bool> {
+        let Some(expiry) = tree.expiry() else { return Ok(false) };
+        let Some(time) = self.time_of(tree, &expiry)? else { return Ok(false) };
+        let first = self.sequence.visible() + 1;
+        let boundaries = tree.buckets().next(&expiry, time.now, time.is_doubtful, first).boundaries;
+        if boundaries.is_empty() || !self.lifecycle.is_ready() {
+            return Ok(false);
+        }
+        let all: Vec<_> = boundaries.into_iter().map(|boundary| (tree.id, boundary)).collect();
+        self.log_boundaries(&all).map(|()| true)
+    }
+
+    /// Writes a boundary with this time and the next number, and after it a bucket begins.
+    pub(in crate::db) fn write_boundary(&self, tree: &Arc<Tree>, time: u64) -> Result<()> {
+        self.as_leader(|| {
+            let seqno = self.sequence.visible() + 1;
+            self.log_boundaries(&[(tree.id, Boundary { time, seqno })])
+        })
+    }
+
+    fn log_boundaries(&self, all: &[(KeyspaceId, Boundary)]) -> Result<()> {
+        self.log().append(all, std::iter::empty()).map_err(|error| self.suspend(error))?;
+        self.begin_buckets(all);
+        Ok(())
+    }
+}

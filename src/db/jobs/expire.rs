@@ -1,0 +1,286 @@
+//! Expiry as background work: horizons rise, and tables of which everything has expired are dropped.
+//!
+//! 1. [`Engine::raise_horizons`] derives the horizons from the boundaries and the clock. Those that have risen are stated
+//!    by one edit, which is durable before readers see them: a crash and a clock that was set back revive nothing that a
+//!    reader saw expire. The edit states the newest sequence number too. Otherwise a power loss that takes the end of the
+//!    log would let numbers below a horizon be assigned again, and new entries would be hidden.
+//! 2. A time far from the last boundary may be wrong, if it has not gone on evenly for one bucket
+//!    ([`clock`](crate::db::state::expiry::clock)). Until then such horizons hide entries in memory only.
+//! 3. [`Engine::next_drop`] finds the tables that are below the horizons of all readers, in all keyspaces. One edit drops
+//!    them. Snapshots hold tables back; iterators have their own views.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::compaction::task::Task;
+use crate::db::engine::Engine;
+use crate::db::generation::expiry::{Rise, Time};
+use crate::db::queues::reservations::{Job, Reserved};
+use crate::db::state::keyspace::change::{Change, TreeChange};
+use crate::db::state::keyspace::tree::Tree;
+use crate::error::Result;
+use crate::expiry::options::{Expiry, TimeSource};
+use crate::key::SeqNo;
+use crate::manifest::edit::LEVELS;
+use crate::sync::lock;
+
+/// How often to read the clock at least, if entries of any keyspace expire: somebody may set it.
+const CLOCK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// After how many milliseconds to try to lead again.
+const LEAD_INTERVAL: u64 = 100;
+
+impl Engine {
+    /// How long until horizons may be due; `None` if no entries expire.
+    pub(super) fn until_expiry(&self) -> Option<Duration> {
+        if !self.keyspaces.memtables.any_expire() {
+            return None;
+        }
+        let now = self.clock.read().map_or(0, |now| now.time);
+        let wait = self.expiry_look_at.load(Ordering::Acquire).saturating_sub(now);
+        Some(Duration::from_millis(wait).min(CLOCK_INTERVAL))
+    }
+
+    /// Whether horizons are to be looked at.
+    pub(in crate::db) fn is_expiry_due(&self) -> bool {
+        let look_at = self.expiry_look_at.load(Ordering::Acquire);
+        self.keyspaces.memtables.any_expire()
+            && look_at < u64::MAX
+            && self.clock.read().is_ok_and(|now| now.time >= look_at)
+    }
+
+    /// Raises the horizons that are due. Returns whether there were any.
+    pub(in crate::db) fn raise_horizons(&self) -> Result<bool> {
+        let _one = lock(&self.raising);
+        // Before the boundaries are read: those of entries that are visible are known.
+        let visible = self.sequence.visible();
+        self.expiry_look_at.store(u64::MAX, Ordering::Release);
+        let (mut look_at, mut rises, mut failed) = (u64::MAX, Vec::new(), None);
+        for tree in self.keyspaces.expiring() {
+            let Some(expiry) = tree.expiry() else { continue };
+            match self.look_at_tree(&tree, &expiry, visible, &mut rises) {
+                Ok(next) => look_at = look_at.min(next),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        let raised = self.raise(rises);
+        // Other work comes next in any case.
+        let least = self.clock.read().map_or(0, |now| now.time.saturating_add(LEAD_INTERVAL));
+        let is_done = matches!(raised, Ok(true)) && failed.is_none();
+        self.look_at_expiry_at(match is_done {
+            true => look_at,
+            false if raised.is_ok() && failed.is_none() => look_at.max(least),
+            false => least,
+        });
+        failed.map_or(raised, Err)
+    }
+
+    /// Adds the horizon of a keyspace that is due. Returns when to look at it again.
+    fn look_at_tree(
+        &self,
+        tree: &Arc<Tree>,
+        expiry: &Expiry,
+        visible: SeqNo,
+        rises: &mut Vec<Rise>,
+    ) -> Result<u64> {
+        let Some(time) = self.time_of(tree, expiry)? else { return Ok(u64::MAX) };
+        if expiry.time_source == TimeSource::Caller {
+            // The call that sets the time raises the horizon. This is for an opening in between.
+            rises.extend(self.rise_of(tree, expiry, time, visible));
+            return Ok(u64::MAX);
+        }
+        if !time.is_doubtful && tree.buckets().is_undated() {
+            self.date_bucket(tree)?;
+        }
+        rises.extend(self.rise_of(tree, expiry, time, visible));
+        Ok(next_look(tree, expiry, time, rises))
+    }
+
+    /// Raises the horizon of one keyspace, if it is due.
+    pub(in crate::db) fn raise_horizon_of(&self, tree: &Arc<Tree>) -> Result<bool> {
+        let _one = lock(&self.raising);
+        let visible = self.sequence.visible();
+        let Some(expiry) = tree.expiry() else { return Ok(false) };
+        let Some(time) = self.time_of(tree, &expiry)? else { return Ok(false) };
+        self.look_at_expiry();
+        self.raise(self.rise_of(tree, &expiry, time, visible).into_iter().collect())
+    }
+
+    fn raise(&self, rises: Vec<Rise>) -> Result<bool> {
+        if rises.is_empty() {
+            return Ok(false);
+        }
+        let (doubtful, certain): (Vec<_>, Vec<_>) = rises.into_iter().partition(|rise| rise.is_doubtful);
+        self.hide(&doubtful);
+        if !certain.is_empty() {
+            let certain = certain.into_iter().map(|rise| (rise.tree, rise.horizon)).collect();
+            self.publish(Vec::new(), Change::Horizons(certain))?;
+        }
+        Ok(true)
+    }
+
+    /// Ends the undated bucket of a keyspace, unless somebody writes: a writer does so too.
+    fn date_bucket(&self, tree: &Arc<Tree>) -> Result<()> {
+        if self.lifecycle.is_ready() && self.commit.lead() {
+            let begun = self.begin_bucket_of(tree);
+            self.commit.hand_on();
+            begun?;
+        }
+        Ok(())
+    }
+
+    /// The tables of which everything has expired for all readers, of all keyspaces.
+    pub(super) fn next_drop(&self, reserved: &Reserved<'_>) -> Option<Job> {
+        let noticed = std::mem::take(&mut *lock(&self.with_expired_tables));
+        let mut tasks = Vec::new();
+        // A keyspace that is not done now is noticed again when the job ends that has its tables.
+        for tree in noticed.into_iter().filter_map(|id| self.keyspaces.get(id)) {
+            let (horizon, busy) = (self.droppable_below(&tree), reserved.busy(&tree));
+            let version = Arc::clone(&tree.view().version);
+            let expired =
+                version.all_tables().filter(|(_, table)| table.meta.seqno_max < horizon && !busy.has(table));
+            let inputs: Vec<_> = expired.map(|(level, table)| (level, Arc::clone(table))).collect();
+            if !inputs.is_empty() {
+                tasks.push((tree, Task { inputs, output_level: LEVELS, trivial_move: true }));
+            }
+        }
+        (!tasks.is_empty()).then_some(Job::Drop(tasks))
+    }
+
+    /// Drops tables with one edit.
+    pub(super) fn drop_tables(&self, tasks: &[(Arc<Tree>, Task)]) -> Result<()> {
+        let change = |(tree, task): &(Arc<Tree>, Task)| TreeChange {
+            tree: Arc::clone(tree),
+            removed: task.inputs.clone(),
+            added: Vec::new(),
+            flushed: None,
+        };
+        self.publish(Vec::new(), Change::Trees(tasks.iter().map(change).collect())).map(drop)
+    }
+
+    /// Has the background look for expired tables if a keyspace has any. Returns whether a snapshot holds some back.
+    pub(super) fn notice_expired(&self, tree: &Tree) -> bool {
+        let (horizon, version) = (tree.buckets().horizon(), Arc::clone(&tree.view().version));
+        if horizon == 0 {
+            return false;
+        }
+        let lowest = self.droppable_below(tree);
+        let has_below = |horizon| version.all_tables().any(|(_, table)| table.meta.seqno_max < horizon);
+        if has_below(lowest) {
+            lock(&self.with_expired_tables).insert(tree.id);
+        }
+        lowest < horizon && has_below(horizon)
+    }
+}
+
+/// When the horizon of a keyspace is to be looked at again, by the clock of the system.
+fn next_look(tree: &Arc<Tree>, expiry: &Expiry, time: Time, rises: &[Rise]) -> u64 {
+    let buckets = tree.buckets();
+    if time.is_doubtful && (buckets.is_undated() || buckets.is_leap(expiry, time.now)) {
+        return time.certain_at;
+    }
+    if buckets.is_undated() {
+        // A writer leads just now. It may wait for a flush, which comes first.
+        return time.now.saturating_add(LEAD_INTERVAL);
+    }
+    let view = tree.view();
+    let in_memtables = view.memtables().filter_map(|memtable| memtable.memtable.seqno_max()).max();
+    let in_tables = view.version.all_tables().map(|(_, table)| table.meta.seqno_max).max();
+    let mut after = (*buckets).clone();
+    if let Some(rise) = rises.last().filter(|rise| Arc::ptr_eq(&rise.tree, tree)) {
+        after.raise(rise.horizon);
+    }
+    after.next_expiry(expiry, in_memtables.max(in_tables)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::handles::keyspace::Keyspace;
+    use crate::db::handles::store::Db;
+    use crate::db::state::expiry::clock::SimulatedClock;
+    use crate::db::state::switch_points::in_order;
+    use crate::error::Error;
+    use crate::fs::MemFs;
+    use crate::options::{KeyspaceOptions, Options};
+    use crate::sync::lock;
+    use std::sync::Mutex;
+
+    const TTL: Duration = Duration::from_secs(60);
+
+    /// A store in which the entry of a key, "old", is about to be hidden by the next horizon.
+    fn about_to_expire() -> (Db, Keyspace) {
+        let clock = SimulatedClock::at(1_720_000_000_000);
+        let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).clock(clock.clone());
+        let db = options.open("/db").unwrap();
+        let keyspace = db.keyspace("k", KeyspaceOptions::new().ttl(TTL).ttl_buckets(6)).unwrap();
+        clock.advance(TTL / 6);
+        keyspace.put("key", "old").unwrap();
+        // The number is looked up below it.
+        db.put("other", "").unwrap();
+        clock.advance(2 * TTL);
+        // A writer raises horizons if there are no threads, and the test does.
+        db.engine().expiry_look_at.store(u64::MAX, Ordering::Release);
+        (db, keyspace)
+    }
+
+    /// Raises the horizon in one thread, and looks; runs a call that rests on the old value in another, in every order.
+    /// Returns how often the call was done, and how often it was not.
+    fn race(call: impl Fn(&Db, &Keyspace) -> Result<bool> + Sync) -> (u32, u32) {
+        let (mut done, mut refused) = (0, 0);
+        for seed in 0..300 {
+            let (db, keyspace) = about_to_expire();
+            let (seen, is_done) = (Mutex::new(None), Mutex::new(None));
+            let raise = || {
+                db.engine().raise_horizons()?;
+                *lock(&seen) = Some(keyspace.get("key")?.map(|value| value.to_vec()));
+                Ok(())
+            };
+            let write = || {
+                *lock(&is_done) = Some(call(&db, &keyspace)?);
+                Ok(())
+            };
+            let ended = in_order(seed, [&raise as &(dyn Fn() -> Result<()> + Sync), &write]);
+            assert!(ended.iter().all(Result::is_ok), "order {seed}: {ended:?}");
+            let seen = lock(&seen).take().unwrap();
+            let is_done = lock(&is_done).unwrap();
+            let now = keyspace.get("key").unwrap().map(|value| value.to_vec());
+            if is_done {
+                done += 1;
+                assert_eq!(
+                    now.as_deref(),
+                    Some(&b"new"[..]),
+                    "order {seed}: it is newer than what has expired"
+                );
+                assert!(seen.is_some(), "order {seed}: revived after a reader saw it expire");
+            } else {
+                refused += 1;
+                assert_eq!((seen, now), (None, None), "order {seed}");
+            }
+        }
+        (done, refused)
+    }
+
+    #[test]
+    fn a_write_that_rests_on_an_entry_is_before_its_expiry_or_does_not_find_it_in_every_order() {
+        let (done, refused) =
+            race(|_, keyspace| Ok(keyspace.compare_and_set("key", Some(b"old"), Some(b"new"))?.is_ok()));
+        assert!(done > 20 && refused > 20, "{done} {refused}");
+    }
+
+    #[test]
+    fn a_transaction_that_has_read_an_entry_is_before_its_expiry_or_conflicts_in_every_order() {
+        let (done, refused) = race(|db, keyspace| {
+            let tx = db.transaction();
+            let Some(_) = tx.keyspace(keyspace).get("key")? else { return Ok(false) };
+            tx.keyspace(keyspace).put("key", "new");
+            match tx.commit() {
+                Ok(()) => Ok(true),
+                Err(Error::Conflict { .. }) => Ok(false),
+                Err(error) => Err(error),
+            }
+        });
+        assert!(done > 20 && refused > 20, "{done} {refused}");
+    }
+}

@@ -1,0 +1,160 @@
+//! The clock by which entries expire.
+//!
+//! The time of the system may be wrong, and be corrected while the store is open: after a boot it may be years off. So each
+//! reading says for how long the time has gone on evenly, compared with a clock that never jumps. Keyspaces trust a time
+//! that is far from their last boundary once it has gone on evenly for one of their buckets.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::error::{Error, Result};
+use crate::sync::lock;
+
+/// The last millisecond of the year 9999. A clock that is beyond it is broken.
+pub(in crate::db) const TIME_MAX: u64 = 253_402_300_799_999;
+
+/// How much the time may gain on the steady clock between two readings, in milliseconds.
+const GAIN_MAX: u64 = 1000;
+
+/// The clocks of a store.
+pub(in crate::db) struct Clock {
+    source: Source,
+    even: Mutex<Option<Even>>,
+}
+
+/// A reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::db) struct Now {
+    /// Milliseconds since 1970-01-01 UTC.
+    pub(in crate::db) time: u64,
+    /// For how many milliseconds the time has gone on evenly.
+    pub(in crate::db) even_for: u64,
+}
+
+/// Since when the time has gone on evenly, and the last reading, both by the steady clock.
+#[derive(Debug, Clone, Copy)]
+struct Even {
+    since: u64,
+    last: (u64, u64),
+}
+
+enum Source {
+    System(Instant),
+    Simulated(SimulatedClock),
+}
+
+/// A clock for tests, which moves when it is told to. Clones are the same clock.
+#[derive(Debug, Clone, Default)]
+pub struct SimulatedClock(Arc<Simulated>);
+
+#[derive(Debug, Default)]
+struct Simulated {
+    time: AtomicU64,
+    steady: AtomicU64,
+}
+
+impl SimulatedClock {
+    /// A clock at this time, in milliseconds since 1970-01-01 UTC.
+    #[must_use]
+    pub fn at(time: u64) -> Self {
+        let clock = Self::default();
+        clock.step_to(time);
+        clock
+    }
+
+    /// Lets time pass.
+    pub fn advance(&self, by: Duration) {
+        let by = by.as_millis() as u64;
+        self.0.steady.fetch_add(by, Ordering::SeqCst);
+        self.0.time.fetch_add(by, Ordering::SeqCst);
+    }
+
+    /// Sets the time, as somebody sets the clock of the system, or as a boot finds it.
+    pub fn step_to(&self, time: u64) {
+        self.0.time.store(time, Ordering::SeqCst);
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.0.time.load(Ordering::SeqCst)
+    }
+}
+
+impl Clock {
+    pub(in crate::db) fn new(simulated: Option<&SimulatedClock>) -> Self {
+        let source = simulated
+            .map_or_else(|| Source::System(Instant::now()), |clock| Source::Simulated(clock.clone()));
+        let clock = Self { source, even: Mutex::new(None) };
+        // The time is even from the opening on. A clock that is broken is reported when it is needed.
+        let _ = clock.read();
+        clock
+    }
+
+    /// Reads the clock of the system.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Clock`] if it is before 1970 or after 9999.
+    pub(in crate::db) fn read(&self) -> Result<Now> {
+        let mut even = lock(&self.even);
+        let (time, steady) = match &self.source {
+            Source::System(start) => {
+                let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, millis);
+                (time, millis(start.elapsed()))
+            }
+            Source::Simulated(clock) => (clock.now(), clock.0.steady.load(Ordering::SeqCst)),
+        };
+        if time > TIME_MAX {
+            *even = None;
+            return Err(Error::Clock {
+                what: "the clock of the system is not between 1970 and 9999".to_owned(),
+            });
+        }
+        let since = match *even {
+            Some(Even { since, last: (last_time, last_steady) }) => {
+                let passed = steady.saturating_sub(last_steady);
+                if time > last_time.saturating_add(passed).saturating_add(GAIN_MAX) { steady } else { since }
+            }
+            None => steady,
+        };
+        *even = Some(Even { since, last: (time, steady) });
+        Ok(Now { time, even_for: steady - since })
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_is_even_until_it_leaps_forward_and_a_broken_clock_is_an_error() {
+        let simulated = SimulatedClock::at(5_000_000);
+        let clock = Clock::new(Some(&simulated));
+        let read = || clock.read().map(|now| (now.time, now.even_for)).map_err(|error| error.to_string());
+        assert_eq!(read(), Ok((5_000_000, 0)));
+        simulated.advance(Duration::from_secs(60));
+        assert_eq!(read(), Ok((5_060_000, 60_000)));
+        // A little forward, and back.
+        simulated.step_to(5_060_900);
+        assert_eq!(read(), Ok((5_060_900, 60_000)));
+        simulated.step_to(4_000_000);
+        assert_eq!(read(), Ok((4_000_000, 60_000)));
+        simulated.step_to(9_000_000);
+        assert_eq!(read(), Ok((9_000_000, 0)));
+        simulated.advance(Duration::from_secs(1));
+        assert_eq!(read(), Ok((9_001_000, 1000)));
+        for broken in [TIME_MAX + 1, u64::MAX] {
+            simulated.step_to(broken);
+            assert!(read().is_err());
+        }
+        simulated.step_to(9_001_000);
+        assert_eq!(read(), Ok((9_001_000, 0)));
+        assert!(Clock::new(None).read().unwrap().time > 1_700_000_000_000);
+    }
+}
