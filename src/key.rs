@@ -3,11 +3,15 @@
 //! An internal key is a user key with a tag: `sequence number << 8 | entry kind`. Internal keys are ordered
 //! by user key ascending (as bytes), then by tag descending, so that the newest entry of a key comes first.
 
+mod fences;
+
 use std::cmp::Ordering;
 
 use byteorder::{BigEndian, ByteOrder, LittleEndian};
 
 use crate::limits::{KEY_BYTES_MAX, SEQNO_MAX};
+
+pub(crate) use fences::{KeyFences, PART_BYTES};
 
 /// The number of a write. Every entry of a store has one; later writes have larger ones.
 pub(crate) type SeqNo = u64;
@@ -145,16 +149,32 @@ pub(crate) fn has_shorter_next(key: &[u8]) -> bool {
 /// Length of the longest common prefix.
 #[inline]
 pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    let mut same = 0;
+    match (word(a, 0), word(b, 0)) {
+        (Some(x), Some(y)) if x != y => (x ^ y).trailing_zeros() as usize / 8,
+        (Some(_), Some(_)) => common_prefix_behind(a, b),
+        _ => a.iter().zip(b).take_while(|(x, y)| x == y).count(),
+    }
+}
+
+/// [`common_prefix`] of two keys that have at least eight bytes in common.
+#[inline(never)]
+fn common_prefix_behind(a: &[u8], b: &[u8]) -> usize {
+    let len = a.len().min(b.len());
+    let parts = a.as_chunks::<LONG_PART_BYTES>().0.iter().zip(b.as_chunks().0);
+    let mut same = LONG_PART_BYTES * parts.take_while(|(x, y)| x == y).count();
     while let (Some(x), Some(y)) = (word(a, same), word(b, same)) {
         if x != y {
             return same + (x ^ y).trailing_zeros() as usize / 8;
         }
         same += 8;
     }
-    let rest = a[same..].iter().zip(&b[same..]);
-    same + rest.take_while(|(x, y)| x == y).count()
+    // The last eight bytes, of which some are known to be equal.
+    let x = LittleEndian::read_u64(&a[len - 8..]) ^ LittleEndian::read_u64(&b[len - 8..]);
+    (len - 8 + x.trailing_zeros() as usize / 8).min(len)
 }
+
+/// Bytes that are compared at once where keys have many in common.
+const LONG_PART_BYTES: usize = 32;
 
 #[inline]
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
@@ -221,9 +241,9 @@ mod tests {
     }
 
     #[test]
-    fn the_common_prefix_is_found_in_and_behind_whole_words() {
-        let long = [7u8; 40];
-        for len in 0..40 {
+    fn the_common_prefix_is_found_in_and_behind_whole_words_and_parts() {
+        let long = [7u8; 140];
+        for len in 0..140 {
             let mut other = long;
             other[len] = 8;
             assert_eq!(common_prefix(&long, &other), len);

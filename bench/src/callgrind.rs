@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::process::Command;
 
+use crate::Result;
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Counter {
     Instructions,
@@ -48,6 +50,26 @@ pub(crate) fn files(args: &[&str], few: u64, many: u64) -> Option<BTreeMap<Strin
     }
     let each = |counted: &f64| counted / (many - few) as f64;
     Some(by_file.iter().map(|(file, counted)| (file.clone(), each(counted))).collect())
+}
+
+/// Prints the files of the store and its filters, and the sum of all others, that run at least one instruction in two of
+/// so many items.
+pub(crate) fn print_files(files: Option<BTreeMap<String, f64>>, items: u64) -> Result<()> {
+    let files = files.ok_or("callgrind counted nothing; is valgrind installed?")?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("the package has no folder above it")?;
+    let inside = |file: &str| {
+        let file = Path::new(file).strip_prefix(root).ok()?.to_str()?.to_owned();
+        (file.starts_with("src/") || file.starts_with("filter/src/")).then_some(file)
+    };
+    let mut ours = BTreeMap::new();
+    for (file, counted) in files {
+        let name = inside(&file).unwrap_or_else(|| "elsewhere".to_owned());
+        *ours.entry(name).or_default() += counted / items as f64;
+    }
+    ours.retain(|_, counted| *counted >= 0.5);
+    println!("  {} lines", ours.len());
+    ours.into_iter().for_each(|(file, counted): (_, f64)| println!("  {counted:>8.1}  {file}"));
+    Ok(())
 }
 
 /// The instructions of each file, excluding called functions.

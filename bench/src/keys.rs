@@ -94,6 +94,14 @@ impl KeyShape {
             }
         }
     }
+
+    /// A key that is not among the first 2^23, and lies among them.
+    pub(crate) fn absent_key(self, index: u64) -> Vec<u8> {
+        match self {
+            Self::TimesInOrder => time_after(index, 500),
+            _ => self.key(index + (1 << 23)),
+        }
+    }
 }
 
 /// A permutation of the numbers below 2^24.
@@ -104,8 +112,14 @@ fn mixed(index: u64) -> u64 {
 
 /// A time; successive numbers are about a microsecond apart.
 fn time(index: u64) -> Vec<u8> {
+    time_after(index, 0)
+}
+
+/// The time of this number, so many nanoseconds later in the same microsecond.
+fn time_after(index: u64, nanoseconds: u64) -> Vec<u8> {
     let mut key = vec![0; 8];
-    BigEndian::write_u64(&mut key, 1_767_225_600_000_000_000 + index * 1000 + number(43, index) % 1000);
+    let within = (number(43, index) + nanoseconds) % 1000;
+    BigEndian::write_u64(&mut key, 1_767_225_600_000_000_000 + index * 1000 + within);
     key
 }
 
@@ -156,6 +170,12 @@ mod tests {
             let keys: Vec<_> = (0..20_000).map(|index| shape.key(index)).collect();
             assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len(), "{shape:?}");
             assert_eq!(keys.is_sorted(), shape == KeyShape::TimesInOrder, "{shape:?}");
+            let (keys, absent): (HashSet<_>, Vec<_>) =
+                (keys.into_iter().collect(), (0..20_000).map(|index| shape.absent_key(index)).collect());
+            assert!(absent.iter().all(|key| !keys.contains(key)), "{shape:?}");
+            let range = keys.iter().min()..=keys.iter().max();
+            let among = absent.iter().filter(|key| range.contains(&Some(*key))).count();
+            assert!(among > 19_900, "{shape:?}: {among}");
         }
         assert_eq!(KeyShape::LongUrls.key(77).len(), 200);
     }

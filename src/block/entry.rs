@@ -145,7 +145,11 @@ pub(super) fn join_sevens(bytes: u64) -> u64 {
 fn decode_any_head(bytes: &[u8]) -> Option<(Head, usize)> {
     let mut len = 0;
     let mut number = || {
-        let (value, bytes_read) = decode_varint(bytes.get(len..)?)?;
+        let (value, bytes_read) = match *bytes.get(len..)? {
+            [low @ ..0x80, ..] => (low.into(), 1),
+            [low, high @ 1..0x80, ..] => (u64::from(low & 0x7f) | u64::from(high) << 7, 2),
+            ref rest => decode_varint(rest)?,
+        };
         len += bytes_read;
         Some(value)
     };
@@ -281,10 +285,12 @@ pub(super) fn is_greater(a: &[u8], b: &[u8]) -> bool {
 /// Replaces the bytes of a key after the first `shared` ones. Usually the length stays.
 #[inline(always)]
 pub(super) fn replace_rest(key: &mut Vec<u8>, shared: usize, rest: &[u8]) {
-    if key.len() != shared + rest.len() {
-        key.resize(shared + rest.len(), 0);
+    if key.len() == shared + rest.len() {
+        copy_key(rest, &mut key[shared..]);
+    } else {
+        key.truncate(shared);
+        key.extend_from_slice(rest);
     }
-    copy_key(rest, &mut key[shared..]);
 }
 
 #[cfg(test)]

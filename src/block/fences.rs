@@ -1,15 +1,15 @@
 //! The separators of an index block in arrays, so that a search touches only a few cache lines.
 //!
 //! ```text
-//! common   the common first bytes of all separators
-//! parts    for each separator the next eight bytes, as a number
+//! keys     the fences of all separators
 //! starts   the start of each block, and the end of the last one
 //! ends     the end of each block, if one does not end at the start of the next one
 //! ```
 //!
-//! They take twelve bytes for each block, or sixteen if chunks of long values lie between the data blocks. If a
-//! separator and the searched key have equal parts, the index block has to be searched. Blocks that are out of
-//! the order of their keys, or that span more than 4 GiB, have no fences.
+//! They take twelve bytes for each block, or sixteen if chunks of long values lie between the data blocks. Groups of
+//! separators take twice as many bytes as the index block at most, or 512 if that is more. If the fences do not decide, the
+//! index block has to be searched. Blocks that are out of the order of their keys, or that span more than
+//! 4 GiB, have no fences.
 //!
 //! They are built in one walk over the index block, whose length and restarts limit their memory. The common
 //! bytes are the common prefix of its first and its last key, which are found through the restarts.
@@ -22,13 +22,12 @@ use super::trailer::{RESTART_INTERVAL_MAX, Trailer};
 use super::value::BlockValues;
 use super::walk::{WalkedEntry, walk_entries};
 use crate::codec::DecodeError;
-use crate::key::{common_prefix, key_prefix};
+use crate::key::{KeyFences, PART_BYTES, common_prefix, key_prefix};
 use crate::limits::KEY_BYTES_MAX;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fences {
-    common: Box<[u8]>,
-    parts: Box<[u64]>,
+    keys: KeyFences,
     first: u64,
     /// One more than parts, relative to `first`.
     starts: Box<[u32]>,
@@ -44,6 +43,9 @@ pub(crate) enum Sought {
     Unknown,
 }
 
+/// What groups may take if the index block is short.
+const GROUPS_BYTES_MIN: usize = 512;
+
 /// Fewest bytes of an entry of an index block: the four numbers of its head, and the two of a handle.
 const ENTRY_BYTES_MIN: usize = 6;
 
@@ -55,6 +57,7 @@ impl Fences {
         let mut parts = Vec::with_capacity(len_max);
         let (mut starts, mut ends) = (Vec::with_capacity(len_max + 1), Vec::with_capacity(len_max));
         let (mut first, mut end, mut has_gaps) = (0, 0, false);
+        let (mut rests, mut rest_ends) = (Vec::new(), Vec::with_capacity(len_max));
         let mut add = |entry: &WalkedEntry<'_>| {
             let BlockHandle { offset, len } = entry.handle?;
             if parts.is_empty() {
@@ -66,7 +69,13 @@ impl Fences {
             }
             has_gaps |= offset != end;
             end = offset.saturating_add(len);
-            parts.push(key_prefix(entry.key.user.get(common.len()..)?));
+            let rest = entry.key.user.get(common.len()..)?;
+            parts.push(key_prefix(rest));
+            // Enough for all but hostile blocks.
+            if rest_ends.len() + 1 == parts.len() && rests.len() + rest.len() <= 2 * payload.len() {
+                rests.extend_from_slice(rest);
+                rest_ends.push(rests.len());
+            }
             // It fits if the end does.
             starts.push((offset - first) as u32);
             ends.push(u32::try_from(end - first).ok()?);
@@ -80,9 +89,11 @@ impl Fences {
         if !has_gaps {
             ends.clear();
         }
+        let starts_and_ends = std::iter::once(0).chain(rest_ends.iter().copied()).zip(&rest_ends);
+        let rests: Vec<&[u8]> = starts_and_ends.map(|(start, &end)| &rests[start..end]).collect();
+        let room = Self::groups_bytes_max(payload);
         Some(Self {
-            common: common.into(),
-            parts: parts.into(),
+            keys: KeyFences::new(common.into(), parts.into(), &rests, room),
             first,
             starts: starts.into(),
             ends: ends.into(),
@@ -97,35 +108,34 @@ impl Fences {
 
     pub(crate) fn bytes_max(payload: &[u8]) -> usize {
         let (common, len) = (payload.len().min(KEY_BYTES_MAX), Self::len_max(payload));
-        size_of::<Self>() + common + Self::numbers_bytes(len, len)
+        let groups = Self::groups_bytes_max(payload);
+        size_of::<Self>() + common + len * PART_BYTES + groups + Self::places_bytes(len, len)
     }
 
-    fn numbers_bytes(len: usize, ends: usize) -> usize {
-        len * size_of::<u64>() + (len + 1 + ends) * size_of::<u32>()
+    fn groups_bytes_max(payload: &[u8]) -> usize {
+        (2 * payload.len()).max(GROUPS_BYTES_MIN)
+    }
+
+    fn places_bytes(len: usize, ends: usize) -> usize {
+        (len + 1 + ends) * size_of::<u32>()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.parts.len()
+        self.keys.len()
     }
 
     /// Bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.common.len() + Self::numbers_bytes(self.len(), self.ends.len())
+        size_of::<Self>() + self.keys.bytes() + Self::places_bytes(self.len(), self.ends.len())
     }
 
     /// Finds the block of a user key, for any sequence number.
     #[inline]
     pub(crate) fn find(&self, user_key: &[u8]) -> Sought {
-        let Some(rest) = user_key.strip_prefix(&*self.common) else {
-            // It is before all separators or after them.
-            return if user_key < &*self.common { Sought::In(0) } else { Sought::PastEnd };
-        };
-        let part = key_prefix(rest);
-        let index = self.parts.partition_point(|&other| other < part);
-        match self.parts.get(index) {
-            Some(&other) if other == part => Sought::Unknown,
-            Some(_) => Sought::In(index),
-            None => Sought::PastEnd,
+        match self.keys.find(user_key) {
+            Some(index) if index < self.len() => Sought::In(index),
+            Some(_) => Sought::PastEnd,
+            None => Sought::Unknown,
         }
     }
 
@@ -137,7 +147,7 @@ impl Fences {
 
     pub(crate) fn number_of(&self, block: BlockHandle) -> Option<usize> {
         let start = u32::try_from(block.offset.checked_sub(self.first)?).ok()?;
-        self.starts[..self.parts.len()].binary_search(&start).ok()
+        self.starts[..self.len()].binary_search(&start).ok()
     }
 }
 
@@ -163,9 +173,9 @@ mod tests {
 
     fn fences(payload: &[u8]) -> Option<Fences> {
         let fences = Fences::of(&Bytes::copy_from_slice(payload))?;
-        let boxes = [size_of_val(&*fences.parts), size_of_val(&*fences.starts), size_of_val(&*fences.ends)];
-        let taken = size_of::<Fences>() + fences.common.len() + boxes.iter().sum::<usize>();
-        assert_eq!((fences.len(), fences.bytes()), (fences.parts.len(), taken));
+        let boxes = [size_of_val(&*fences.starts), size_of_val(&*fences.ends)];
+        let taken = size_of::<Fences>() + fences.keys.bytes() + boxes.iter().sum::<usize>();
+        assert_eq!((fences.len(), fences.bytes()), (fences.keys.len(), taken));
         assert!(fences.len() <= Fences::len_max(payload) && taken <= Fences::bytes_max(payload));
         Some(fences)
     }
@@ -183,10 +193,21 @@ mod tests {
 
     #[test]
     fn fences_lead_where_the_index_block_leads_or_know_that_they_do_not_know() {
-        let pools: [&[&[u8]]; 4] = [
+        let pools: [&[&[u8]]; 6] = [
             &[b""],
             &[b"a", b"b", b"bcdefghijk", b"bcdefghijkl", b"c"],
             &[b"user:1", b"user:12345678", b"user:123456789", b"user:2", b"user:2\0"],
+            &[
+                b"usr/share",
+                b"usr/share/doc/a",
+                b"usr/share/doc/a/copyright",
+                b"usr/share/doc/a/copyright/2",
+                b"usr/share/doc/b",
+                b"usr/share/locale/de/LC_MESSAGES/a",
+                b"usr/share/locale/de/LC_MESSAGES/b",
+                b"var",
+            ],
+            &[b"", b"12345678\0", b"12345678\0\0\0\0\0\0\0\0\0", b"12345678a", b"12345678abcdefgh\0"],
             &[
                 b"",
                 b"\0",
@@ -199,7 +220,7 @@ mod tests {
         for (separators, gap) in pools.iter().flat_map(|pool| [(pool, 0), (pool, 7)]) {
             let payload = index(separators, gap);
             let fences = fences(&payload).unwrap();
-            assert_eq!(fences.parts.len(), separators.len());
+            assert_eq!(fences.len(), separators.len());
             assert_eq!(fences.ends.is_empty(), gap == 0 || separators.len() == 1);
             let is_right = |index| fences.number_of(fences.handle(index)) == Some(index);
             assert!((0..separators.len()).all(is_right));
@@ -213,6 +234,15 @@ mod tests {
                             Sought::In(index) => Some(fences.handle(index)),
                             Sought::PastEnd => None,
                             Sought::Unknown => {
+                                // Zeros are also what is behind the end.
+                                let end = |key: &[u8]| key.iter().rposition(|&byte| byte != 0);
+                                let is_like_key = |other: &[u8]| {
+                                    let end = end(other).map_or(0, |end| end + 1);
+                                    key.starts_with(&other[..end]) && key[end..].iter().all(|&byte| byte == 0)
+                                };
+                                let is_like_others = separators.iter().any(|other| is_like_key(other));
+                                let is_padded = separators.iter().any(|other| other.ends_with(&[0]));
+                                assert!(is_like_others || is_padded, "{key:?} in {separators:?}");
                                 unknown += 1;
                                 continue;
                             }

@@ -96,8 +96,9 @@ impl Difference {
         Self::of_numbers(first, u64::from(entry) << (u64::BITS - 8), u64::from(target) << (u64::BITS - 8))
     }
 
+    /// The difference between two double words, likewise.
     #[inline]
-    fn of_numbers(first: u32, entry: u64, target: u64) -> Self {
+    pub(super) fn of_numbers(first: u32, entry: u64, target: u64) -> Self {
         let shift = (entry ^ target).leading_zeros() / DIGIT_BITS * DIGIT_BITS;
         let digit = |number: u64| (number << shift >> (u64::BITS - DIGIT_BITS)) as u32;
         Self { at: first + shift / DIGIT_BITS, entry: digit(entry), target: digit(target) }

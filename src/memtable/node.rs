@@ -154,8 +154,19 @@ impl<'a> Node<'a> {
     /// The first difference between a short entry and a target. The shorter key is padded with zeros.
     #[inline]
     pub(super) fn difference(&self, target: &Target<'_>) -> Difference {
+        let words = &self.words[DATA..][..self.key_words()];
         let (mut rest, mut at) = (target.user(), 0);
-        for word in &self.words[DATA..][..self.key_words()] {
+        for [high, low] in words.as_chunks::<2>().0 {
+            let Some((bytes, others)) = rest.split_first_chunk::<{ 2 * WORD_BYTES }>() else { break };
+            let (high, low) = (high.load(Memory::Relaxed), low.load(Memory::Relaxed));
+            let (entry, other) = (u64::from(high) << u32::BITS | u64::from(low), BigEndian::read_u64(bytes));
+            if entry != other {
+                return Difference::of_numbers(at, entry, other);
+            }
+            rest = others;
+            at += 2 * DIGITS_OF_WORD;
+        }
+        for word in &words[(at / DIGITS_OF_WORD) as usize..] {
             let other = match rest.split_first_chunk::<WORD_BYTES>() {
                 Some((bytes, others)) => {
                     rest = others;

@@ -42,6 +42,7 @@
 //! - If an entry with the user key of the target was complete before the search began, the returned entry has this user key:
 //!   each branch at a position before the tag has a link for the digit of the target.
 
+use std::num::NonZero;
 use std::sync::atomic::{AtomicU32, Ordering as Memory};
 
 use super::arena::{Arena, Place, Room, Words};
@@ -122,15 +123,23 @@ impl<'a> Branch<'a> {
     /// The word of the link of a digit.
     #[inline]
     fn find(&self, digit: u32) -> Option<usize> {
+        self.follow(digit).map(|(word, _)| word)
+    }
+
+    /// The same, and the place to which the link leads.
+    #[inline]
+    fn follow(&self, digit: u32) -> Option<(usize, Place)> {
         let Some((digits, count, first)) = self.listed() else {
             let word = 1 + digit as usize;
-            return (self.link(word) != HEAD).then_some(word);
+            let place = self.link(word);
+            return (place != HEAD).then_some((word, place));
         };
         // Digits above the lowest zero may be wrong in `zeros`; the lowest one is exact.
         let other = digits ^ (ONES * digit);
         let zeros = other.wrapping_sub(ONES) & !other & (ONES << (DIGIT_BITS - 1));
         let at = zeros.trailing_zeros() / DIGIT_BITS;
-        (at < count).then_some(first + at as usize)
+        let word = first + at as usize;
+        (at < count).then(|| (word, self.link(word)))
     }
 
     /// The digits of the links with their words, in no order.
@@ -146,11 +155,21 @@ impl<'a> Branch<'a> {
         })
     }
 
+    /// The listed digits, as bits.
+    #[inline]
+    fn bits(&self) -> Option<u32> {
+        let (digits, count, _) = self.listed()?;
+        Some((0..count).fold(0, |bits, at| bits | 1 << (digits >> (DIGIT_BITS * at) & (DIGITS - 1))))
+    }
+
     /// The largest digit before this one that has a link, and its word.
     #[inline]
     fn before(&self, digit: u32) -> Option<(u32, usize)> {
-        match self.listed() {
-            Some(_) => self.links().filter(|&(other, _)| other < digit).max(),
+        match self.bits() {
+            Some(bits) => {
+                let digit = (bits & ((1 << digit) - 1)).checked_ilog2()?;
+                Some((digit, self.find(digit)?))
+            }
             None => {
                 (0..digit).rev().map(|at| (at, 1 + at as usize)).find(|&(_, word)| self.link(word) != HEAD)
             }
@@ -160,8 +179,11 @@ impl<'a> Branch<'a> {
     /// The smallest digit, not before this one, that has a link, and its word.
     #[inline]
     fn at_or_after(&self, digit: u32) -> Option<(u32, usize)> {
-        match self.listed() {
-            Some(_) => self.links().filter(|&(other, _)| other >= digit).min(),
+        match self.bits() {
+            Some(bits) => {
+                let digit = NonZero::new(bits >> digit << digit)?.trailing_zeros();
+                Some((digit, self.find(digit)?))
+            }
             None => {
                 (digit..DIGITS).map(|at| (at, 1 + at as usize)).find(|&(_, word)| self.link(word) != HEAD)
             }
@@ -294,9 +316,8 @@ pub(super) fn find(
     while let Some(branch) = Branch::at(memory, place) {
         let position = branch.position();
         let digit = target.digit(position);
-        if let Some(word) = branch.find(digit) {
-            (link, from) = (place + word as Place, position + 1);
-            place = branch.link(word);
+        if let Some((word, next)) = branch.follow(digit) {
+            (link, from, place) = (place + word as Place, position + 1, next);
             continue;
         }
         let near = branch.beside(memory, digit).1;

@@ -4,8 +4,9 @@
 //! same internal key only after a compaction has set sequence numbers to zero; the newer source then comes
 //! first (last, backward).
 //!
-//! 1. Valid sources are in a list, in the order of their entries in the current direction. Each has the first bytes
-//!    of its key next to it, which decide most comparisons.
+//! 1. Valid sources are in a list, in the order of their entries in the current direction. Next to each is its rank:
+//!    eight bytes of its key, which decide most comparisons. They are the first bytes, or those behind a common prefix of
+//!    the keys where the first bytes often do not decide ([`Ranks`]).
 //! 2. A step moves the first source, and puts it in its place again. If it also has the next entry, this costs one
 //!    comparison, else a binary search: fewer than a heap takes, which needs one or two for each of its layers. If
 //!    there are at most [`PASSED_MAX`] sources, it passes one after the other.
@@ -24,7 +25,7 @@ use std::cmp::Ordering;
 use crate::block::BlockIter;
 use crate::error::{Error, Step};
 use crate::iter::{EntryValue, Failure, InternalIterator, LentValue};
-use crate::key::{InternalKey, key_prefix};
+use crate::key::{InternalKey, common_prefix, key_prefix};
 use crate::limits::SEQNO_MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,14 +34,53 @@ enum Direction {
     Backward,
 }
 
-impl Direction {
-    /// The first bytes of a user key as a number that is smaller for keys that come before in this direction.
-    #[inline]
-    fn rank(self, key: InternalKey<'_>) -> u64 {
-        match self {
-            Self::Forward => key_prefix(key.user),
-            Self::Backward => !key_prefix(key.user),
+/// Ranks of keys: numbers that do not contradict the order of the keys in the direction of travel.
+#[derive(Debug)]
+struct Ranks {
+    direction: Direction,
+    /// A rank has the eight bytes behind this prefix. Keys without it are before all that have it or after them, and get
+    /// the first or the last rank.
+    prefix: Vec<u8>,
+    /// Equal ranks to pass before another prefix is chosen.
+    passes: u32,
+}
+
+/// Equal ranks to pass after a choice of a prefix that was of use, and after another one. Equal user keys always have
+/// equal ranks.
+const PASSES: [u32; 2] = [1, 32];
+
+impl Ranks {
+    fn new(direction: Direction) -> Self {
+        Self { direction, prefix: Vec::new(), passes: 0 }
+    }
+
+    #[inline(always)]
+    fn of(&self, key: InternalKey<'_>) -> u64 {
+        let bytes = if self.prefix.is_empty() { key_prefix(key.user) } else { self.behind_prefix(key.user) };
+        match self.direction {
+            Direction::Forward => bytes,
+            Direction::Backward => !bytes,
         }
+    }
+
+    #[inline(never)]
+    fn behind_prefix(&self, user_key: &[u8]) -> u64 {
+        match user_key.strip_prefix(&*self.prefix) {
+            Some(rest) => key_prefix(rest),
+            None if user_key < &*self.prefix => 0,
+            None => u64::MAX,
+        }
+    }
+
+    /// Chooses a prefix of a key; returns whether it is another one.
+    fn choose(&mut self, prefix: &[u8]) -> bool {
+        let is_new = prefix != self.prefix;
+        self.passes = PASSES[usize::from(!is_new)];
+        if is_new {
+            self.prefix.clear();
+            self.prefix.extend_from_slice(prefix);
+        }
+        is_new
     }
 }
 
@@ -54,14 +94,14 @@ pub(crate) struct MergeIter<I> {
     standing: Vec<Standing>,
     /// Whether the source that was moved last is still the first.
     leads: bool,
-    direction: Direction,
+    ranks: Ranks,
     failure: Failure,
 }
 
 /// A source that stands on an entry.
 #[derive(Debug, Clone, Copy)]
 struct Standing {
-    /// Smaller for entries that come before in the direction of travel, or equal: see [`Direction::rank`].
+    /// Smaller for entries that come before in the direction of travel, or equal.
     rank: u64,
     source: usize,
 }
@@ -70,7 +110,8 @@ impl<I: InternalIterator> MergeIter<I> {
     /// The merge of these sources, newest first. It is not positioned yet.
     pub(crate) fn new(sources: Vec<I>) -> Self {
         let standing = Vec::with_capacity(sources.len());
-        Self { sources, standing, leads: false, direction: Direction::Forward, failure: Failure::default() }
+        let ranks = Ranks::new(Direction::Forward);
+        Self { sources, standing, leads: false, ranks, failure: Failure::default() }
     }
 
     /// Makes one movement, or repeats the error of an earlier one.
@@ -100,11 +141,11 @@ impl<I: InternalIterator> MergeIter<I> {
 
     /// Makes the list of the sources that stand on an entry.
     fn order_all(&mut self, direction: Direction) {
-        self.direction = direction;
+        self.ranks = Ranks::new(direction);
         self.standing.clear();
         for source in (0..self.sources.len()).rev() {
-            if let Some(key) = self.sources[source].key() {
-                self.standing.insert(0, Standing { rank: direction.rank(key), source });
+            if self.sources[source].key().is_some() {
+                self.standing.insert(0, Standing { rank: 0, source });
                 self.settle();
             }
         }
@@ -120,7 +161,7 @@ impl<I: InternalIterator> MergeIter<I> {
     #[inline(never)]
     fn precedes_among_equals(&self, a: usize, b: usize) -> bool {
         let order = self.sources[a].key().cmp(&self.sources[b].key()).then(a.cmp(&b));
-        match self.direction {
+        match self.ranks.direction {
             Direction::Forward => order.is_lt(),
             Direction::Backward => order.is_gt(),
         }
@@ -135,12 +176,47 @@ impl<I: InternalIterator> MergeIter<I> {
             self.leads = false;
             return;
         };
-        let moved = Standing { rank: self.direction.rank(key), source };
-        self.leads = !self.standing.get(1).is_some_and(|&next| self.precedes(next, moved));
+        let mut moved = Standing { rank: self.ranks.of(key), source };
+        self.leads = match self.standing.get(1) {
+            Some(second) if second.rank == moved.rank => self.leads_among_equals(&mut moved),
+            Some(second) => second.rank > moved.rank,
+            None => true,
+        };
         if self.leads {
             self.standing[0] = moved;
         } else {
             self.go_behind_others(moved);
+        }
+    }
+
+    /// Whether the first source, which was moved, is still the first, if the rank of the second is equal.
+    #[inline(never)]
+    fn leads_among_equals(&mut self, moved: &mut Standing) -> bool {
+        match self.ranks.passes.checked_sub(1) {
+            Some(passes) => self.ranks.passes = passes,
+            None => self.choose_prefix(moved),
+        }
+        !self.precedes(self.standing[1], *moved)
+    }
+
+    /// Chooses the prefix of the ranks, and ranks all sources again if it is another one.
+    fn choose_prefix(&mut self, moved: &mut Standing) {
+        let Self { sources, standing, ranks, .. } = self;
+        let user = |place: Option<&Standing>| sources[place?.source].key().map(|key| key.user);
+        let (Some(first), Some(second), Some(last)) =
+            (user(standing.first()), user(standing.get(1)), user(standing.last()))
+        else {
+            return;
+        };
+        // No prefix distinguishes equal keys. All keys between the second and the last one have their common prefix.
+        let common = common_prefix(first, second).min(common_prefix(second, last));
+        if first == second {
+            ranks.passes = PASSES[1];
+        } else if ranks.choose(&second[..common]) {
+            for place in standing {
+                place.rank = sources[place.source].key().map_or(place.rank, |key| ranks.of(key));
+            }
+            moved.rank = self.standing[0].rank;
         }
     }
 
@@ -172,7 +248,7 @@ impl<I: InternalIterator> MergeIter<I> {
     #[inline(always)]
     fn step(&mut self, direction: Direction) -> Step {
         let Some(&Standing { source: top, .. }) = self.standing.first() else { return Ok(()) };
-        if self.direction != direction {
+        if self.ranks.direction != direction {
             return self.turn(direction, top);
         }
         advance(&mut self.sources[top], direction)?;
@@ -214,7 +290,7 @@ impl<I: InternalIterator> MergeIter<I> {
 
     /// Whether the current entry is one that a seek to `target` in this direction has to pass over.
     fn is_behind(&self, target: InternalKey<'_>) -> bool {
-        self.key().is_some_and(|key| match self.direction {
+        self.key().is_some_and(|key| match self.ranks.direction {
             Direction::Forward => key < target,
             Direction::Backward => key >= target,
         })
@@ -225,7 +301,7 @@ impl<I: InternalIterator> MergeIter<I> {
             Direction::Forward => source.seek(target),
             Direction::Backward => source.seek_before(target),
         };
-        if self.direction != direction || !self.is_behind(target) {
+        if self.ranks.direction != direction || !self.is_behind(target) {
             return self.place_all(direction, place);
         }
         while self.is_behind(target) {
@@ -297,7 +373,12 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
         let first = &mut self.sources[self.standing.first()?.source];
         match self.standing.get(1) {
             None => first.leading_block(limit),
-            Some(second) if self.leads && self.direction == Direction::Forward => {
+            // The limit is of first bytes.
+            Some(second)
+                if self.leads
+                    && self.ranks.direction == Direction::Forward
+                    && self.ranks.prefix.is_empty() =>
+            {
                 first.leading_block(Some(limit.map_or(second.rank, |limit| limit.min(second.rank))))
             }
             Some(_) => None,
@@ -311,11 +392,11 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
         let Some(block) = self.sources[first.source].leading_block(None) else { return false };
         // The rank of the first source may belong to an earlier entry, if its block was moved.
         let apart = match (self.standing.get(1), block.key()) {
-            (Some(second), Some(key)) => second.rank > key_prefix(key.user),
+            (Some(second), Some(key)) => second.rank > self.ranks.of(key),
             (None, _) => true,
             (_, None) => false,
         };
-        if self.direction != Direction::Forward || !apart || !block.step_to_plain(SEQNO_MAX) {
+        if self.ranks.direction != Direction::Forward || !apart || !block.step_to_plain(SEQNO_MAX) {
             return false;
         }
         self.settle();
@@ -373,6 +454,45 @@ mod tests {
                 assert_eq!(here(&merge), here(&model), "round {round}");
             }
         }
+    }
+
+    #[test]
+    fn keys_with_a_common_beginning_are_in_order_and_few_are_compared_from_their_first_byte() {
+        let mut random = Random(9);
+        let starts: Vec<Vec<u8>> =
+            [&b""[..], b"same start ", b"same start and more of it/", b"t"].map(<[u8]>::to_vec).into();
+        let (mut steps, mut equal_ranks) = (0, 0);
+        for round in 0..100 {
+            let mut sources: Vec<Vec<Entry>> = vec![Vec::new(); 2 + round % 7];
+            for number in 0..2000u64 {
+                let start = &starts[(number / 500) as usize];
+                let key = [&start[..], &(number * 2_654_435_761).to_be_bytes()].concat();
+                let source = random.below(sources.len() as u64) as usize;
+                sources[source].push((key, random.tag(3), Vec::new()));
+            }
+            let all = sources.concat();
+            let mut merge = MergeIter::new(sources.into_iter().map(VecIter::new).collect());
+            let mut model = VecIter::new(all);
+            merge.seek_first().unwrap();
+            model.seek_first().unwrap();
+            while here(&model).is_some() {
+                assert_eq!(here(&merge), here(&model), "round {round}");
+                let ranks: Vec<u64> = merge.standing.iter().map(|place| place.rank).collect();
+                assert!(ranks.is_sorted(), "{ranks:?}");
+                steps += 1;
+                equal_ranks += usize::from(ranks.get(1) == Some(&ranks[0]));
+                merge.next().unwrap();
+                model.next().unwrap();
+            }
+            merge.seek_last().unwrap();
+            model.seek_last().unwrap();
+            while here(&model).is_some() {
+                assert_eq!(here(&merge), here(&model), "round {round}, back");
+                merge.prev().unwrap();
+                model.prev().unwrap();
+            }
+        }
+        assert!(equal_ranks < steps / 50, "{equal_ranks} of {steps}");
     }
 
     #[test]

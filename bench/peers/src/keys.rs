@@ -20,6 +20,8 @@ pub(crate) enum KeySet {
     Paths,
     /// URLs of about 60 bytes, about 100 per host.
     Urls,
+    /// One of 1,000 tenants and a version 7 UUID. The keys of a tenant ascend with the number, to within 64.
+    Tenants,
 }
 
 pub(crate) const ABSENT: u32 = 1 << 31;
@@ -38,6 +40,11 @@ fn word(bits: u64, place: u32) -> &'static [u8] {
 
 fn digits(number: u32) -> [u8; 8] {
     std::array::from_fn(|place| b"0123456789abcdef"[(number >> (28 - 4 * place) & 15) as usize])
+}
+
+/// A number below 10,000.
+fn decimals(number: u32) -> [u8; 4] {
+    [1000, 100, 10, 1].map(|unit| b'0' + (number / unit % 10) as u8)
 }
 
 impl KeySet {
@@ -96,7 +103,29 @@ impl KeySet {
                     key.extend_from_slice(part);
                 }
             }
+            Self::Tenants => {
+                let random = mix(8, number.into());
+                let tenant = below(random, 1000) as u32;
+                let time = 0x0193_6f00_0000 + u64::from((number & !ABSENT) / 64);
+                key.extend_from_slice(b"tenant-");
+                key.extend_from_slice(&decimals(tenant));
+                key.push(b'/');
+                key.extend_from_slice(&[0; 16]);
+                let uuid = &mut key[12..];
+                BigEndian::write_u64(&mut uuid[..8], time << 16 | 0x7000 | random & 0xfff);
+                BigEndian::write_u64(&mut uuid[8..], 1 << 63 | random >> 34 << 32 | u64::from(mix32(number)));
+            }
         }
+    }
+
+    /// The bytes of the first `count` keys.
+    pub(crate) fn bytes(self, count: u64) -> u64 {
+        let mut key = Vec::new();
+        let len = |number| {
+            self.write(number as u32, &mut key);
+            key.len() as u64
+        };
+        (0..count).map(len).sum()
     }
 
     /// Changes the last byte, which makes a present key absent.
@@ -104,7 +133,7 @@ impl KeySet {
     pub(crate) fn miss_nearly(self, number: u32, key: &mut [u8]) {
         if let Some(last) = key.last_mut() {
             *last ^= match self {
-                Self::Hashed | Self::Ascending => mix32(number) as u8 | 1,
+                Self::Hashed | Self::Ascending | Self::Tenants => mix32(number) as u8 | 1,
                 // Keeps a letter or digit.
                 Self::Paths | Self::Urls => 1,
             };
@@ -134,7 +163,8 @@ mod tests {
 
     use super::*;
 
-    const SETS: [KeySet; 4] = [KeySet::Hashed, KeySet::Ascending, KeySet::Paths, KeySet::Urls];
+    const SETS: [KeySet; 5] =
+        [KeySet::Hashed, KeySet::Ascending, KeySet::Paths, KeySet::Urls, KeySet::Tenants];
 
     fn key(set: KeySet, number: u32) -> Vec<u8> {
         let mut key = Vec::new();
@@ -158,7 +188,7 @@ mod tests {
 
     #[test]
     fn absent_keys_have_the_shape_of_present_ones_and_lie_among_them() {
-        for set in [KeySet::Hashed, KeySet::Paths, KeySet::Urls] {
+        for set in [KeySet::Hashed, KeySet::Paths, KeySet::Urls, KeySet::Tenants] {
             let present: BTreeSet<_> = (0..20_000).map(|number| key(set, number)).collect();
             let (first, last) = (present.first().unwrap(), present.last().unwrap());
             let absent: Vec<_> = (0..20_000).map(|number| key(set, ABSENT + number)).collect();
@@ -167,10 +197,17 @@ mod tests {
             let mean = |bytes: usize| bytes as f64 / 20_000.0;
             let lengths = [present.iter().map(Vec::len).sum(), absent.iter().map(Vec::len).sum()].map(mean);
             assert!((lengths[0] - lengths[1]).abs() < 0.2, "{set:?}: {lengths:?}");
-            if set != KeySet::Hashed {
+            if matches!(set, KeySet::Paths | KeySet::Urls) {
                 assert!((45.0..70.0).contains(&lengths[0]), "{set:?}: {lengths:?}");
             }
         }
+    }
+
+    #[test]
+    fn the_bytes_of_keys_are_those_that_are_written() {
+        assert_eq!([KeySet::Hashed, KeySet::Tenants].map(|set| set.bytes(10)), [160, 280]);
+        let paths = (0..10).map(|number| key(KeySet::Paths, number).len() as u64);
+        assert_eq!(KeySet::Paths.bytes(10), paths.sum::<u64>());
     }
 
     #[test]

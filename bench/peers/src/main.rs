@@ -101,7 +101,7 @@ struct Measure {
     /// Directory of the report.
     #[arg(long, value_name = "DIRECTORY", default_value = REPORTS)]
     out: PathBuf,
-    /// Keys in a store [default: 2,000,000; for the pages short and transactions half as many]
+    /// Keys in a store [default: 2,000,000; for the other pages half as many]
     #[arg(long)]
     keys: Option<u32>,
     /// Length of a value in bytes.
@@ -110,8 +110,8 @@ struct Measure {
     /// The usual cache, in KiB.
     #[arg(long, value_name = "KIB", default_value_t = 64 << 10)]
     cache: u64,
-    /// A cache that is smaller than the filters, in KiB [default: 2048; for the pages short and transactions
-    /// half as much]
+    /// A cache that is smaller than the filters, in KiB [default: 2048; for the other pages half as
+    /// much]
     #[arg(long, value_name = "KIB")]
     small_cache: Option<u64>,
     /// A cache that holds everything, in KiB.

@@ -13,6 +13,8 @@ pub(crate) enum Page {
     /// The same page with smaller stores and shorter runs.
     Short,
     Transactions,
+    /// Fills, scans and mixes with paths, URLs, and tenants with UUIDs.
+    Keys,
 }
 
 impl Page {
@@ -20,6 +22,7 @@ impl Page {
         match self {
             Self::Peers | Self::Short => rows::all(),
             Self::Transactions => rows::transactions(),
+            Self::Keys => rows::real_keys(),
         }
     }
 
@@ -28,6 +31,7 @@ impl Page {
             Self::Peers => "peers",
             Self::Short => "short",
             Self::Transactions => "transactions",
+            Self::Keys => "keys",
         }
     }
 
@@ -35,6 +39,7 @@ impl Page {
         match self {
             Self::Peers | Self::Short => "peers.md",
             Self::Transactions => "transactions.md",
+            Self::Keys => "keys.md",
         }
     }
 
@@ -43,6 +48,7 @@ impl Page {
         match self {
             Self::Peers | Self::Short => "peers-counts.md",
             Self::Transactions => "transactions-counts.md",
+            Self::Keys => "keys-counts.md",
         }
     }
 
@@ -51,6 +57,7 @@ impl Page {
         match self {
             Self::Peers | Self::Short => Part::Absent,
             Self::Transactions => Part::Transactions,
+            Self::Keys => Part::FillKeys,
         }
     }
 
@@ -67,6 +74,11 @@ impl Page {
                 "One or four threads increment counters in transactions that read three keys and write them. A \
                  longer bar is faster, and [{counts}]({counts}) has the spread of each figure, conflicts, \
                  latencies, instructions and memory."
+            ),
+            Self::Keys => format!(
+                "SieveDB and other embedded stores fill, scan and mix keys with common prefixes: file paths, URLs, and \
+                 tenants with UUIDs. A longer bar is faster, and [{counts}]({counts}) has the spread of each figure, \
+                 latencies, instructions, system calls and memory."
             ),
         }
     }
@@ -87,13 +99,14 @@ impl Page {
             Self::Peers => "SieveDB next to other stores: measurements",
             Self::Short => "SieveDB next to other stores: a short run",
             Self::Transactions => "Transactions next to other stores: measurements",
+            Self::Keys => "Paths, URLs and UUIDs next to other stores: measurements",
         }
     }
 
     /// The engine that sievedb is compared with.
     pub(crate) fn peer(self) -> &'static str {
         match self {
-            Self::Peers | Self::Short => "the best of the other LSM stores, at its best setting",
+            Self::Peers | Self::Short | Self::Keys => "the best of the other LSM stores, at its best setting",
             Self::Transactions => "the best of the others",
         }
     }
@@ -108,9 +121,17 @@ impl Page {
                 if has_rocksdb { "" } else { " RocksDB was not built for this run." },
             ),
             Self::Transactions => TRANSACTIONS.into(),
+            Self::Keys => KEYS.into(),
         }
     }
 }
+
+const KEYS: &str = "\
+The workloads of [peers.md](peers.md) that fill, scan or mix, with keys that have beginnings in common: file paths (about 60 \
+bytes, 40 in a directory), URLs (about 60 bytes, 100 of a host), and one of 1,000 tenants with a version 7 UUID (28 bytes, \
+ascending within a tenant).
+
+";
 
 const TRANSACTIONS: &str = "\
 A transaction reads three counters, adds one to each and writes them. A counter is the first eight bytes of a value; the \

@@ -99,7 +99,7 @@ pub(crate) fn render(records: &[Record], page: Page) -> Rendered {
         counts.push_str(&tables::spreads(part, &measured));
         counts.push_str(&match part {
             Part::Absent | Part::Open | Part::Growth => tables::shapes(&measured),
-            Part::Fill => tables::fills(&measured),
+            Part::Fill | Part::FillKeys => tables::fills(&measured),
             Part::Transactions => tables::conflicts(&measured),
             _ => String::new(),
         });
@@ -219,6 +219,8 @@ fn panel(workload: &Workload, row: &Row<'_>) -> Panel {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::counts::Counts;
     use crate::machine::Io;
@@ -306,7 +308,8 @@ mod tests {
         assert!(line.contains("| 200 (100 to 400) |"), "{line}");
         assert!(line.contains("**2,000** (1,000 to 4,000)"), "{line}");
         assert!(line.contains("| 0.50 (0.50 to 0.50) | 0.49 |"), "{line}");
-        assert_eq!(rendered.charts.len(), Part::ALL.len(), "all but transactions, and the summary");
+        let parts: BTreeSet<_> = Page::Peers.rows().iter().map(|row| row.part).collect();
+        assert_eq!(rendered.charts.len(), parts.len(), "all but transactions, and the summary");
     }
 
     #[test]

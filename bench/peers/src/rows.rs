@@ -19,6 +19,25 @@ pub(crate) fn all() -> Vec<Workload> {
     [absent(), absent_memory(), present_keys(), scans(), fills(), mixed(), opening(), growth()].concat()
 }
 
+/// The rows that fill, scan or mix, with real keys; fills and deletions in random order.
+pub(crate) fn real_keys() -> Vec<Workload> {
+    let sets =
+        [(KeySet::Paths, "file paths"), (KeySet::Urls, "URLs"), (KeySet::Tenants, "tenants and UUIDs")];
+    let rows = [fills(), scans(), mixed()].concat().into_iter().filter(|row| row.keys == KeySet::Hashed);
+    let with_keys = |row: Workload| {
+        let part = match row.part {
+            Part::Fill => Part::FillKeys,
+            Part::Scan => Part::ScanKeys,
+            _ => Part::MixedKeys,
+        };
+        sets.map(|(keys, what)| {
+            let name = format!("{}, {what}", row.name);
+            Workload { name, part, ..row.clone() }.keys(keys)
+        })
+    };
+    rows.flat_map(with_keys).collect()
+}
+
 pub(crate) fn transactions() -> Vec<Workload> {
     use EngineName::{Fjall, Nothing, Redb, Sievedb, Surrealkv};
     let row = |clients: usize, among: Option<u32>, how: Adding| {
@@ -265,13 +284,14 @@ mod tests {
 
     #[test]
     fn every_row_has_a_name_of_its_own_and_the_loop_beside_it() {
-        let rows = [all(), transactions()].concat();
+        let rows = [all(), transactions(), real_keys()].concat();
         let names: BTreeSet<_> = rows.iter().map(|row| &row.name).collect();
         assert_eq!(names.len(), rows.len());
         for row in &rows {
             assert!(row.engines.contains(&EngineName::Nothing), "{}", row.name);
             assert!(row.engines.contains(&EngineName::Sievedb), "{}", row.name);
         }
+        assert!(real_keys().iter().all(|row| row.keys != KeySet::Hashed));
         for part in Part::ALL {
             assert!(rows.iter().any(|row| row.part == part), "{part:?}");
         }

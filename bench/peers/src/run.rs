@@ -155,7 +155,8 @@ impl Run<'_> {
         Arc::into_inner(engine).ok_or("a client still holds the engine")?.close()?;
         if is_fill {
             outcome.filled = Some(Filled {
-                user_bytes: done.operations * (16 + self.sizes.value_bytes as u64),
+                user_bytes: self.workload.keys.bytes(done.operations)
+                    + done.operations * self.sizes.value_bytes as u64,
                 written_bytes: Io::now().written_bytes,
                 seconds,
                 disk_bytes: machine::disk_bytes(dir)?,
@@ -186,6 +187,11 @@ impl Run<'_> {
             .map(|client| {
                 let mut steps = plan.of_client(client, warm_up);
                 steps.truncate(taken / clients);
+                if self.workload.shape == Shape::Deleted {
+                    // Keys with even numbers are deleted, and a scan starts at a present one.
+                    let last = (self.sizes.keys / 2 * 2).saturating_sub(1);
+                    steps.iter_mut().for_each(|step| step.number = (step.number | 1).min(last));
+                }
                 Client {
                     keys,
                     value_bytes: self.sizes.value_bytes,

@@ -130,10 +130,13 @@ pub(crate) enum Part {
     Open,
     Growth,
     Transactions,
+    FillKeys,
+    ScanKeys,
+    MixedKeys,
 }
 
 impl Part {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Absent,
         Self::AbsentMemory,
         Self::Present,
@@ -144,6 +147,9 @@ impl Part {
         Self::Open,
         Self::Growth,
         Self::Transactions,
+        Self::FillKeys,
+        Self::ScanKeys,
+        Self::MixedKeys,
     ];
 
     pub(crate) fn title(self) -> &'static str {
@@ -158,6 +164,9 @@ impl Part {
             Self::Open => "Opening",
             Self::Growth => "Ten times the keys",
             Self::Transactions => "Transactions",
+            Self::FillKeys => "Filling, real keys",
+            Self::ScanKeys => "Scans, real keys",
+            Self::MixedKeys => "YCSB and deletions, real keys",
         }
     }
 
@@ -173,6 +182,9 @@ impl Part {
             Self::Open => "open.svg",
             Self::Growth => "growth.svg",
             Self::Transactions => "transactions.svg",
+            Self::FillKeys => "fill-keys.svg",
+            Self::ScanKeys => "scan-keys.svg",
+            Self::MixedKeys => "mixed-keys.svg",
         }
     }
 }

@@ -114,24 +114,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     report.write(args.write.as_deref())
 }
 
-/// Prints the source files of the store and its filters that run at least one instruction in two calls.
+/// Prints the source files that run at least one instruction in two calls.
 fn print_files(rows: &str, directory: &Path) -> Result<()> {
     let directory = directory.to_str().ok_or("the temporary directory has a name that is not UTF-8")?;
     for (row, _, work) in ROWS.into_iter().filter(|(row, ..)| row.contains(rows)) {
         let [few, many] = work.lengths();
         let files = callgrind::files(&["instructions", "--only", row, directory], few, many);
-        let files = files.ok_or("callgrind counted nothing; is valgrind installed?")?;
-        let root =
-            Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("the package has no folder above it")?;
-        let inside = |file: &str| {
-            let file = Path::new(file).strip_prefix(root).ok()?.to_str()?.to_owned();
-            (file.starts_with("src/") || file.starts_with("filter/src/")).then_some(file)
-        };
-        let each = files.iter().map(|(file, counted)| (inside(file), counted / work.items() as f64));
-        let ours: Vec<_> = each.filter_map(|(file, counted)| Some((file?, counted))).collect();
-        let ours: Vec<_> = ours.into_iter().filter(|&(_, counted)| counted >= 0.5).collect();
-        println!("{row}: {} files", ours.len());
-        ours.into_iter().for_each(|(file, counted)| println!("  {counted:>8.1}  {file}"));
+        println!("{row}");
+        callgrind::print_files(files, work.items())?;
     }
     Ok(())
 }

@@ -115,7 +115,9 @@ impl Index {
 /// The fences of an index block, over others if it `is_upper`, if there is room for them.
 fn load_fences(file: &TableFile, payload: &Bytes, is_upper: bool) -> Option<Box<Loaded>> {
     let below = |blocks| if is_upper { blocks } else { 0 };
-    let bytes = |fences, below| (size_of::<Loaded>() + fences + below * size_of::<IndexNode>()) as u64;
+    // The fences count themselves.
+    let loaded = size_of::<Loaded>() - size_of::<Fences>();
+    let bytes = |fences, below| (loaded + fences + below * size_of::<IndexNode>()) as u64;
     let most = bytes(Fences::bytes_max(payload), below(Fences::len_max(payload)));
     let mut lease = file.ctx.memory.try_lease_if_plenty(LeaseKind::Tables, most)?;
     let fences = Fences::of(payload)?;
