@@ -1,5 +1,7 @@
 //! The ids and their times.
 
+use byteorder::{BigEndian, ByteOrder};
+
 use super::Plan;
 use crate::random::{below, mix};
 
@@ -21,6 +23,13 @@ pub(crate) type Id = [u8; 16];
 pub(crate) fn end_of_bucket(time: u64) -> u64 {
     let bucket = TTL_MILLIS / u64::from(BUCKETS);
     (time / bucket + 1) * bucket
+}
+
+/// A time as the beginning of a key: keys are in the order of times.
+pub(crate) fn in_order(time: u64) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    BigEndian::write_u64(&mut bytes, time);
+    bytes
 }
 
 pub(crate) struct Stream {
@@ -50,8 +59,8 @@ impl Stream {
     pub(crate) fn id(&self, event: u32) -> Id {
         let original = self.original(event);
         let mut id = [0; 16];
-        id[..8].copy_from_slice(&mix(42, original.into()).to_be_bytes());
-        id[8..].copy_from_slice(&mix(43, original.into()).to_be_bytes());
+        BigEndian::write_u64(&mut id[..8], mix(42, original.into()));
+        BigEndian::write_u64(&mut id[8..], mix(43, original.into()));
         id
     }
 }

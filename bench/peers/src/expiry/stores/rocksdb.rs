@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use byteorder::{BigEndian, ByteOrder};
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamilyDescriptor, CompactionDecision, DB, DBCompressionType, Options,
     ReadOptions, WriteBatch, WriteOptions,
@@ -11,7 +12,7 @@ use rocksdb::{
 
 use super::{Plan, Seen};
 use crate::Result;
-use crate::expiry::stream::{Id, TTL_MILLIS};
+use crate::expiry::stream::{Id, TTL_MILLIS, in_order};
 
 const FAMILY: &str = "default";
 
@@ -24,7 +25,7 @@ pub(super) struct Ttl {
 
 /// Whether the id with this value has expired.
 fn has_expired(value: &[u8], now: u64) -> bool {
-    let time = value.try_into().map_or(0, u64::from_be_bytes);
+    let time = if value.len() == 8 { BigEndian::read_u64(value) } else { 0 };
     time + TTL_MILLIS <= now
 }
 
@@ -72,7 +73,7 @@ impl Seen for Ttl {
             let is_known = value?.is_some_and(|value| !has_expired(&value, now));
             let is_accepted = !is_known && in_batch.insert(id);
             if is_accepted {
-                batch.put(id, now.to_be_bytes());
+                batch.put(id, in_order(now));
             }
             is_new.push(is_accepted);
         }

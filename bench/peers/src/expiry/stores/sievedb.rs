@@ -8,7 +8,7 @@ use sievedb::{Db, Keyspace, KeyspaceOptions, Options, TimeSource, WriteBatch};
 
 use super::{Plan, Seen};
 use crate::Result;
-use crate::expiry::stream::{BUCKETS, Id, TTL_MILLIS, end_of_bucket};
+use crate::expiry::stream::{BUCKETS, Id, TTL_MILLIS, end_of_bucket, in_order};
 
 fn open(dir: &Path, plan: &Plan) -> Result<Db> {
     Ok(Options::new().memory_budget(plan.memory_bytes as usize).open(dir)?)
@@ -112,7 +112,7 @@ impl Deletes {
 
     /// Deletes the ids of all buckets that ended so long ago.
     fn delete_expired(&self, now: u64) -> Result<()> {
-        let last = now.saturating_sub(TTL_MILLIS).to_be_bytes();
+        let last = in_order(now.saturating_sub(TTL_MILLIS));
         let is_over = |key: &[u8]| key[..8] <= last[..];
         if !self.by_bucket.first()?.is_some_and(|(key, _)| is_over(&key)) {
             return Ok(());
@@ -138,7 +138,7 @@ impl Deletes {
 impl Seen for Deletes {
     fn insert(&mut self, now: u64, ids: &[Id]) -> Result<Vec<bool>> {
         self.delete_expired(now)?;
-        let end = end_of_bucket(now).to_be_bytes();
+        let end = in_order(end_of_bucket(now));
         let new = self.ids.insert_new_many_then(ids.iter().map(|id| (id, "")), |new, batch| {
             for (id, _) in ids.iter().zip(new.iter()).filter(|(_, is_new)| *is_new) {
                 batch.put_in(&self.by_bucket, [&end[..], id].concat(), "");
