@@ -7,6 +7,7 @@
 //! | `random`, `keys`, `store` | numbers, keys of many shapes, and stores |
 //! | `report` | Markdown |
 
+mod backups;
 mod callgrind;
 mod clock;
 mod conditional;
@@ -45,6 +46,8 @@ enum Command {
     Filters(filters::Args),
     Wasted(wasted::Args),
     Costs(costs::Args),
+    Backups(backups::Args),
+    BackupsWriter(backups::writer::Args),
     Deletions(deletions::Args),
     Conditional(conditional::Args),
     Uniq(uniq::Args),
@@ -64,6 +67,8 @@ fn main() -> Result<()> {
         Command::Filters(args) => filters::run(&args),
         Command::Wasted(args) => wasted::run(&args),
         Command::Costs(args) => costs::run(&args),
+        Command::Backups(args) => backups::run(&args),
+        Command::BackupsWriter(args) => backups::writer::run(&args),
         Command::Deletions(args) => deletions::run(&args),
         Command::Conditional(args) => conditional::run(&args),
         Command::Uniq(args) => uniq::run(&args),
