@@ -9,7 +9,7 @@
 //!
 //! A damaged filter changes no answer: all are right, the filter counts as unusable, and `verify` names it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::LazyLock;
@@ -443,19 +443,21 @@ fn a_crashed_store_with_a_file_cut_anywhere_is_refused_or_holds_a_prefix() {
         if name != log {
             let answer = CRASHED.ask(&[(name, Some(bytes))], false, look)?;
             CRASHED.judge(name, answer, &mut Tally::default())?;
-            return Ok(0);
+            return Ok(None);
         }
+        // A cut among zeros, such as the first byte of a checksum, is one before them.
+        let end = store::written(&bytes);
         match CRASHED.ask(&[(name, Some(bytes))], true, look)? {
             Answer::Given { batches, is_reported, findings } if findings.errors.is_empty() => {
-                Ok(u64::from(batches < CRASHED.history.written() && !is_reported))
+                Ok((batches < CRASHED.history.written() && !is_reported).then_some(end))
             }
             Answer::Given { findings, .. } => Err(format!("{:?}", findings.errors)),
-            Answer::Refused => Ok(0),
+            Answer::Refused => Ok(None),
         }
     });
-    let silent = silent.into_iter().sum::<u64>();
+    let silent = silent.into_iter().flatten().collect::<BTreeSet<_>>().len();
     println!("{silent} cuts of the log lie between two records");
-    assert!(silent <= 4 + CRASHED.history.written() as u64, "{silent} cuts of {log} are not reported");
+    assert!(silent <= 4 + CRASHED.history.written(), "{silent} cuts of {log} are not reported");
 }
 
 fn cut_everywhere<T: Send>(store: &Sample, run: impl Fn(&str, usize) -> Result<T, String> + Sync) -> Vec<T> {

@@ -145,7 +145,8 @@ impl Run<'_> {
                 kills += 1;
             }
             let usual = made.last().map_or(Duration::from_millis(500), |last| last.took);
-            let kill_after = (dice(3, KILLED_ONE_IN) == 0).then(|| usual.mul_f64(dice(4, 1000) as f64 / 1000.0));
+            let kill_after =
+                (dice(3, KILLED_ONE_IN) == 0).then(|| usual.mul_f64(dice(4, 1000) as f64 / 1000.0));
             self.phases.set(Phase::Backup)?;
             let backup = self.back_up(kill_after)?;
             self.phases.set(Phase::Between)?;
@@ -164,7 +165,8 @@ impl Run<'_> {
         let (at, start) = (self.begun.elapsed(), Instant::now());
         let mut command = Command::new(&self.args.sievedb);
         command.arg("backup").arg(self.store()).arg(self.repository());
-        let mut child = Killed(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?);
+        let mut child =
+            Killed(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?);
         if let Some(after) = kill_after {
             std::thread::sleep(after);
             let _ = child.0.kill();
@@ -184,7 +186,8 @@ impl Run<'_> {
     /// Restores the newest backup, and compares it with the model. How long it took, and the number of writes in it.
     fn restore(&self) -> Result<(Duration, u64)> {
         let (to, start) = (self.dir.join("restored"), Instant::now());
-        let output = Command::new(&self.args.sievedb).arg("restore").arg(self.repository()).arg(&to).output()?;
+        let output =
+            Command::new(&self.args.sievedb).arg("restore").arg(self.repository()).arg(&to).output()?;
         let took = start.elapsed();
         if !output.status.success() {
             return Err(format!("sievedb restore: {output:?}").into());
@@ -224,8 +227,14 @@ impl Run<'_> {
         report.heading("Latency of a write");
         report.table(&self.phases.table()?);
         report.heading("Backups");
-        let mut table =
-            Table::new(["at, s", "seconds", "repository, bytes", "restored and verified, s", "batches in it", "killed"]);
+        let mut table = Table::new([
+            "at, s",
+            "seconds",
+            "repository, bytes",
+            "restored and verified, s",
+            "batches in it",
+            "killed",
+        ]);
         for made in made {
             table.row([
                 format!("{:.0}", made.at.as_secs_f64()),

@@ -32,7 +32,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     std::thread::scope(|scope| -> Result<()> {
         let write = |thread: u64| {
             let ring = Ring { thread, keys: args.keys };
-            let (mut value, mut next) = ([7; VALUE_BYTES], ring.written(&db).expect("the counter can be read"));
+            let (mut value, mut next) =
+                ([7; VALUE_BYTES], ring.written(&db).expect("the counter can be read"));
             loop {
                 let batch = ring.batch(next, BATCH_ENTRIES, &mut value);
                 let start = Instant::now();
