@@ -5,13 +5,14 @@ use std::time::{Duration, SystemTime};
 use sievedb::{Keyspace, TimeSource};
 
 use crate::failure::Result;
+use crate::store::note;
 use crate::units;
 
 /// How long the store remembers a line.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct Window {
     /// Forget each line so long after it was written: a number with s, m, h or d, such as 90s or 24h. The keyspace keeps
-    /// this option: later commands need not repeat it.
+    /// this option: later commands need not repeat it. The entries that it has already expire too.
     #[arg(long, value_name = "TIME", value_parser = time)]
     ttl: Option<Duration>,
     /// In how many steps lines are forgotten during --ttl [default: 24, or what the keyspace has].
@@ -31,6 +32,13 @@ impl Window {
         };
         if after != before {
             keyspace.set_options(after)?;
+            if !keyspace.is_empty()? {
+                note(&format!(
+                    "the entries that {} has already now expire after {}",
+                    keyspace.name(),
+                    length(ttl)
+                ));
+            }
         }
         Ok(())
     }

@@ -16,8 +16,12 @@ fn uniq_and_load_set_a_time_to_live_that_the_keyspace_keeps() {
     assert_eq!(run_with(&["uniq", &store.db], b"b\nc\n").ok(), "c\n");
     let options = || json(&["keyspaces", &store.db, "--json"])["options"].clone();
     assert_eq!((&options()["ttl"]["secs"], &options()["ttl_buckets"]), (&86_400.into(), &12.into()));
+    let loaded = run_with(&["load", &store.db, "-", "--ttl", "90s"], b"d\tvalue\n");
+    assert!(loaded.code == Some(0) && String::from_utf8_lossy(&loaded.stdout).contains("1 line loaded"));
     assert!(
-        run_with(&["load", &store.db, "-", "--ttl", "90s"], b"d\tvalue\n").ok().contains("1 line loaded")
+        loaded.stderr.contains("the entries that default has already now expire after 90s"),
+        "{}",
+        loaded.stderr
     );
     assert_eq!((&options()["ttl"]["secs"], &options()["ttl_buckets"]), (&90.into(), &12.into()));
     for bad in [&["--ttl", "0s"][..], &["--ttl", "1"], &["--ttl", "11y"], &["--ttl-buckets", "3"]] {

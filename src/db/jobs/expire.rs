@@ -191,7 +191,10 @@ fn next_look(tree: &Arc<Tree>, expiry: &Expiry, time: Time, rises: &[Rise]) -> u
     if let Some(rise) = rises.last().filter(|rise| Arc::ptr_eq(&rise.tree, tree)) {
         after.raise(rise.horizon);
     }
-    after.next_expiry(expiry, in_memtables.max(in_tables)).unwrap_or(u64::MAX)
+    // A write into the open bucket begins no bucket, and so it causes no look.
+    let interval = expiry.bucket_millis().max(CLOCK_INTERVAL.as_millis() as u64);
+    let again = time.now.saturating_add(interval);
+    after.next_expiry(expiry, in_memtables.max(in_tables)).unwrap_or(again)
 }
 
 #[cfg(test)]
@@ -260,6 +263,21 @@ mod tests {
             }
         }
         (done, refused)
+    }
+
+    #[test]
+    fn an_empty_keyspace_is_looked_at_again_in_time_for_an_entry_of_its_first_bucket() {
+        let clock = SimulatedClock::at(1_720_000_000_000);
+        let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).clock(clock.clone());
+        let db = options.open("/db").unwrap();
+        let keyspace = db.keyspace("k", KeyspaceOptions::new().ttl(TTL).ttl_buckets(6)).unwrap();
+        let look_at = || {
+            assert!(!db.engine().raise_horizons().unwrap());
+            db.engine().expiry_look_at.load(Ordering::Acquire) - clock.now()
+        };
+        assert_eq!(look_at(), TTL.as_millis() as u64 / 6);
+        keyspace.put("key", "value").unwrap();
+        assert!((60_000..=70_000).contains(&look_at()), "{}", look_at());
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! The time of the system may be wrong, and be corrected while the store is open: after a boot it may be years off. So each
 //! reading says for how long the time has gone on evenly, compared with a clock that never jumps. Keyspaces trust a time
-//! that is far from their last boundary once it has gone on evenly for one of their buckets.
+//! that is far from their last boundary once it has gone on evenly for one of their buckets. The time before the opening
+//! counts from the boot of the machine on, where that is known: a wrong time at boot is corrected soon afterwards.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -40,7 +41,8 @@ struct Even {
 }
 
 enum Source {
-    System(Instant),
+    /// The opening, and for how many milliseconds the machine had been up then.
+    System(Instant, u64),
     Simulated(SimulatedClock),
 }
 
@@ -84,11 +86,16 @@ impl SimulatedClock {
 
 impl Clock {
     pub(in crate::db) fn new(simulated: Option<&SimulatedClock>) -> Self {
-        let source = simulated
-            .map_or_else(|| Source::System(Instant::now()), |clock| Source::Simulated(clock.clone()));
+        let source = simulated.map_or_else(
+            || Source::System(Instant::now(), uptime()),
+            |clock| Source::Simulated(clock.clone()),
+        );
         let clock = Self { source, even: Mutex::new(None) };
-        // The time is even from the opening on. A clock that is broken is reported when it is needed.
+        // A clock that is broken is reported when it is needed.
         let _ = clock.read();
+        if let (Source::System(..), Some(even)) = (&clock.source, &mut *lock(&clock.even)) {
+            even.since = 0;
+        }
         clock
     }
 
@@ -100,9 +107,9 @@ impl Clock {
     pub(in crate::db) fn read(&self) -> Result<Now> {
         let mut even = lock(&self.even);
         let (time, steady) = match &self.source {
-            Source::System(start) => {
+            Source::System(start, up_before) => {
                 let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, millis);
-                (time, millis(start.elapsed()))
+                (time, up_before.saturating_add(millis(start.elapsed())))
             }
             Source::Simulated(clock) => (clock.now(), clock.0.steady.load(Ordering::SeqCst)),
         };
@@ -122,6 +129,13 @@ impl Clock {
         *even = Some(Even { since, last: (time, steady) });
         Ok(Now { time, even_for: steady - since })
     }
+}
+
+/// For how many milliseconds the machine has been up; 0 if the system does not report it.
+fn uptime() -> u64 {
+    let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let seconds: Option<f64> = text.split_whitespace().next().and_then(|word| word.parse().ok());
+    seconds.map_or(0, |seconds| (seconds * 1e3) as u64)
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -155,6 +169,7 @@ mod tests {
         }
         simulated.step_to(9_001_000);
         assert_eq!(read(), Ok((9_001_000, 0)));
-        assert!(Clock::new(None).read().unwrap().time > 1_700_000_000_000);
+        let now = Clock::new(None).read().unwrap();
+        assert!(now.time > 1_700_000_000_000 && now.even_for >= uptime().saturating_sub(1000), "{now:?}");
     }
 }
