@@ -25,7 +25,7 @@ use crate::testing::Vector;
 type Check = fn(&Vector);
 
 /// The checks of the vectors, in the order of the document.
-const CHECKS: [(&str, Check); 41] = [
+const CHECKS: [(&str, Check); 42] = [
     ("varints", records::varints),
     ("checksums", records::checksums),
     ("file-header", records::file_header),
@@ -66,6 +66,7 @@ const CHECKS: [(&str, Check); 41] = [
     ("filter-ribbon", crate::filter::format_vectors::filter),
     ("filter-ribbon-layers", crate::filter::format_vectors::filter),
     ("filter-file", crate::table::format_vectors::filter_file),
+    ("contents", records::contents),
     ("backup-index", records::backup_index),
 ];
 

@@ -88,6 +88,15 @@ pub(super) fn current(vector: &Vector) {
 }
 
 /// The header. The crate `sievedb-backup` writes and reads the rest, and its tests compare that.
+pub(super) fn contents(vector: &Vector) {
+    let content = |len: &str| -> [u8; 16] {
+        let len: usize = len.parse().unwrap();
+        let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+        xxhash_rust::xxh3::xxh3_128(&bytes).to_be_bytes()
+    };
+    assert_eq!(vector.facts("length").flat_map(content).collect::<Vec<u8>>(), vector.bytes);
+}
+
 pub(super) fn backup_index(vector: &Vector) {
     let header = FileHeader::decode_kind(&vector.bytes, FileKind::BackupIndex).unwrap();
     assert_eq!((header.store_id, header.file_id), (vector.id("store id"), vector.id("backup id")));

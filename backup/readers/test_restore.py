@@ -1,0 +1,124 @@
+"""Tests of restore.py with the golden repository and the vectors of format-vectors.md."""
+import hashlib, os, shutil, struct, subprocess, sys, tempfile, unittest
+from pathlib import Path
+
+import restore
+
+SCRIPT = Path(restore.__file__)
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests/golden/v1"
+SHA256 = {
+    "000005.sst": "3d842ac9555b67cd1a576cf00040093229127a8ed2fb3e0c7c1af80259db8dde",
+    "000006.wal": "9660fd36930bb8416ae31d73d8b0786207293d02e40394357b9c7c3be319d62f",
+    "000007.sst": "5c5ade3cf1470402e315872f27de688b8047587bf455b0c8706fb76ea119bcf2",
+    "000008.sst": "c71d132b709d9a488e98d8868ec80081116083b97723646772cd24dab32fd570",
+    "CURRENT": "71afbf5e57dd1da94351588a4fcbe577d60f18b5f2d385e9fea60af6b4cfb4d3",
+    "MANIFEST-000002": "817419c05f8136c66a2b871e671446ac1e57d45b024fde2d1a6e7cf9ba5e130b",
+}
+
+
+class Restore(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.root = Path(scratch.name)
+        self.repo, self.dir = self.root / "repo", self.root / "dir"
+        shutil.copytree(GOLDEN / "repository", self.repo)
+        self.index, = (self.repo / "backups").glob("*.index")
+        self.files = {name: self.repo / "files" / file[1] for name, file in restore.read_index(self.index)[1].items()}
+
+    def run_script(self, *arguments):
+        return subprocess.run([sys.executable, SCRIPT, self.repo, self.dir, *arguments], capture_output=True, text=True)
+
+    def restored(self, *arguments):
+        done = self.run_script(*arguments)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual({p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in self.dir.iterdir()}, SHA256)
+        shutil.rmtree(self.dir)
+
+    def refused(self, path, what, at=None):
+        with self.assertRaises(ValueError) as error:
+            restore.restore(self.repo, self.dir, at)
+        self.assertIn(f"{path}: {what}", str(error.exception))
+        self.assertEqual([p.name for p in self.root.iterdir()], ["repo"])
+
+    def change(self, path, offset, bits=1):
+        data = bytearray(path.read_bytes())
+        data[offset] ^= bits
+        path.write_bytes(data)
+
+    def test_intact(self):
+        self.restored()
+        self.restored("--at", self.index.stem)
+
+    def test_file_in_unused(self):
+        (self.repo / "unused").mkdir()
+        path = self.files["CURRENT"]
+        path.rename(self.repo / "unused" / f"1700000000-{path.name}")
+        self.restored()
+
+    def test_damaged_file(self):
+        for name, path in self.files.items():
+            data = path.read_bytes()
+            for offset in (0, len(data) // 2, len(data) - 1):
+                self.change(path, offset)
+                self.refused(path, f"offset 0: {name} is damaged: wrong CRC-32")
+                path.write_bytes(data)
+            path.write_bytes(data[:-1])
+            self.refused(path, f"offset {len(data) - 1}: {name} has {len(data) - 1} bytes instead of {len(data)}")
+            path.write_bytes(data + b"\0")
+            self.refused(path, f"offset {len(data)}: {name} has {len(data) + 1} bytes instead of {len(data)}")
+            path.write_bytes(data)
+        self.restored()
+
+    def test_missing_file(self):
+        self.files["000006.wal"].unlink()
+        self.refused(self.index, "000006.wal is missing")
+        done = self.run_script()
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertTrue(done.stderr.startswith(f"restore.py: {self.index}: 000006.wal is missing"))
+
+    def test_damaged_index(self):
+        data = self.index.read_bytes()
+        for offset in range(len(data)):  # Every byte of the index is covered by a checksum.
+            self.index.write_bytes(data[:offset] + bytes([data[offset] ^ 1]) + data[offset + 1:])
+            with self.assertRaisesRegex(ValueError, rf"offset {0 if offset < 8 else 60 if offset < 64 else 64}:"):
+                restore.read_index(self.index)
+        for length in (0, 63, 91, 92, len(data) - 1):
+            self.index.write_bytes(data[:length])
+            self.refused(self.index, f"offset {0 if length < 92 else 64}: ")
+
+    def test_wrong_index_with_right_checksums(self):
+        data = self.index.read_bytes()
+        for offset, value, what in ((10, 2, "offset 8: not a backup index"), (80, 7, "offset "), (80, 5, "offset "),
+                                    (84, 9, "offset 84: '000005.sst' of kind 9"), (87, ord("/"), "offset 84: '/00005")):
+            changed = bytearray(data)
+            changed[offset] = value
+            changed[60:64] = struct.pack("<I", restore.checksum(data[32:48], 0, bytes(changed[:60])))
+            changed[-8:] = struct.pack("<Q", restore.checksum(data[32:48], 64, bytes(changed[64:-8])))
+            self.index.write_bytes(changed)
+            self.refused(self.index, what)
+
+    def test_directory_exists_and_unknown_backup(self):
+        self.refused(self.repo / "backups", "no backup other", "other")
+        self.dir.mkdir()
+        done = self.run_script()
+        self.assertEqual((done.returncode, list(self.dir.iterdir())), (1, []))
+        self.assertIn(f"{self.dir}: exists", done.stderr)
+
+    def test_vectors(self):
+        lengths = [17, 64, 96, 130, 200, 241, 1024, 1025, 20000]
+        contents = [restore.xxh3_128(bytes(i % 251 for i in range(n))).to_bytes(16, "big") for n in lengths]
+        self.assertEqual(b"".join(contents), (GOLDEN / "contents.bin").read_bytes())
+        owner, vector = bytes(range(16, 32)), (GOLDEN / "checksums.bin").read_bytes()
+        sums = [restore.checksum(owner, 4096, b"x" * n) for n in (0, 16384, 16385)]
+        self.assertEqual(struct.pack("<3Q", *sums), vector)
+        index = self.root / "vector"
+        shutil.copy(GOLDEN / "backup-index.bin", index)
+        time, files = restore.read_index(index)
+        self.assertEqual((time, len(files)), (1795678105123, 5))
+        self.assertEqual(files["000002.sst"], (2500000, "11" * 16 + "-2500000", [0x1000, 0x1001, 0x1002]))
+
+
+if __name__ == "__main__":
+    unittest.main()
