@@ -17,15 +17,17 @@ const BUCKETS: usize = 8 * 40;
 pub(super) enum Phase {
     /// Before the first backup.
     Alone,
-    /// A backup runs, or is restored and compared.
     Backup,
+    /// A backup is restored, verified and compared.
+    Restore,
     Between,
 }
 
 impl Phase {
-    const ALL: [(Self, &'static str, &'static str); 3] = [
+    const ALL: [(Self, &'static str, &'static str); 4] = [
         (Self::Alone, "alone", "no other process"),
-        (Self::Backup, "backup", "next to a backup and its restore, with `stats`"),
+        (Self::Backup, "backup", "next to a backup, with `stats`"),
+        (Self::Restore, "restore", "next to a restore and its comparison, with `stats`"),
         (Self::Between, "between", "between backups, with `stats`"),
     ];
 }

@@ -179,6 +179,7 @@ impl Run<'_> {
         if !status.success() {
             return Err(format!("sievedb backup: {status}").into());
         }
+        self.phases.set(Phase::Restore)?;
         let (restored, writes) = self.restore()?;
         Ok(Made { at, took, is_killed: false, stored, restored: Some(restored), writes })
     }

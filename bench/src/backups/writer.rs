@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         };
         (0..THREADS).for_each(|thread| _ = scope.spawn(move || write(thread)));
         loop {
-            std::thread::sleep(Duration::from_secs(1));
+            std::thread::sleep(Duration::from_millis(50));
             let mut sum = Histogram::default();
             for histogram in &histograms {
                 sum.merge(&std::mem::take(&mut *histogram.lock().expect("no thread panics")));

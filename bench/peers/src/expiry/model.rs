@@ -1,6 +1,7 @@
 //! The right answers: an id is refused for one time to live after it was accepted, and accepted one bucket later. In between
 //! both are right, and the model follows the store.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use super::stream::{Stream, TTL_MILLIS, end_of_bucket};
@@ -10,33 +11,94 @@ pub(crate) struct Model<'s> {
     stream: &'s Stream,
     /// By the first event of an id: one more than the event at which it was last accepted; 0: never.
     accepted: Vec<u32>,
+    /// Ids that an unanswered call may have accepted again, until they are accepted.
+    uncertain: HashSet<u32>,
 }
 
 impl<'s> Model<'s> {
     pub(crate) fn new(stream: &'s Stream, ids: u32) -> Self {
-        // Written now, so that its memory is not counted to the store.
-        let accepted = vec![1; ids as usize].into_iter().map(|_: u32| 0).collect();
-        Self { stream, accepted }
+        Self { stream, accepted: vec![0; ids as usize], uncertain: HashSet::new() }
     }
 
-    /// Checks the answers to these events, which were given together.
-    pub(crate) fn check(&mut self, now: u64, events: Range<u32>, new: &[bool]) -> Result<()> {
-        let first = events.start;
+    /// Checks the answers to these events, which were given together. An error changes nothing.
+    pub(crate) fn check(&mut self, events: Range<u32>, new: &[bool]) -> Result<()> {
+        let (first, mut before) = (events.start, Vec::new());
         for (event, &is_new) in events.zip(new) {
-            let accepted = &mut self.accepted[self.stream.original(event) as usize];
-            let before = accepted.checked_sub(1).map(|event| self.stream.time(event));
-            let must_be_refused = before.is_some_and(|before| now < before + TTL_MILLIS);
-            let must_be_accepted = before.is_none_or(|before| now >= end_of_bucket(before) + TTL_MILLIS);
-            if must_be_refused && is_new || must_be_accepted && !is_new {
-                return Err(
-                    format!("event {event} at {now}: new is {is_new}, last accepted at {before:?}").into()
-                );
+            let id = self.stream.original(event);
+            let right = self.right(id, first);
+            if right.is_some_and(|right| right != is_new) {
+                before.into_iter().rev().for_each(|(id, accepted)| self.accepted[id as usize] = accepted);
+                return Err(format!("event {event}: new is {is_new}").into());
             }
             if is_new {
+                before.push((id, self.accepted[id as usize]));
                 // The batch has the time of its first event.
-                *accepted = first + 1;
+                self.accepted[id as usize] = first + 1;
             }
         }
+        before.iter().for_each(|(id, _)| _ = self.uncertain.remove(id));
         Ok(())
+    }
+
+    /// Checks the answers to a call that is repeated, since the process was killed before it answered: the call was executed
+    /// as a whole or not at all.
+    pub(crate) fn check_repeated(&mut self, events: Range<u32>, new: &[bool]) -> Result<()> {
+        let unanswered = self.check(events.clone(), new);
+        if unanswered.is_err() && new.iter().all(|is_new| !is_new) {
+            // It was executed: all ids are in the store.
+            for event in events.clone() {
+                let id = self.stream.original(event);
+                match self.right(id, events.start) {
+                    Some(true) => self.accepted[id as usize] = events.start + 1,
+                    Some(false) => {}
+                    None => _ = self.uncertain.insert(id),
+                }
+            }
+            return Ok(());
+        }
+        unanswered
+    }
+
+    /// Whether this id must be new at the time of an event; `None` if both answers are right.
+    fn right(&self, id: u32, event: u32) -> Option<bool> {
+        let now = self.stream.time(event);
+        match self.accepted[id as usize].checked_sub(1).map(|event| self.stream.time(event)) {
+            _ if self.uncertain.contains(&id) => None,
+            None => Some(true),
+            Some(before) if now < before + TTL_MILLIS => Some(false),
+            Some(before) if now >= end_of_bucket(before) + TTL_MILLIS => Some(true),
+            Some(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expiry::tests::PLAN;
+
+    #[test]
+    fn a_wrong_answer_is_an_error() {
+        let stream = Stream::new(&PLAN);
+        let mut model = Model::new(&stream, PLAN.ids);
+        let repeated = (0..PLAN.ids).find(|event| stream.original(*event) != *event).unwrap();
+        for event in 0..repeated {
+            model.check(event..event + 1, &[false]).unwrap_err();
+            model.check(event..event + 1, &[true]).unwrap();
+        }
+        model.check(repeated..repeated + 1, &[true]).unwrap_err();
+        model.check(repeated..repeated + 1, &[false]).unwrap();
+    }
+
+    #[test]
+    fn a_repeated_call_was_executed_as_a_whole_or_not_at_all() {
+        let stream = Stream::new(&PLAN);
+        let events = 0..3;
+        assert!(events.clone().all(|event| stream.original(event) == event));
+        let check = |new: [bool; 3]| Model::new(&stream, PLAN.ids).check_repeated(0..3, &new);
+        check([true; 3]).unwrap();
+        check([false; 3]).unwrap();
+        check([false, false, true]).unwrap_err();
+        check([true, false, true]).unwrap_err();
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use sievedb_report::svg::Svg;
 
 use super::stores::Name;
-use super::{Plan, Sample};
+use super::{Outcome, Plan, Sample};
 use crate::statistics::{short, thousands};
 use crate::{Result, machine};
 
@@ -20,7 +20,7 @@ const COLOURS: [(Name, &str); 4] = [
     (Name::RocksdbTtl, "#d95f02"),
 ];
 
-pub(crate) fn write(plan: &Plan, results: &[(Name, Vec<Sample>)], out: &Path) -> Result<()> {
+pub(crate) fn write(plan: &Plan, results: &[(Name, Outcome)], out: &Path) -> Result<()> {
     let pictures = out.join("peers");
     fs::create_dir_all(&pictures)?;
     fs::write(pictures.join(format!("{FILE}.svg")), picture(plan, results))?;
@@ -29,30 +29,33 @@ pub(crate) fn write(plan: &Plan, results: &[(Name, Vec<Sample>)], out: &Path) ->
     Ok(fs::write(out.join(format!("{FILE}.md")), text)?)
 }
 
-fn page(plan: &Plan, results: &[(Name, Vec<Sample>)]) -> String {
+fn page(plan: &Plan, results: &[(Name, Outcome)]) -> String {
     let mut text = format!(
         "# Entries that expire: measured\n\n\
          Output of one run of `expiry` of `bench/peers` ([README](../../bench/peers/README.md)), not edited by hand. {} ids of \
          16 bytes pass through an exact window of 24 hours, {} in a window; one in eight repeats an id of the last day and a \
-         half. The clock is the time of the events. Each store has {} of memory, and is closed and opened once. Every answer \
-         was checked against an exact model.\n\n{}\n\n\
+         half. The clock is the time of the events. Each store has {} of memory. Its process is killed {} times \
+         in a call, and closed once in order. Every answer was checked against an exact model.\n\n{}\n\n\
          ![Disk and memory over time](peers/{FILE}.svg)\n\n\
          Rates are ids per second of the calls of the store. *Disk* is the least and the most after the first window, *owed* the \
-         most bytes that compactions owed then. *Written* is what the process wrote to files, logs included, per byte of ids.\n\n\
-         | store | ids/s | ids/s after the first window | slowest bucket | disk | owed | memory at most | written |\n\
-         |---|---:|---:|---:|---:|---:|---:|---:|\n",
+         most bytes that compactions owed then. *Written* is what the process wrote to files, logs included, per byte of ids. *Opened* is \
+         the longest opening after an interruption.\n\n\
+         | store | ids/s | ids/s after the first window | slowest bucket | disk | owed | memory at most | written | opened, s |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
         thousands(plan.ids.into()),
         thousands(plan.per_window.into()),
         mib(plan.memory_bytes),
+        plan.kills,
         machine::describe(),
     );
-    for (name, samples) in results {
-        text.push_str(&row(plan, *name, samples));
+    for (name, outcome) in results {
+        text.push_str(&row(plan, *name, outcome));
     }
     text
 }
 
-fn row(plan: &Plan, name: Name, samples: &[Sample]) -> String {
+fn row(plan: &Plan, name: Name, outcome: &Outcome) -> String {
+    let samples = &outcome.samples;
     let later: Vec<&Sample> = samples.iter().filter(|sample| sample.ids > plan.per_window).collect();
     let rates = rates(samples);
     let seconds = |samples: &[&Sample]| samples.iter().map(|sample| sample.seconds).sum::<f64>();
@@ -66,7 +69,7 @@ fn row(plan: &Plan, name: Name, samples: &[Sample]) -> String {
     let written =
         samples.last().map_or(0, |sample| sample.written_bytes) as f64 / (16.0 * f64::from(plan.ids));
     format!(
-        "| {} | {} | {} | {} | {}–{} | {} | {} | {written:.1} |\n",
+        "| {} | {} | {} | {} | {}–{} | {} | {} | {written:.1} | {:.2} |\n",
         name.title(),
         short(f64::from(plan.ids) / seconds(&all)),
         short(f64::from(later_ids) / seconds(&later)),
@@ -75,6 +78,7 @@ fn row(plan: &Plan, name: Name, samples: &[Sample]) -> String {
         mib(most(|sample| sample.disk_bytes, &later)),
         mib(most(|sample| sample.debt_bytes, &later)),
         mib(most(|sample| sample.memory_bytes, &all)),
+        outcome.reopened,
     )
 }
 
@@ -97,7 +101,7 @@ const PANEL: f64 = 260.0;
 const TOP: f64 = 70.0;
 
 /// Two panels, one above the other, with a line for each store.
-fn picture(plan: &Plan, results: &[(Name, Vec<Sample>)]) -> String {
+fn picture(plan: &Plan, results: &[(Name, Outcome)]) -> String {
     let height = TOP + 2.0 * (PANEL + 60.0);
     let mut svg = Svg::new(&format!(
         "viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\""
@@ -128,11 +132,12 @@ fn panel(
     top: f64,
     title: &str,
     plan: &Plan,
-    results: &[(Name, Vec<Sample>)],
+    results: &[(Name, Outcome)],
     of: fn(&Sample) -> u64,
 ) {
     let bottom = top + 20.0 + PANEL;
-    let most = results.iter().flat_map(|(_, samples)| samples).map(of).max().unwrap_or(0).max(1) as f64;
+    let most =
+        results.iter().flat_map(|(_, outcome)| &outcome.samples).map(of).max().unwrap_or(0).max(1) as f64;
     let x = |ids: u32| LEFT + f64::from(ids) / f64::from(plan.ids) * (WIDTH - LEFT - RIGHT);
     let y = |bytes: u64| bottom - bytes as f64 / most * PANEL;
     svg.text(16.0, top + 14.0, "font-weight=\"bold\"", &format!("{title} (MiB)"));
@@ -147,8 +152,8 @@ fn panel(
         svg.polyline([(at, bottom - PANEL), (at, bottom)], "stroke=\"#dddddd\"");
         svg.text(at, bottom + 16.0, "text-anchor=\"middle\"", &format!("{} h", window * 24));
     }
-    for (name, samples) in results {
-        let points = samples.iter().map(|sample| (x(sample.ids), y(of(sample))));
+    for (name, outcome) in results {
+        let points = outcome.samples.iter().map(|sample| (x(sample.ids), y(of(sample))));
         svg.polyline(points, &format!("stroke=\"{}\" stroke-width=\"2\"", colour(*name)));
     }
 }
