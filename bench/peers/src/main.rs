@@ -17,6 +17,7 @@ mod allocations;
 mod chart;
 mod child;
 mod client;
+mod copies;
 mod counts;
 mod driver;
 mod engine;
@@ -62,6 +63,8 @@ enum Command {
         #[arg(long)]
         out: PathBuf,
     },
+    /// Copies stores while they are open, and writes the page.
+    Copies(copies::Args),
     /// Runs ids through windows of time in stores that forget, and writes the page.
     Expiry(expiry::Args),
     /// Lists the workloads of a page.
@@ -131,6 +134,7 @@ struct Measure {
 fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Measure(measure) => measure.run(),
+        Command::Copies(args) => copies::run(&args),
         Command::Expiry(args) => expiry::run(&args),
         Command::Report { results, out } => {
             let records = Record::read(&results)?;
