@@ -27,7 +27,7 @@ impl Phase {
     const ALL: [(Self, &'static str, &'static str); 4] = [
         (Self::Alone, "alone", "no other process"),
         (Self::Backup, "backup", "next to a backup, with `stats`"),
-        (Self::Restore, "restore", "next to a restore and its comparison, with `stats`"),
+        (Self::Restore, "restore", "next to a restore, with `stats`"),
         (Self::Between, "between", "between backups, with `stats`"),
     ];
 }
@@ -46,26 +46,28 @@ impl Phases {
         Ok(std::fs::write(self.0.join("phase"), name)?)
     }
 
-    pub(super) fn table(&self) -> Result<Table> {
-        let mut table = Table::new(["writes", "batches", "p50, µs", "p99, µs", "p99.9, µs", "longest, ms"]);
-        for (_, name, words) in Phase::ALL {
+    /// Number of writes and quantiles in nanoseconds (50, 99, 99.9, 100 %) of each phase.
+    pub(super) fn quantiles(&self) -> Result<Vec<(&'static str, u64, [f64; 4])>> {
+        let phases = Phase::ALL.iter().map(|(_, name, words)| {
             let lines = std::fs::read_to_string(self.0.join(name)).unwrap_or_default();
             let mut sum = Histogram::default();
             for line in lines.lines() {
                 sum.merge(&Histogram::read(line)?);
             }
-            let micros = |share: f64| format!("{:.1}", sum.at(share) / 1e3);
-            table.row([
-                words.to_owned(),
-                count(sum.counts.iter().sum()),
-                micros(0.5),
-                micros(0.99),
-                micros(0.999),
-                format!("{:.1}", sum.at(1.0) / 1e6),
-            ]);
-        }
-        Ok(table)
+            Ok((*words, sum.counts.iter().sum(), [0.5, 0.99, 0.999, 1.0].map(|share| sum.at(share))))
+        });
+        phases.collect()
     }
+}
+
+pub(super) fn table(quantiles: &[(&'static str, u64, [f64; 4])]) -> Table {
+    let mut table = Table::new(["writes", "batches", "p50, µs", "p99, µs", "p99.9, µs", "longest, ms"]);
+    for (words, batches, [p50, p99, p999, longest]) in quantiles {
+        let micros = |nanos: f64| format!("{:.1}", nanos / 1e3);
+        let longest = format!("{:.1}", longest / 1e6);
+        table.row([(*words).to_owned(), count(*batches), micros(*p50), micros(*p99), micros(*p999), longest]);
+    }
+    table
 }
 
 pub(super) struct Histogram {
@@ -137,6 +139,8 @@ mod tests {
             let ratio = read.at(share) / exact;
             assert!((1.0..1.1).contains(&ratio), "{share}: {ratio}");
         }
-        phases.table().unwrap();
+        let quantiles = phases.quantiles().unwrap();
+        assert_eq!(quantiles.iter().map(|(_, batches, _)| batches).sum::<u64>(), 1000);
+        table(&quantiles);
     }
 }

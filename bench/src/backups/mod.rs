@@ -2,6 +2,7 @@
 //! all killed at random. Every backup is restored and compared with the model of the writer.
 
 mod latencies;
+mod picture;
 mod ring;
 pub(crate) mod writer;
 
@@ -16,6 +17,9 @@ use ring::Ring;
 use crate::random::{below, number};
 use crate::report::{Report, Table, count};
 use crate::{Result, machine};
+
+/// The file next to the page.
+const PICTURE: &str = "backup.svg";
 
 /// One backup in so many is killed.
 const KILLED_ONE_IN: u64 = 4;
@@ -225,15 +229,17 @@ impl Run<'_> {
             made.len() - done,
             made.len()
         ));
+        let quantiles = self.phases.quantiles()?;
+        report.text(&format!("![Latencies of writes, and backups over time]({PICTURE})"));
         report.heading("Latency of a write");
-        report.table(&self.phases.table()?);
+        report.table(&latencies::table(&quantiles));
         report.heading("Backups");
         let mut table = Table::new([
             "at, s",
             "seconds",
             "repository, bytes",
             "restored and verified, s",
-            "batches in it",
+            "entries written before it",
             "killed",
         ]);
         for made in made {
@@ -247,6 +253,12 @@ impl Run<'_> {
             ]);
         }
         report.table(&table);
+        if let Some(page) = &self.args.write {
+            let latencies: Vec<_> =
+                quantiles.into_iter().map(|(words, _, quantiles)| (words, quantiles)).collect();
+            let picture = picture::picture(&latencies, made, self.args.minutes);
+            std::fs::write(page.with_file_name(PICTURE), picture)?;
+        }
         report.write(self.args.write.as_deref())
     }
 }
