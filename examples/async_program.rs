@@ -1,10 +1,8 @@
 //! A store in an async program, without blocking it.
 //!
-//! A write appends its batch to the log and returns; only waiting for the disk would block. `write_pending`
-//! returns a commit, which is a future: it needs no thread, and commits that wait at the same time share one sync. A
-//! read may block on the disk, so it runs in another thread, like `spawn_blocking` of an async runtime. `may_contain`
-//! never blocks, so a task calls it directly, and most absent keys need no thread. This example needs only the
-//! standard library.
+//! A write blocks only while it waits for the disk: `write_pending` returns a commit, a future that needs no thread, and waiting
+//! commits share one sync. A read may block on the disk, so it runs in another thread, as with `spawn_blocking`. `may_contain`
+//! never blocks, and most absent keys need no thread.
 //!
 //! `cargo run --release --example async_program`
 
@@ -20,7 +18,7 @@ use sievedb::{Db, Durability, Result, Value, WriteBatch};
 const TASKS: usize = 64;
 const THREADS: usize = 4;
 
-/// A store for tasks. Its calls return at once with a result to await.
+/// Its calls return at once with a result to await.
 #[derive(Clone)]
 struct AsyncDb {
     db: Db,
@@ -84,7 +82,6 @@ fn main() -> Result<()> {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Threads for calls that may block.
 #[derive(Clone)]
 struct Threads(Sender<Job>);
 
@@ -95,7 +92,7 @@ impl Threads {
         for _ in 0..THREADS {
             let receiver = Arc::clone(&receiver);
             thread::spawn(move || {
-                // The lock is released before the job begins; the threads end with the last sender.
+                // Unlocked before the job begins; the threads end with the last sender.
                 let next = || receiver.lock().ok()?.recv().ok();
                 while let Some(job) = next() {
                     job();
@@ -119,7 +116,7 @@ impl Threads {
     }
 }
 
-/// The result of a job, once it is available, and the waker to call then.
+/// The result of a job, or the waker to call when it is available.
 struct Reply<T>(Arc<Mutex<(Option<T>, Option<Waker>)>>);
 
 impl<T> Future for Reply<T> {
@@ -132,7 +129,6 @@ impl<T> Future for Reply<T> {
     }
 }
 
-/// A minimal runtime.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {

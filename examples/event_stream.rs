@@ -1,17 +1,13 @@
 //! Events that are delivered at least once are handled exactly once.
 //!
-//! Queues and brokers deliver an event again if its handling was not acknowledged, and producers send an event twice if
-//! they got no answer. Each event has an id. A consumer inserts the ids of a batch of events, with their outputs, by
-//! `insert_new_many_then`: one atomic step writes the entries with new ids, the handled offset of the stream, and a
-//! count. So an event never counts as handled while its output is missing, and a
-//! restarted consumer continues at the offset.
+//! Queues deliver events again that were not acknowledged, and producers repeat events. A consumer inserts the ids of a batch of
+//! events with their outputs by `insert_new_many_then`: one atomic step writes the entries with new ids, the handled offset, and
+//! a count. A restarted consumer continues at the offset.
 //!
-//! The ids are remembered for a window of time only, because no event is delivered again after that. Their
-//! keyspace has a time to live by the clock of the events (`TimeSource::Caller`), so a replay has the same window, and the
-//! space of old ids is freed without a compaction.
+//! The ids have a time to live by the clock of the events (`TimeSource::Caller`), because repetitions have a maximum delay.
 //!
-//! This program starts itself again as the consumer, and kills it at random moments. In the end there is one output for
-//! each event, and the counts of the consumers add up to the number of events.
+//! This program kills its consumer process at random moments. In the end there is one output for each event, and the consumers'
+//! counts add up to the number of events.
 //!
 //! `cargo run --release --example event_stream`
 
@@ -28,19 +24,17 @@ const EVENTS: u64 = 60_000;
 const BATCH: u64 = 200;
 const KILLS: u64 = 12;
 
-/// An event every second, from this time on.
 const START: Duration = Duration::from_secs(1_700_000_000);
 
-/// A repeated event may repeat a repeated one, so many times.
+/// The number of times that an event may be repeated.
 const REPEATS: u64 = 8;
 
-/// How many events later one is repeated at most.
+/// A repetition is at most so many events later.
 const DISTANCE: u64 = 1000;
 
-/// An event is delivered again at most so long after the batch in which it was first delivered.
+/// The longest time from an event's first batch to its last repetition.
 const LATEST: Duration = Duration::from_secs(REPEATS * DISTANCE + BATCH);
 
-/// Parts of that time.
 const BUCKETS: u64 = 10;
 
 /// Set for the consumer: its number and its directory.
@@ -62,7 +56,7 @@ fn main() -> Result<()> {
             .expect("it can be started again");
         let mut batches = BufReader::new(consumer.stdout.take().expect("it has an output")).lines();
         if number < KILLS {
-            // The consumer continues while this program reads, so it may be anywhere in a later batch.
+            // The consumer may be anywhere in a later batch.
             _ = batches.nth(random(number) as usize % 24);
             consumer.kill().ok();
         }
@@ -74,12 +68,11 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The offset of the stream, and the number of events that were new to each consumer.
+/// The offset of the stream, and the number of new events by consumer.
 fn progress(db: &Db) -> Result<Keyspace> {
     db.keyspace("progress", KeyspaceOptions::default())
 }
 
-/// The ids of the last events. They expire.
 fn seen(db: &Db) -> Result<Keyspace> {
     let window = KeyspaceOptions::new().ttl(LATEST).ttl_buckets(BUCKETS);
     db.keyspace("seen", window.time_source(TimeSource::Caller))
@@ -117,7 +110,7 @@ fn consume(dir: &Path, number: &str) -> Result<()> {
     db.close()
 }
 
-/// The event at an offset: an id, and an amount. One delivery in five repeats an earlier event.
+/// The id and amount at an offset. One delivery in five repeats an earlier event.
 fn event(offset: u64) -> (String, u64) {
     let mut original = offset;
     for _ in 0..REPEATS {
@@ -143,7 +136,7 @@ fn report(dir: &Path) -> Result<()> {
     let progress = progress(&db)?;
     assert_eq!(number_in(progress.get("offset")?), EVENTS);
     let remembered = seen(&db)?.len()?;
-    // Those of the window, of a bucket, and of the last batch.
+    // Ids of the window, of a bucket, and of the last batch.
     let most = LATEST.as_secs() / BUCKETS * (BUCKETS + 1) + BATCH;
     assert!(remembered <= most, "{remembered} ids");
     for (consumer, handled) in &by_consumer {
@@ -160,7 +153,6 @@ fn report(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A pseudo-random number for each number.
 fn random(n: u64) -> u64 {
     let mut n = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,11 +1,11 @@
-//! Measures the filters: the tables of `docs/filter-rates.md`, and the search for false negatives.
+//! Measures the filters for `docs/filter-rates.md`, and searches for false negatives.
 //!
 //! ```text
 //! cargo run --release --example filter_rates > docs/filter-rates.md
 //! cargo run --release --example filter_rates -- false-negatives 1000000000
 //! ```
 //!
-//! Everything is computed from fixed seeds: the figures are the same on every machine.
+//! Seeds are fixed: the figures are the same on every machine.
 
 use std::error::Error;
 
@@ -14,10 +14,8 @@ use sievedb::filter::{AlignedBytes, Expect, Filter, FilterBuilder, FilterPlan, K
 const OWNER: [u8; 16] = *b"filter-rates ...";
 const SEED: u64 = 1;
 
-/// Keys of each filter of the tables.
 const KEYS: u64 = 200_000;
 
-/// Absent keys probed in one call.
 const BATCH: u64 = 4096;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -31,7 +29,6 @@ fn main() -> Result<()> {
     }
 }
 
-/// A pseudo-random hash of a number (the finaliser of SplitMix64, Steele et al. 2014).
 fn hash(number: u64) -> u64 {
     let mut hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -46,8 +43,7 @@ fn build(builder: FilterBuilder, keys: u64) -> Result<Filter<AlignedBytes>> {
     Ok(Filter::open(bytes, Expect::table(OWNER, SEED, keys))?)
 }
 
-/// The share of absent keys with the answer "maybe". It probes enough keys for about 4000 such answers, at most
-/// 10^8.
+/// The share of "maybe" among absent keys, from about 4000 such answers or 10^8 probes.
 fn measure<B: AsRef<[u8]>>(filter: &Filter<B>) -> f64 {
     let probed = (4000.0 / filter.predicted_rate()).clamp(1e6, 1e8) as u64;
     let mut maybes = 0;
@@ -118,8 +114,7 @@ fn summary_cache() -> Result<()> {
     Ok(())
 }
 
-/// Builds filters of all kinds and of many sizes, and probes the finished bytes for every key in every way,
-/// until it has made `wanted` probes.
+/// Builds filters of all kinds and many sizes, and probes them for every key in every way, at least `wanted` times in all.
 fn false_negatives(wanted: u64) -> Result<()> {
     const SIZES: [u64; 14] = [1, 2, 7, 63, 64, 65, 255, 1000, 4097, 6001, 20_000, 65_600, 300_000, 1_000_000];
     let (mut probes, mut lost, mut filters, mut round) = (0, 0, 0, 0);
@@ -137,7 +132,7 @@ fn false_negatives(wanted: u64) -> Result<()> {
     if lost > 0 { Err("a filter has lost a key".into()) } else { Ok(()) }
 }
 
-/// The number of probes of one filter for its keys, and the number of wrong "absent" answers.
+/// Probes of one filter for its keys, and wrong "absent" answers.
 fn lose(kind: Kind, keys: u64, bits: f64, round: u64) -> Result<(u64, u64)> {
     let groups = 1 + round as usize % 3;
     let mut builder = FilterBuilder::new(kind, bits, SEED, hash(!round), OWNER)?.column_groups(groups);
@@ -146,7 +141,6 @@ fn lose(kind: Kind, keys: u64, bits: f64, round: u64) -> Result<(u64, u64)> {
     let bytes = builder.finish()?;
     let expect = Expect::table(OWNER, SEED, keys);
 
-    // All forms: from bytes in memory, aligned, without vector instructions, and with one column group.
     let filter = Filter::open(&bytes, expect)?;
     let aligned = Filter::open(AlignedBytes::copy_of(&bytes), expect)?;
     let portable = filter.clone().portable();

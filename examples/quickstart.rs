@@ -1,4 +1,4 @@
-//! The main calls: open, write, read, iterate, count.
+//! Open, write, read, iterate, count.
 //!
 //! `cargo run --example quickstart`
 
@@ -28,7 +28,6 @@ fn main() -> Result<()> {
     println!("planets before: {}", names(before.prefix("planet:"))?);
     println!("moons, from the end: {}", names(moons.iter().rev())?);
 
-    // After a flush, filters in memory answer lookups of absent keys.
     for n in 0..10_000 {
         moons.put(format!("moon {n}"), "")?;
     }

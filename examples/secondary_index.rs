@@ -1,6 +1,5 @@
-//! People by number, with a second keyspace as an index by address, which can change. A transaction is atomic over
-//! keyspaces, so the two always agree, even after a crash. It commits only if its reads are still valid, so they also
-//! agree if several threads change the same people.
+//! People by number, with a second keyspace as an index by address. A transaction is atomic over keyspaces and commits only if
+//! its reads are still valid, so both always agree.
 //!
 //! `cargo run --example secondary_index`
 
@@ -15,9 +14,8 @@ const ROUNDS: u32 = 50;
 
 struct People {
     db: Db,
-    /// Number (big-endian, so that keys sort as numbers) to address.
+    /// Number (big-endian, to sort as numbers) to address.
     by_number: Keyspace,
-    /// Address to number.
     by_address: Keyspace,
 }
 
@@ -29,7 +27,7 @@ impl People {
         Ok(Self { db, by_number, by_address })
     }
 
-    /// Sets the address of a person; `false` if another person has it.
+    /// `false` if another person has the address.
     fn set_address(&self, number: u32, address: &str) -> Result<bool> {
         let number = number.to_be_bytes();
         self.db.transact(|tx| {
@@ -51,7 +49,7 @@ impl People {
         Ok(number.map(|number| u32::from_be_bytes(number[..].try_into().expect("numbers have four bytes"))))
     }
 
-    /// Checks every entry in both directions, in one snapshot.
+    /// Checks every entry in both directions.
     fn check(&self) -> Result<usize> {
         let now = self.db.snapshot();
         let (by_number, by_address) = (now.keyspace(&self.by_number), now.keyspace(&self.by_address));
@@ -70,7 +68,6 @@ fn whose(number: Option<u32>) -> String {
     number.map_or_else(|| "nobody's".into(), |number| format!("the address of number {number}"))
 }
 
-/// Several threads concurrently move the same few people to the same addresses.
 fn race(people: &People, round: u32) -> Result<()> {
     let start = Barrier::new(THREADS as usize);
     let move_all = |thread: u32| -> Result<()> {
@@ -106,7 +103,6 @@ fn main() -> Result<()> {
     }
     println!("each found both ways after each of {ROUNDS} races of {THREADS} threads");
 
-    // The last handle closes the store.
     drop(people);
     let people = People::open(&dir)?;
     println!("{} people, each found both ways, after opening again", people.check()?);

@@ -1,8 +1,7 @@
-//! Each name gets one owner, even if many threads try to take it at the same time.
+//! Each name gets one owner, even if many threads claim it.
 //!
-//! With `contains` and `put`, another thread may take the name between the two. `insert_if_absent` is one step. With
-//! `Synced` every answer is durable, "taken" included: the owner stays the owner after a power loss. One sync
-//! serves all waiting threads.
+//! Between `contains` and `put`, another thread may take the name; `insert_if_absent` is one step. With `Synced` every answer is
+//! durable, "taken" included.
 //!
 //! `cargo run --release --example unique_key`
 
@@ -15,7 +14,6 @@ use sievedb::{Db, Durability, Keyspace, KeyspaceOptions, Result};
 const THREADS: usize = 8;
 const NAMES: usize = 200;
 
-/// Takes a name, durably; `false` if it is taken.
 fn take(taken: &Keyspace, name: &str, owner: &str) -> Result<bool> {
     taken.insert_if_absent_with(name, owner, Durability::Synced)
 }
@@ -25,7 +23,7 @@ fn take_wrongly(taken: &Keyspace, name: &str, owner: &str) -> Result<bool> {
     if taken.contains(name)? {
         return Ok(false);
     }
-    // Any work here gives other threads time to take the name.
+    // Gives other threads time to take the name.
     std::thread::sleep(Duration::from_micros(100));
     taken.put(name, owner)?;
     Ok(true)
@@ -50,8 +48,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// All threads try to take the same names at the same time, one after the other. Returns the number of successful
-/// claims.
+/// All threads claim the same names in the same order. Returns the number of successes.
 fn race(take: impl Fn(usize, &str) -> Result<bool> + Sync) -> Result<usize> {
     let (start, won) = (Barrier::new(THREADS), AtomicUsize::new(0));
     let run = |thread| -> Result<()> {

@@ -1,4 +1,4 @@
-//! Has this URL been seen? A crawler mostly finds new links, so nearly every lookup is of an absent key.
+//! Has this URL been seen? A crawler mostly finds new links.
 //!
 //! `cargo run --release --example url_seen`
 
@@ -22,8 +22,7 @@ fn main() -> Result<()> {
     for _ in 0..PAGES {
         let Some(page) = frontier.pop_front() else { break };
         let links = links(&page);
-        // One call looks up all links of a page and inserts the new ones. Several threads may
-        // do this at once, and each link is new to one of them.
+        // Looks up all links of a page and inserts the new ones. Each link is new to one thread.
         let is_new = seen.insert_new_many(links.iter().map(|link| (link, "")))?;
         lookups += links.len();
         new += is_new.count();
@@ -51,7 +50,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// An endless web: the links of a page are computed from its address. One link in twelve leads to a popular page.
+/// An endless web: links are computed from the page's address. One in twelve leads to a popular page.
 fn links(page: &str) -> Vec<String> {
     let number = page.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
     (0..LINKS).map(|link| if link == 0 { url(number % 1000) } else { url(mix(number + link)) }).collect()
@@ -61,7 +60,6 @@ fn url(number: u64) -> String {
     format!("https://host{:03}.example/articles/{number:016x}", number % 500)
 }
 
-/// The finalizer of SplitMix64.
 fn mix(mut n: u64) -> u64 {
     n = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     n = (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! A batch of writes in its encoded form, which the log stores and the memtables apply. There is no other encoding.
+//! A batch of writes, in the encoding of the log and of the memtables.
 //!
 //! ```text
 //! batch   first sequence number u64 · entry count u32 · entry*
@@ -6,12 +6,8 @@
 //!         kind u8 · keyspace id varint · start length varint · start · end length varint · end   if RangeDelete
 //! ```
 //!
-//! A range delete hides all keys from its start up to, but not including, its end. An empty end means no end: before
-//! the empty key there is nothing.
-//!
-//! The first sequence number is 0 until the commit leader sets it; entry `i` has number `first + i`. Keyspace
-//! 0 is the default one. Methods of [`WriteBatch`] cannot fail: the batch keeps its first error, such as a key over a
-//! limit, and [`Db::write`](crate::Db::write) rejects the whole batch.
+//! A range delete hides the keys from its start up to its end, exclusive; an empty end means no end. Entry `i` has
+//! sequence number `first + i`; the commit leader sets `first`.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,13 +19,11 @@ use crate::error::{Error, Result};
 use crate::key::{ENTRY_KIND_MAX, EntryKind, SeqNo};
 use crate::limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, SEQNO_MAX, VALUE_BYTES_MAX};
 
-/// Number of a keyspace inside its store; never reused.
 pub(crate) type KeyspaceId = u32;
 
-/// The keyspace of `Db`'s own calls.
 pub(crate) const DEFAULT_KEYSPACE: KeyspaceId = 0;
 
-/// Identifies an open store within the process. A copy of a store has the same ids on disk, but another `OpenId`.
+/// Identifies an open store in the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OpenId(u64);
 
@@ -42,19 +36,14 @@ impl OpenId {
 
 pub(crate) const HEADER_BYTES: usize = 12;
 
-/// Largest size of an entry without key and value: its kind, and varints of the keyspace and both lengths.
 const FRAMING_BYTES_MAX: usize = 1 + 5 + 3 + 5;
 
-/// Unused capacity that a batch may keep, beyond an eighth of its length.
 const SPARE_BYTES_MAX: usize = 64;
 
-/// Writes that become visible, and durable, together or not at all.
+/// Writes that become visible and durable atomically.
 ///
-/// If a batch has several entries for one key, the last one wins. The methods cannot fail: a key or value over a limit
-/// is an error of [`Db::write`](crate::Db::write).
-///
-/// Writing a batch consumes it and frees its memory. Writing a reference copies the batch, which can then be written
-/// again, or cleared and refilled.
+/// The last entry for a key wins. [`Db::write`](crate::Db::write) consumes a batch; a reference is copied. It returns
+/// the first error of the batch's methods, such as a key over the limit.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -74,12 +63,9 @@ const SPARE_BYTES_MAX: usize = 64;
 pub struct WriteBatch {
     bytes: Vec<u8>,
     count: u32,
-    /// The keyspace of the first entry, and every other keyspace once.
     keyspace: Option<KeyspaceId>,
     others: Vec<KeyspaceId>,
-    /// The first entry that was rejected; reported when the batch is written.
     refused: Option<Error>,
-    /// The open store whose keyspace handles were used, if any were.
     store: Option<OpenId>,
 }
 
@@ -95,7 +81,6 @@ impl From<&WriteBatch> for WriteBatch {
     }
 }
 
-/// A copy, so that a batch may be filled and written in one expression.
 impl From<&mut WriteBatch> for WriteBatch {
     fn from(batch: &mut WriteBatch) -> Self {
         batch.clone()
@@ -174,7 +159,7 @@ impl WriteBatch {
         self.push_delete(DEFAULT_KEYSPACE, key.as_ref())
     }
 
-    /// The number of entries. Two entries for one key count twice.
+    /// The number of entries, repeated keys included.
     ///
     /// ```
     /// let mut batch = sievedb::WriteBatch::new();
@@ -201,7 +186,7 @@ impl WriteBatch {
         self.count == 0
     }
 
-    /// Size of the encoded batch in bytes, as the log stores it. The limit of 1 GiB applies to it.
+    /// Size of the encoded batch in bytes, at most 1 GiB.
     ///
     /// ```
     /// let mut batch = sievedb::WriteBatch::new();
@@ -232,7 +217,6 @@ impl WriteBatch {
         self.store = None;
     }
 
-    /// Records that a keyspace handle of `store` was used; handles of two stores cannot be mixed.
     pub(crate) fn bind(&mut self, store: OpenId) {
         if *self.store.get_or_insert(store) != store {
             self.refuse(Error::invalid("a batch holds keyspaces of two different stores"));
@@ -248,7 +232,7 @@ impl WriteBatch {
         self
     }
 
-    /// Sets `key` to `value`. Returns where the key is in the encoded batch; `None` if it was rejected.
+    /// Returns the place of the key in the encoded batch, or `None` if it was rejected.
     pub(crate) fn add_put(&mut self, keyspace: KeyspaceId, key: &[u8], value: &[u8]) -> Option<Range<usize>> {
         if let Err(error) = check_value(value) {
             self.refuse(error);
@@ -264,7 +248,6 @@ impl WriteBatch {
         self
     }
 
-    /// Removes all keys from `start` up to, but not including, `end`; to the last key if `end` is empty.
     pub(crate) fn push_range_delete(&mut self, keyspace: KeyspaceId, start: &[u8], end: &[u8]) -> &mut Self {
         debug_assert!(end.is_empty() || start < end, "a range of no key is not written");
         if let Err(error) = check_key(end) {
@@ -303,8 +286,6 @@ impl WriteBatch {
         self.refused.get_or_insert(error);
     }
 
-    /// Returns the encoded batch without a sequence number, its keyspaces and the number of its entries; or the first
-    /// error of this batch's methods.
     pub(crate) fn into_parts(mut self) -> Result<(Vec<u8>, Vec<KeyspaceId>, u32)> {
         let (count, others) = (self.count, std::mem::take(&mut self.others));
         let keyspaces = self.keyspace.into_iter().chain(others).collect();
@@ -323,18 +304,12 @@ impl WriteBatch {
     }
 }
 
-/// How many range deletes an encoded batch has, and the bytes of their keys.
 pub(crate) fn range_deletes(bytes: &[u8]) -> (usize, usize) {
     let entries = BatchReader::open(bytes).into_iter().flatten().flatten();
     let range_deletes = entries.filter(|entry| entry.kind == EntryKind::RangeDelete);
     range_deletes.fold((0, 0), |(count, sum), entry| (count + 1, sum + entry.key.len() + entry.value.len()))
 }
 
-/// An encoded batch of one entry: a delete if there is no value.
-///
-/// # Errors
-///
-/// [`Error::LimitExceeded`] if the key or the value is too long.
 pub(crate) fn of_one(keyspace: KeyspaceId, key: &[u8], value: Option<&[u8]>) -> Result<Vec<u8>> {
     check_key(key)?;
     value.map_or(Ok(()), check_value)?;
@@ -377,13 +352,11 @@ fn put_key(out: &mut Vec<u8>, kind: EntryKind, keyspace: KeyspaceId, key: &[u8])
     put_length_prefixed(out, key);
 }
 
-/// Sets the entry count of an encoded batch and releases unused capacity.
 fn finish(bytes: &mut Vec<u8>, count: u32) {
     LittleEndian::write_u32(&mut bytes[8..12], count);
     trim(bytes);
 }
 
-/// An encoded batch with the `wanted` entries of another, selected by position.
 pub(crate) fn select(all: &[u8], wanted: impl Fn(usize) -> bool) -> Result<Vec<u8>, DecodeError> {
     let mut selected = Vec::with_capacity(all.len());
     selected.resize(HEADER_BYTES, 0);
@@ -400,11 +373,6 @@ pub(crate) fn select(all: &[u8], wanted: impl Fn(usize) -> bool) -> Result<Vec<u
     Ok(selected)
 }
 
-/// Appends the entries of an encoded batch to another.
-///
-/// # Errors
-///
-/// [`Error::LimitExceeded`] if they are too long together.
 pub(crate) fn append(bytes: &mut Vec<u8>, more: &[u8]) -> Result<()> {
     let size = bytes.len() + more.len() - HEADER_BYTES;
     if size > BATCH_BYTES_MAX {
@@ -421,15 +389,12 @@ pub(crate) fn truncate(bytes: &mut Vec<u8>, len: usize, count: u32) {
     finish(bytes, count);
 }
 
-/// Releases unused capacity, unless it is small: a batch that waits for free memory takes little more than its
-/// contents.
 fn trim(bytes: &mut Vec<u8>) {
     if bytes.capacity() - bytes.len() > SPARE_BYTES_MAX + bytes.len() / 8 {
         bytes.shrink_to_fit();
     }
 }
 
-/// The number of entries of an encoded batch of this process.
 pub(crate) fn count(bytes: &[u8]) -> u32 {
     bytes.get(8..HEADER_BYTES).map_or(0, LittleEndian::read_u32)
 }
@@ -438,19 +403,17 @@ pub(crate) fn stamp(bytes: &mut [u8], first: SeqNo) {
     LittleEndian::write_u64(&mut bytes[..8], first);
 }
 
-/// One entry of an encoded batch; key and value as ranges of the batch, so that they can be sliced from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BatchEntry {
     pub(crate) seqno: SeqNo,
     pub(crate) kind: EntryKind,
     pub(crate) keyspace: KeyspaceId,
-    /// The start of a range delete.
     pub(crate) key: Range<usize>,
-    /// Empty for a delete; the end of a range delete, empty if it has none.
+    /// Empty for a delete. For a range delete, its end; empty means no end.
     pub(crate) value: Range<usize>,
 }
 
-/// A decoded batch header, and an iterator over the entries. After an error it yields nothing more.
+/// After an error it yields nothing more.
 #[derive(Debug, Clone)]
 pub(crate) struct BatchReader<'a> {
     reader: Reader<'a>,
@@ -466,7 +429,7 @@ impl<'a> BatchReader<'a> {
         let mut reader = Reader::new(bytes);
         let first = reader.u64("batch sequence number")?;
         let count = reader.u32("batch entry count")?;
-        // The shortest entry is a delete of the empty key: three bytes.
+        // The shortest entry has three bytes.
         if u64::from(count) * 3 > reader.remaining() as u64 {
             return Err(wrong_header(8, "batch entry count", format_args!("{count} entries cannot fit")));
         }
@@ -476,7 +439,6 @@ impl<'a> BatchReader<'a> {
         Ok(Self { reader, first, count, read: 0, failed: false })
     }
 
-    /// The sequence number of the last entry, or `first - 1` if there are none.
     pub(crate) fn last_seqno(&self) -> SeqNo {
         (self.first + u64::from(self.count)).saturating_sub(1)
     }
@@ -499,7 +461,6 @@ impl<'a> BatchReader<'a> {
         Ok(BatchEntry { seqno, kind, keyspace, key, value })
     }
 
-    /// The end of a range delete whose entry begins at `at` and that has this start.
     #[inline(never)]
     fn end_of_range(&mut self, at: u64, start: &Range<usize>) -> Result<Range<usize>, DecodeError> {
         let end = self.range(KEY_BYTES_MAX, "end of a range")?;

@@ -1,16 +1,11 @@
 //! The two caches that all tables of a store share.
 //!
-//! [`BlockCache`] holds decompressed payloads of blocks, up to a number of bytes. Its key is the whole reference to a
-//! block: file, offset, length and kind. So a damaged reference never hits, and the reader of the file refuses it. If
-//! several threads miss a block at once, one of them reads it and the others get it from that thread, even if the cache
-//! did not admit it. (The cache's own means for this allocate at each miss.) An evicted block stays in memory while a
-//! caller holds a slice of it, and is then counted separately ([`BlockCache::held_bytes`]). Pages of filters are cached
-//! too.
+//! [`BlockCache`] has decompressed payloads of blocks, and pages of filters. Its key is the whole reference to a block,
+//! so a damaged reference never hits. If several threads miss a block, one reads it for all, without the allocation of
+//! the cache crate's own function.
 //!
-//! [`FileCache`] holds open files, by table number, up to a number of handles. An evicted file is reopened at the next
-//! read; a file in use stays open for its users. File numbers are never reused, so neither cache can return a block of
-//! another file. [`FileCache::remove`] drops a removed file to free its space on disk; its blocks age out. A reader
-//! whose directory was replaced by another store starts with new caches (`db/open/live_view`).
+//! [`FileCache`] has open files by table number. Evicted blocks and files stay alive for their users. File numbers are
+//! never reused. A reader whose directory was replaced by another store starts with new caches.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -26,8 +21,8 @@ use crate::error::Result;
 use crate::fs::ReadFile;
 use crate::sync::lock;
 
-/// Memory of a cached block in addition to its payload, in bytes: 150 for its slot and half of a ghost's, with their
-/// entries in the table of the cache; 64 for the owner of the shared buffer; 40 for its envelope and the allocator.
+/// Memory of a cached block besides its payload: 150 bytes for its slot, half of a ghost's slot and table entries; 64
+/// for the owner of the shared buffer; 40 for envelope and allocator.
 const BLOCK_OVERHEAD_BYTES: u64 = 256;
 
 const TYPICAL_BLOCK_BYTES: u64 = 4096;
@@ -36,7 +31,6 @@ const TYPICAL_BLOCK_BYTES: u64 = 4096;
 pub(crate) struct BlockKey {
     file: u64,
     handle: BlockHandle,
-    /// `None` for a page of a filter.
     kind: Option<BlockKind>,
 }
 
@@ -51,7 +45,7 @@ impl BlockKey {
 }
 
 impl Hash for BlockKey {
-    /// One place has only one valid length and kind.
+    /// Kind and length are left out: a place has only one valid pair.
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.file);
         state.write_u64(self.handle.offset);
@@ -69,20 +63,17 @@ impl Weighter<BlockKey, Bytes> for BlockWeighter {
 
 pub(crate) struct BlockCache {
     blocks: Cache<BlockKey, Bytes, BlockWeighter>,
-    /// Total length of the payloads read through the cache that are still in memory.
+    /// Bytes of payloads read through the cache that are still in memory.
     alive: Arc<AtomicU64>,
     reading: Box<[Reading; 1024]>,
 }
 
-/// The lock that a thread holds while it reads a block, and on which other threads wait.
 #[derive(Default)]
 struct Reading {
     waiting: AtomicUsize,
-    /// The block that was read last, while threads wait.
     last: Mutex<Option<(BlockKey, Bytes)>>,
 }
 
-/// A payload that is counted while a slice of it is held: all slices share its reference count.
 struct Counted {
     payload: Bytes,
     alive: Arc<AtomicU64>,
@@ -120,8 +111,7 @@ impl BlockCache {
         self.blocks.get(key)
     }
 
-    /// Returns the block from the cache, or else from `read`, and then caches it. If several threads need the same
-    /// block at the same time, one calls `read`; if that fails, the next one does.
+    /// If a read fails, the next waiting thread reads.
     pub(crate) fn get_or_read(&self, key: BlockKey, read: impl FnOnce() -> Result<Bytes>) -> Result<Bytes> {
         match self.blocks.get(&key) {
             Some(payload) => Ok(payload),
@@ -155,13 +145,11 @@ impl BlockCache {
         payload
     }
 
-    /// The lock on which threads that read this block wait. Other blocks may share it.
     fn reading(&self, key: BlockKey) -> &Reading {
         let mixed = (key.file << 40 ^ key.handle.offset).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.reading[(mixed >> 54) as usize]
     }
 
-    /// Changes the capacity; excess blocks are evicted before this returns.
     pub(crate) fn set_capacity(&self, capacity: u64) {
         // The cache rounds the part of each shard up.
         self.blocks.set_capacity(capacity - capacity % self.blocks.num_shards() as u64);
@@ -180,7 +168,7 @@ impl BlockCache {
         self.blocks.len()
     }
 
-    /// Bytes of evicted payloads of which a caller holds a slice. Exact only while nothing is read.
+    /// Bytes of evicted payloads in use. Exact only while no thread reads.
     pub(crate) fn held_bytes(&self) -> u64 {
         let overhead = self.blocks.len() as u64 * BLOCK_OVERHEAD_BYTES;
         (self.alive.load(Ordering::Relaxed) + overhead).saturating_sub(self.bytes())
@@ -224,9 +212,7 @@ impl FileCache {
         self.files.remove(&number);
     }
 
-    /// Closes one file, if any is cached. Readers of that file keep it open until they are done.
     pub(crate) fn close_one(&self) -> bool {
-        // Another thread may remove the same file first.
         self.files.iter().any(|(number, _)| self.files.remove(&number).is_some())
     }
 

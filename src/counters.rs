@@ -1,7 +1,7 @@
 //! Counters that many threads increment and that are rarely read.
 //!
-//! Each counter is spread over [`STRIPES`] cache lines; a thread always uses the same one. Reading sums them. The sum
-//! is exact for each stripe at some moment, not for all stripes at the same moment.
+//! Each counter has [`STRIPES`] cache lines; a thread always uses the same one. The sum is exact for each stripe at
+//! some moment, not for all at the same one.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,7 +12,6 @@ thread_local! {
     static STRIPE: Cell<Option<Stripe>> = const { Cell::new(None) };
 }
 
-/// The stripe of a thread. Get it once to count several times.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stripe(u8);
 
@@ -37,7 +36,6 @@ struct Line<const N: usize>([AtomicU64; N])
 where
     [AtomicU64; N]: Default;
 
-/// `N` counters that are often incremented together, so they share a cache line.
 #[derive(Debug, Default)]
 pub(crate) struct Striped<const N: usize>
 where
@@ -50,13 +48,12 @@ impl<const N: usize> Striped<N>
 where
     [AtomicU64; N]: Default,
 {
-    /// Adds to a counter; returns the previous count of the calling thread's stripe.
+    /// Returns the previous count of the calling thread's stripe.
     #[inline]
     pub(crate) fn add(&self, counter: usize, amount: u64) -> u64 {
         self.line(Stripe::of_thread())[counter].fetch_add(amount, Ordering::Relaxed)
     }
 
-    /// [`Striped::add`] for counters that one thread at a time changes, such as the holder of a lock.
     #[inline]
     pub(crate) fn add_alone(&self, counter: usize, amount: u64) -> u64 {
         let stripe = Stripe::of_thread();
@@ -65,8 +62,7 @@ where
         before
     }
 
-    /// [`Striped::add`] for inexact counts: it costs a fifth, and loses an increment if two threads of one stripe
-    /// count at the same moment.
+    /// A fifth of the cost of [`Striped::add`], but concurrent increments in one stripe may be lost.
     #[inline]
     pub(crate) fn add_about(&self, stripe: Stripe, counter: usize, amount: u64) {
         let count = &self.line(stripe)[counter];
@@ -86,19 +82,18 @@ where
 #[derive(Debug, Default)]
 pub(crate) struct FilterCounters(Striped<5>);
 
-/// Answers of filters, right and wrong.
+/// Answers of filters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct FilterCounts {
-    /// The filter answered "absent": no block was read. Threads count these in eight stripes without a lock: if two
-    /// threads of a stripe count at the same moment, a count may be lost (none with
-    /// [`Options::audit_absent`](crate::Options::audit_absent)).
+    /// "Absent" answers, each without a block read. A few may be lost among concurrent threads, except with
+    /// [`Options::audit_absent`](crate::Options::audit_absent).
     pub negatives: u64,
-    /// The filter answered "maybe" and the table did not hold the key: the read was wasted.
+    /// "Maybe" answers of tables without the key: wasted reads.
     pub false_positives: u64,
-    /// The filter answered "maybe" and the table held the key.
+    /// "Maybe" answers of tables with the key.
     pub true_positives: u64,
-    /// No filter could be probed, and the table did not hold the key.
+    /// Reads of tables without the key and without a filter to probe.
     pub unfiltered_misses: u64,
 }
 
@@ -108,7 +103,6 @@ impl FilterCounters {
         self.0.add(0, 1)
     }
 
-    /// Counts "absent" answers, the most frequent ones, with [`Striped::add_about`].
     #[inline]
     pub(crate) fn negatives_about(&self, stripe: Stripe, answers: u64) {
         self.0.add_about(stripe, 0, answers);
@@ -119,12 +113,10 @@ impl FilterCounters {
         self.0.add(if found { 2 } else { 1 }, 1);
     }
 
-    /// Counts a key that passed the column groups in memory and was denied by another group.
     pub(crate) fn denied_by_page(&self) {
         self.0.add(4, 1);
     }
 
-    /// The number of such keys.
     pub(crate) fn denials_by_page(&self) -> u64 {
         self.0.sum(4)
     }
@@ -145,7 +137,7 @@ impl FilterCounters {
 }
 
 impl FilterCounts {
-    /// How often filters were probed.
+    /// The number of probes.
     #[must_use]
     pub fn probes(&self) -> u64 {
         self.negatives + self.false_positives + self.true_positives
@@ -171,7 +163,6 @@ impl FilterCounts {
         (absent > 0).then(|| self.false_positives as f64 / absent as f64)
     }
 
-    /// Lookups of the table for keys that it did not hold.
     pub(crate) fn absent(&self) -> u64 {
         self.negatives + self.false_positives + self.unfiltered_misses
     }
@@ -184,13 +175,11 @@ impl FilterCounts {
     }
 }
 
-/// After this many lookups, all earlier ones together weigh as much as a quarter of this number.
+/// After this many lookups, all earlier ones weigh a quarter of this number.
 const WINDOW_LOOKUPS: u64 = 1 << 20;
 
-/// Events per lookup, with more weight on recent lookups.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RecentRate {
-    /// The rate before the marks, and the number of lookups that it weighs.
     rate: f64,
     weight: f64,
     count_mark: u64,
@@ -198,7 +187,7 @@ pub(crate) struct RecentRate {
 }
 
 impl RecentRate {
-    /// Starts at these counts, with an earlier rate of `rate` that weighs `weight` lookups.
+    /// The earlier rate weighs `weight` lookups.
     pub(crate) fn new(rate: f64, weight: f64, count: u64, lookups: u64) -> Self {
         Self { rate, weight, count_mark: count, lookups_mark: lookups }
     }

@@ -1,12 +1,7 @@
 //! The error type of the crate.
 //!
-//! Two rules hold everywhere. Wrong contents of a file are an [`Error::Corruption`] that names the file, the offset
-//! and the field; never a panic and never a missing key. And no error is only logged. It reaches the caller of the
-//! failed operation; or, if background work failed, [`Db::background_error`](crate::Db::background_error) and callers
-//! that wait for the work; or, if it ended writing, every later writer ([`Error::Poisoned`]).
-//!
-//! Code that decodes bytes of an unknown file (layer 2) returns a [`DecodeError`](crate::codec::DecodeError); the file
-//! layer adds the path and the base offset.
+//! Damage in a file is an [`Error::Corruption`], never a panic or a missing key. No error is only logged: background
+//! work reports to [`Db::background_error`](crate::Db::background_error) and to callers that wait for it.
 
 use std::fmt;
 use std::io;
@@ -16,10 +11,10 @@ use std::sync::Arc;
 use crate::codec::{DecodeError, DecodeErrorKind};
 use crate::filter::FilterError;
 
-/// The result of every call of this crate that can fail.
+/// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The result of a movement of an iterator. It is boxed to fit in a register; `?` converts it.
+/// Boxed, so that the result fits in a register.
 pub(crate) type Step = Result<(), Box<Error>>;
 
 impl From<Box<Error>> for Error {
@@ -28,9 +23,7 @@ impl From<Box<Error>> for Error {
     }
 }
 
-/// All errors of this crate; the [guide](crate::guide::errors) describes how to handle each.
-///
-/// Cheap to clone: all writers of one commit group receive the same failure.
+/// All errors of this crate; the [guide](crate::guide::errors) describes how to handle each. Cheap to clone.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -46,7 +39,7 @@ impl From<Box<Error>> for Error {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused an operation.
+    /// An operation of the operating system failed.
     #[non_exhaustive]
     Io {
         /// The operation: `"read"`, `"append to"`, `"sync"`, …
@@ -56,22 +49,22 @@ pub enum Error {
         /// The error of the system.
         source: Arc<io::Error>,
     },
-    /// The contents of a file differ from the bytes that this crate wrote.
+    /// The contents of a file are not the bytes that were written.
     #[non_exhaustive]
     Corruption {
         /// The damaged file.
         file: PathBuf,
         /// The offset of the damage, in bytes.
         offset: u64,
-        /// The structure or field that was being read.
+        /// The structure or field that was read.
         what: &'static str,
         /// The expected and the found value.
         detail: Box<str>,
     },
-    /// The call is invalid; nothing was changed.
+    /// The call is invalid. Nothing was changed.
     #[non_exhaustive]
     InvalidArgument {
-        /// Which argument, and why it cannot be used.
+        /// The argument, and why it is invalid.
         what: String,
     },
     /// An intact file needs a version or feature that this version of the crate does not support.
@@ -83,45 +76,44 @@ pub enum Error {
         what: &'static str,
         /// Its value in the file.
         found: u64,
-        /// The largest supported value, or the set of supported feature bits.
+        /// The largest supported value, or the supported feature bits.
         supported: u64,
     },
-    /// A key, value, batch or name is larger than the format allows: nothing was changed. Or a new filter needs more
-    /// memory than the budget has: its table keeps its filter. Or other writers (`update`) or flushes (`commit` of a
-    /// transaction) made a call start again too often: it may succeed later.
+    /// A limit was exceeded: the size of a key, value, batch or name (nothing was changed), the memory for a new filter
+    /// (the table keeps its filter), or the attempts of a call restarted by concurrent writers or flushes (it may
+    /// succeed later).
     #[non_exhaustive]
     LimitExceeded {
-        /// Which limit.
+        /// The limit that was exceeded.
         what: &'static str,
         /// Its value.
         limit: u64,
         /// The requested value.
         asked: u64,
     },
-    /// Another process, or another handle of this one, has the store open for writing.
+    /// Another process or handle has the store open for writing.
     #[non_exhaustive]
     Locked {
         /// The store's directory.
         dir: PathBuf,
-        /// Whether this process has it open. Always `false` if the system does not report it.
+        /// Whether this process has it open. `false` if the system does not report this.
         by_this_process: bool,
     },
-    /// The directory was moved, or its file `LOCK` was removed or replaced, while the store was open, so another
-    /// process may be writing to the new one. Nothing more is written. No synced write was acknowledged after the
-    /// loss was detected.
+    /// The directory was moved, or its file `LOCK` removed or replaced, while the store was open. Another process may
+    /// be writing, so nothing more is written. No synced write was acknowledged after the detection.
     #[non_exhaustive]
     LockLost {
         /// The directory as it was opened.
         dir: PathBuf,
     },
-    /// The handle was opened by another process, from which this one was forked. It cannot be used here; the
-    /// store can be opened again after that process has closed it.
+    /// The handle was opened by a process from which this one was forked, and cannot be used here. The store can be
+    /// opened again after that process has closed it.
     #[non_exhaustive]
     Forked {
         /// The id of the process that opened the store.
         opened_by: u32,
     },
-    /// The directory holds files of other programs, and no store. Nothing was written: see
+    /// The directory holds files of other programs and no store. Nothing was written: see
     /// [`Options::create_among_other_files`](crate::Options::create_among_other_files).
     #[non_exhaustive]
     OtherFiles {
@@ -132,8 +124,7 @@ pub enum Error {
         /// Number of files.
         count: usize,
     },
-    /// Background work panicked, or a writer that wrote for a group. Writing is disabled, since the panic may have
-    /// interrupted it anywhere.
+    /// Background work, or the leader of a commit group, panicked. Writing is disabled.
     #[non_exhaustive]
     Panicked {
         /// The work.
@@ -141,16 +132,16 @@ pub enum Error {
         /// The message of the panic.
         message: Box<str>,
     },
-    /// Another process wrote to the store during a read, and no consistent state could be read. The store is not
-    /// damaged; the call can be repeated.
+    /// Another process wrote to the store during a read, and no consistent state could be read. The call can be
+    /// repeated.
     #[non_exhaustive]
     Changed {
-        /// The directory of the store, or the file that the writer removed.
+        /// The directory of the store, or the removed file.
         path: PathBuf,
         /// The change, and the number of attempts.
         detail: Box<str>,
     },
-    /// There is no store in this directory, and this way of opening does not create one.
+    /// There is no store in the directory, and this call creates none.
     #[non_exhaustive]
     NoStore {
         /// The directory.
@@ -158,8 +149,8 @@ pub enum Error {
         /// The reason, or the contents of the directory.
         why: &'static str,
     },
-    /// A computation gave an impossible result, or two different results: the memory or the processor of this machine
-    /// is faulty. The result was not written.
+    /// A computation gave an impossible result, or two different ones: memory or processor are faulty. The result was
+    /// not written.
     #[non_exhaustive]
     FaultyMemory {
         /// The computation.
@@ -167,8 +158,8 @@ pub enum Error {
         /// How the fault was detected.
         detail: Box<str>,
     },
-    /// A change would have made two tables of one run overlap. It was not made; background work is tried again. This
-    /// is a defect of this crate.
+    /// A change would have made two tables of a run overlap, a bug in this crate. It was not made; background work is
+    /// retried.
     #[non_exhaustive]
     Overlap {
         /// The keyspace.
@@ -176,7 +167,7 @@ pub enum Error {
         /// The numbers of the two tables.
         tables: (u64, u64),
     },
-    /// An earlier failure made it unsafe to write. Reads continue; to write again, reopen the store.
+    /// An earlier failure made writing unsafe. Reads work; reopen the store to write.
     #[non_exhaustive]
     Poisoned {
         /// The failure.
@@ -188,11 +179,11 @@ pub enum Error {
     Closed,
     /// The call was cancelled by its caller ([`Progress::cancel`](crate::Progress::cancel)).
     Cancelled,
-    /// Another writer changed a key, or a key in a range, that a transaction read, before the transaction was
-    /// committed. Nothing of the transaction was written; it may be run again.
+    /// Another writer changed a key or range that the transaction read. Nothing was written; the transaction can be run
+    /// again.
     ///
-    /// The error names one key: the first of the changes found, in the order of keyspaces by creation and then of keys.
-    /// The commit finds all changes that were visible when it began; if there are none, it searches for later ones.
+    /// The first change is named, in the order of keyspaces by creation, then of keys; changes visible when the commit
+    /// began come first.
     #[non_exhaustive]
     Conflict {
         /// The name of the keyspace.
@@ -200,23 +191,22 @@ pub enum Error {
         /// The first changed key.
         key: Box<[u8]>,
     },
-    /// The clock of the system cannot be right, and entries of a keyspace expire by it. Nothing was written.
+    /// The system clock, by which entries of a keyspace expire, is certainly wrong. Nothing was written.
     #[non_exhaustive]
     Clock {
-        /// Which time it has.
+        /// The wrong time.
         what: String,
     },
-    /// The handle belongs to a keyspace that has been dropped.
+    /// The handle belongs to a dropped keyspace.
     #[non_exhaustive]
     KeyspaceDropped {
-        /// Its name.
+        /// The name of the keyspace.
         name: String,
     },
 }
 
 impl Error {
     pub(crate) fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
-        // An error of the locked directory is already an error of the store.
         if let Some(error) = source.get_ref().and_then(|inner| inner.downcast_ref::<Self>()) {
             return error.clone();
         }
@@ -244,7 +234,6 @@ impl Error {
         Self::LimitExceeded { what, limit, asked }
     }
 
-    /// The error that later writers get once `self` has made writing unsafe.
     pub(crate) fn poison(&self) -> Self {
         match self {
             Self::Poisoned { .. } => self.clone(),
@@ -260,7 +249,7 @@ impl Error {
         }
     }
 
-    /// Whether the cause is damage in a file, directly or inside an [`Error::Poisoned`].
+    /// Whether damage in a file is the cause, also of an [`Error::Poisoned`].
     ///
     /// ```
     /// assert!(!sievedb::Error::Closed.is_corruption());
@@ -275,8 +264,7 @@ impl Error {
     }
 }
 
-/// For functions that return [`io::Result`]. The error of the system keeps its kind; [`io::Error::get_ref`] returns the
-/// error of the store.
+/// [`io::Error::get_ref`] returns the original error.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -305,7 +293,7 @@ impl From<Error> for io::Error {
 }
 
 pub(crate) trait InFile {
-    /// The error for callers; the decoded bytes start at offset `base` of `file`.
+    /// The decoded bytes start at offset `base` of `file`.
     fn in_file(self, file: &Path, base: u64) -> Error;
 }
 

@@ -14,8 +14,8 @@
 //! 60  checksum          u32  CRC-32 of (file id, offset 0, bytes 0..60)
 //! ```
 //!
-//! The magic, and the position and function of the checksum, are the same in every version, forever. The checksum is
-//! verified before the version is checked, so an intact header of a newer version is distinguished from a damaged one.
+//! Magic, and position and function of the checksum, are the same in every version. The checksum is verified before the
+//! version: a newer version is not reported as damage.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,7 +27,6 @@ pub(crate) const MAGIC: [u8; 8] = *b"\x89SIEVE\r\n";
 
 pub(crate) const HEADER_BYTES: usize = 64;
 
-/// The newest format version of every kind of file, and the only one so far.
 pub(crate) const FORMAT_VERSION: u16 = 1;
 
 const CHECKSUM_KIND: u16 = 1;
@@ -43,16 +42,16 @@ pub enum FileKind {
     Log = 2,
     /// The log of edits of the store.
     Manifest = 3,
-    /// The file that names the current manifest.
+    /// The file that names the manifest.
     Current = 4,
     /// A filter rebuilt for an existing table.
     Filter = 5,
-    /// The list of the files of a backup. No file of a store has this kind.
+    /// The list of the files of a backup, outside of a store.
     BackupIndex = 6,
 }
 
 impl FileKind {
-    /// The kind with this number, if it is known.
+    /// The kind with this number, if known.
     #[must_use]
     pub fn from_u16(kind: u16) -> Option<Self> {
         [Self::Table, Self::Log, Self::Manifest, Self::Current, Self::Filter, Self::BackupIndex]
@@ -69,14 +68,14 @@ pub struct FileHeader {
     pub kind: FileKind,
     /// The id of its store.
     pub store_id: [u8; 16],
-    /// The random id to which all contents of the file are bound.
+    /// The random id of the file, to which its contents are bound.
     pub file_id: [u8; 16],
     /// Feature bits that a reader may ignore.
     pub optional_features: u32,
 }
 
 impl FileHeader {
-    /// The header of a new file. Its id is random.
+    /// The header of a new file.
     #[must_use]
     pub fn new(kind: FileKind, store_id: [u8; 16], file_id: [u8; 16]) -> Self {
         Self { kind, store_id, file_id, optional_features: 0 }
@@ -103,9 +102,7 @@ impl FileHeader {
         header
     }
 
-    /// Decodes and verifies the header of any kind of file at the start of `bytes`.
-    ///
-    /// Checked in this order: length, magic, checksum, version, features, kind, the rest.
+    /// The order of checks is length, magic, checksum, version, features, kind, the rest.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let magic: [u8; 8] = reader.array("file magic")?;
@@ -173,8 +170,7 @@ impl FileHeader {
     }
 }
 
-/// The ids that tables, filters and closed logs of a store may have: its own, and the ids of the stores that it is a
-/// copy of. All other files of a store have its own id.
+/// The store's id, and for tables, filters and closed logs, the ids of stores that it is a copy of.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreIds {
     own: FileId,
@@ -186,7 +182,6 @@ impl StoreIds {
         Self { own, others: Arc::new(others.clone()) }
     }
 
-    /// The ids of a store that is not a copy.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn of(own: FileId) -> Self {
         Self::new(own, &BTreeSet::new())

@@ -1,7 +1,5 @@
-//! File numbers and file names. Only this module has the names of a store's files.
-//!
-//! Names are made from numbers only, and no two files get the same number. A name read from a directory
-//! is accepted only if formatting its number gives the same name, so that no other file is ever opened.
+//! File numbers and file names. File numbers are unique. A name is valid only if formatting its number gives the same
+//! name.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -11,8 +9,6 @@ use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::limits::FILE_NUMBER_MAX;
 
-/// All names in the directory of a store.
-///
 /// # Errors
 ///
 /// [`Error::NoStore`] if there is no such directory, [`Error::Io`] if it cannot be listed.
@@ -33,13 +29,11 @@ pub(crate) fn dangling(dir: &Path) -> Error {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FileName {
-    /// Held open and locked while a process has the store open for writing.
+    /// Locked while a process has the store open for writing.
     Lock,
-    /// Names the current manifest.
     Current,
-    /// The next `CURRENT`, before it is renamed.
     CurrentTemporary,
-    /// Holds reserved space for a full disk.
+    /// Reserves space for a full disk.
     Reserve,
     Manifest(u64),
     Log(u64),
@@ -48,7 +42,6 @@ pub(crate) enum FileName {
 }
 
 impl FileName {
-    /// Parses the name of a file of a store; `None` for any other name.
     #[must_use]
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let numbered = |prefix: &str, suffix: &str| -> Option<u64> {

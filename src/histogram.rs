@@ -1,26 +1,21 @@
 //! A log-linear histogram of durations, on striped counters.
 //!
-//! Durations are counted in nanoseconds. Each power of two is divided into 16 buckets of equal width, so a bucket is at
-//! most a 16th of its values wide: the resolution of `hdrhistogram` with one significant digit. Durations below 16 ns
-//! have buckets of one nanosecond, durations of 73 minutes and more share the last bucket. The maximum is exact.
+//! Each power of two of nanoseconds has 16 equal buckets, the resolution of `hdrhistogram` with one significant digit.
+//! Durations from 73 minutes share the last bucket. The maximum is exact.
 //!
-//! Fast calls are all counted, but only one in [`SAMPLED_IN`] is timed: reading a clock twice takes as long as a
-//! lookup in a memtable. The choice depends on the count of the calling thread's stripe, spread by the golden ratio, so
-//! that a program with a period of 64 calls is not always timed at the same place.
+//! Only one in [`SAMPLED_IN`] fast calls is timed: reading a clock twice takes as long as a lookup in a memtable. The
+//! choice spreads the thread's count by the golden ratio, against periodic programs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::counters::Striped;
 
-/// Buckets of each power of two, and their number as a power of two.
 const BUCKETS: usize = 16;
 const BUCKETS_LOG: u32 = BUCKETS.ilog2();
 
-/// Durations of this many bits or more share the last bucket.
 const BITS: u32 = 42;
 
-/// The group below 16 ns, and one group for each power of two from there on.
 const GROUPS: usize = (BITS - BUCKETS_LOG) as usize + 1;
 
 pub(crate) const SAMPLED_IN: u64 = 64;
@@ -28,31 +23,30 @@ pub(crate) const SAMPLED_IN: u64 = 64;
 #[derive(Debug)]
 pub(crate) struct Histogram {
     groups: Box<[Striped<BUCKETS>]>,
-    /// Calls, and the sum of the durations that were recorded, in nanoseconds.
     totals: Striped<2>,
     max: AtomicU64,
 }
 
-/// Latencies of one kind of call since the store was opened; see [`LatencyStats`](crate::LatencyStats).
+/// Latencies of one kind of call since the opening; see [`LatencyStats`](crate::LatencyStats).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct CallLatency {
     /// Calls, including failed ones.
     pub count: u64,
-    /// Calls that were timed: all, or one in 64.
+    /// Timed calls: all, or one in 64.
     pub timed: u64,
-    /// Sum of the durations of the calls that were timed.
+    /// Sum of the durations of timed calls.
     pub total: Duration,
-    /// The median. Percentiles are the upper ends of buckets, so they are at most a 16th too large.
+    /// The median. Percentiles are upper ends of buckets, at most a 16th too large.
     pub p50: Duration,
     /// The 99th percentile.
     pub p99: Duration,
     /// The 99.9th percentile.
     pub p999: Duration,
-    /// The longest call that was timed.
+    /// The longest timed call.
     pub max: Duration,
-    /// The buckets with calls, shortest durations first. Their counts add up to `timed`.
+    /// The nonempty buckets, shortest durations first. Their counts add up to `timed`.
     pub buckets: Vec<LatencyBucket>,
 }
 
@@ -60,9 +54,9 @@ pub struct CallLatency {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LatencyBucket {
-    /// The shortest duration of the bucket, in nanoseconds.
+    /// Shortest duration, in nanoseconds.
     pub least_nanos: u64,
-    /// The longest duration of the bucket, in nanoseconds.
+    /// Longest duration, in nanoseconds.
     pub most_nanos: u64,
     /// Timed calls of these durations.
     pub count: u64,
@@ -81,7 +75,6 @@ fn bucket(nanos: u64) -> (usize, usize) {
     (group, (nanos >> shift) as usize % BUCKETS)
 }
 
-/// The durations of a bucket, both ends included.
 fn bounds(group: usize, place: usize) -> (u64, u64) {
     let shift = group.saturating_sub(1) as u32;
     let least = ((if group == 0 { 0 } else { BUCKETS } + place) as u64) << shift;
@@ -97,13 +90,11 @@ impl Histogram {
         Self { groups, totals: Striped::default(), max: AtomicU64::new(0) }
     }
 
-    /// Counts a call. Returns whether it is the one in [`SAMPLED_IN`] to time.
     #[inline]
     pub(crate) fn count(&self) -> bool {
         is_sampled(self.totals.add(0, 1))
     }
 
-    /// The same for calls that only one thread at a time makes.
     #[inline]
     pub(crate) fn count_alone(&self) -> bool {
         is_sampled(self.totals.add_alone(0, 1))
@@ -112,7 +103,7 @@ impl Histogram {
     pub(crate) fn record(&self, duration: Duration) {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let (group, place) = bucket(nanos);
-        // Before the bucket: no percentile is to exceed the maximum.
+        // Before the bucket, so that no percentile exceeds the maximum.
         if nanos > self.max.load(Ordering::Relaxed) {
             self.max.fetch_max(nanos, Ordering::Relaxed);
         }
@@ -147,7 +138,7 @@ impl Histogram {
     }
 }
 
-/// The end of the bucket that reaches this many thousandths of all calls; 0 without calls.
+/// The end of the bucket that reaches this many thousandths of all calls.
 fn percentile(buckets: &[LatencyBucket], permille: u64) -> u64 {
     let timed: u64 = buckets.iter().map(|bucket| bucket.count).sum();
     let wanted = (u128::from(timed) * u128::from(permille)).div_ceil(1000);

@@ -1,7 +1,7 @@
 //! Sequence numbers, entry kinds and the order of internal keys.
 //!
-//! An internal key is a user key with a tag: `sequence number << 8 | entry kind`. Internal keys are ordered
-//! by user key ascending (as bytes), then by tag descending, so that the newest entry of a key comes first.
+//! An internal key is a user key and a tag, `sequence number << 8 | entry kind`, ordered by user key ascending, then by
+//! tag descending: newest first.
 
 mod fences;
 
@@ -13,20 +13,17 @@ use crate::limits::{KEY_BYTES_MAX, SEQNO_MAX};
 
 pub(crate) use fences::{KeyFences, PART_BYTES};
 
-/// The number of a write. Every entry of a store has one; later writes have larger ones.
 pub(crate) type SeqNo = u64;
 
-/// The effect of an entry on its key. The numbers are on disk: append only, see format.md.
+/// The effect of an entry. The numbers are on disk: append only, see format.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum EntryKind {
-    /// A tombstone: the key is absent.
     Delete = 0,
     Put = 1,
-    /// All keys of a range are absent from here on. Occurs in batches only; a tag has one of the other two kinds.
+    /// Only in batches, never in a tag.
     RangeDelete = 3,
-    // 2 merge operand, 4 put with time to live, 5 blob pointer, 6 transaction prepare: reserved. A reader that meets
-    // one of them must refuse the file.
+    // Reserved: 2 merge operand, 4 put with time to live, 5 blob pointer, 6 transaction prepare.
 }
 
 impl EntryKind {
@@ -40,18 +37,15 @@ impl EntryKind {
     }
 }
 
-/// The largest kind of an entry of a batch that this version reads.
 pub(crate) const ENTRY_KIND_MAX: u8 = 3;
 
-/// The largest kind in a tag.
 pub(crate) const TAG_KIND_MAX: u8 = 1;
 
-/// Sequence number and entry kind in one word; compares like the sequence number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tag(u64);
 
 impl Tag {
-    /// The tag that sorts before every entry visible at `seqno`; readers seek to it.
+    /// Sorts before every entry visible at `seqno`.
     pub(crate) fn newest_at(seqno: SeqNo) -> Self {
         Self(seqno.min(SEQNO_MAX) << 8 | 0xff)
     }
@@ -61,12 +55,10 @@ impl Tag {
         Self(seqno << 8 | kind as u64)
     }
 
-    /// The tag with this raw value, if its kind is one that this version reads.
     pub(crate) fn from_u64(raw: u64) -> Option<Self> {
         (raw as u8 <= TAG_KIND_MAX).then_some(Self(raw))
     }
 
-    /// The inverse of [`Tag::to_u64`].
     pub(crate) fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
@@ -79,7 +71,7 @@ impl Tag {
         self.0 >> 8
     }
 
-    /// The kind. A tag made by [`Tag::newest_at`] is for seeking and has none; it reads as `Put`.
+    /// A tag of [`Tag::newest_at`] has no kind and reads as `Put`.
     pub(crate) fn kind(self) -> EntryKind {
         if self.0 as u8 == EntryKind::Delete as u8 { EntryKind::Delete } else { EntryKind::Put }
     }
@@ -87,9 +79,7 @@ impl Tag {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InternalKey<'a> {
-    /// The key as the user gave it.
     pub user: &'a [u8],
-    /// The sequence number of the write, and its kind.
     pub tag: Tag,
 }
 
@@ -112,8 +102,7 @@ impl PartialOrd for InternalKey<'_> {
     }
 }
 
-/// The first eight bytes of a user key as a big-endian number, padded with zeros. If two prefixes differ, the keys
-/// compare the same way: the padding is zero, and a key sorts before every key that it is a prefix of.
+/// The first eight bytes, zero-padded, big-endian. Different prefixes compare like the keys.
 #[inline]
 pub(crate) fn key_prefix(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
@@ -124,8 +113,7 @@ pub(crate) fn key_prefix(key: &[u8]) -> u64 {
     }
 }
 
-/// The smallest key after all keys with this prefix; `None` if no such key exists. Trailing `0xff` bytes are dropped,
-/// and the last remaining byte is incremented.
+/// The smallest key after all keys with this prefix.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut after = prefix[..=last].to_vec();
@@ -133,7 +121,7 @@ pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(after)
 }
 
-/// The next key; `None` if no such key exists. After a key of the greatest length it is the next shorter one.
+/// The next key; after one of the greatest length, the next shorter key.
 pub(crate) fn key_after(key: &[u8]) -> Option<Vec<u8>> {
     match key.len() {
         KEY_BYTES_MAX => after_prefix(key),
@@ -146,7 +134,6 @@ pub(crate) fn has_shorter_next(key: &[u8]) -> bool {
     key.len() == KEY_BYTES_MAX && key.last() == Some(&0xff)
 }
 
-/// Length of the longest common prefix.
 #[inline]
 pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     match (word(a, 0), word(b, 0)) {
@@ -156,7 +143,6 @@ pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     }
 }
 
-/// [`common_prefix`] of two keys that have at least eight bytes in common.
 #[inline(never)]
 fn common_prefix_behind(a: &[u8], b: &[u8]) -> usize {
     let len = a.len().min(b.len());
@@ -168,12 +154,11 @@ fn common_prefix_behind(a: &[u8], b: &[u8]) -> usize {
         }
         same += 8;
     }
-    // The last eight bytes, of which some are known to be equal.
+    // The last eight bytes overlap bytes that are known to be equal.
     let x = LittleEndian::read_u64(&a[len - 8..]) ^ LittleEndian::read_u64(&b[len - 8..]);
     (len - 8 + x.trailing_zeros() as usize / 8).min(len)
 }
 
-/// Bytes that are compared at once where keys have many in common.
 const LONG_PART_BYTES: usize = 32;
 
 #[inline]
@@ -181,7 +166,6 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk::<8>().map(|word| LittleEndian::read_u64(word))
 }
 
-/// The order of two user keys. Mostly their first bytes decide.
 #[inline]
 pub(crate) fn compare_keys(a: &[u8], b: &[u8]) -> Ordering {
     match (a.first_chunk::<8>(), b.first_chunk::<8>()) {
@@ -192,11 +176,11 @@ pub(crate) fn compare_keys(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// Copies a key to a slice of the same length. A key of 8 to 16 bytes takes no call.
+/// Copies without a call for 8 to 16 bytes.
 ///
 /// # Panics
 ///
-/// Panics if the lengths differ.
+/// If the lengths differ.
 #[inline(always)]
 pub(crate) fn copy_key(key: &[u8], to: &mut [u8]) {
     assert_eq!(key.len(), to.len());
@@ -208,6 +192,17 @@ pub(crate) fn copy_key(key: &[u8], to: &mut [u8]) {
             }
         }
         _ => to.copy_from_slice(key),
+    }
+}
+
+/// Replaces the bytes after the first `shared` ones.
+#[inline(always)]
+pub(crate) fn replace_rest(key: &mut Vec<u8>, shared: usize, rest: &[u8]) {
+    if key.len() == shared + rest.len() {
+        copy_key(rest, &mut key[shared..]);
+    } else {
+        key.truncate(shared);
+        key.extend_from_slice(rest);
     }
 }
 

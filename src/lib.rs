@@ -1,6 +1,6 @@
 //! An embedded, ordered key-value store that answers lookups of absent keys from memory.
 //!
-//! Start with [`Db`]. The [`guide`] has pages on durability, conditional writes, transactions, iteration, live reads,
+//! Start with [`Db`]. The [`guide`] covers durability, conditional writes, transactions, iteration, live reads,
 //! filters, memory, errors and repair.
 //!
 //! ```
@@ -20,7 +20,7 @@
     allow(clippy::disallowed_methods, reason = "tests spell out keys and the bytes that they expect")
 )]
 
-// Layer 0: bytes. The codec, the checksum and the hash are in the filter crate.
+// Layer 0: bytes. Codec, checksum and hash are in the filter crate.
 mod counters;
 mod error;
 mod histogram;
@@ -30,7 +30,7 @@ mod sync;
 // Layer 1: keys.
 mod batch;
 mod key;
-// Layer 2: units. Bytes in, bytes out, no files.
+// Layer 2: units, without files.
 mod block;
 mod file_header;
 mod iter;
@@ -46,7 +46,7 @@ mod manifest;
 mod memory;
 mod table;
 mod wal;
-// Layer 4: the tree. Pure decisions, one executor.
+// Layer 4: the tree.
 mod compaction;
 mod merge;
 mod obsolete_files;
@@ -58,7 +58,7 @@ mod options;
 #[cfg(feature = "serde")]
 mod serialized_options;
 
-// Next to the engine: the walk over every kind of file. Imported by `db/check` only.
+// Only `db/check` imports it.
 pub mod inspect;
 // Documents.
 pub mod guide;

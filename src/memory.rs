@@ -1,36 +1,24 @@
 //! The memory budget of a store: the share and the current use of each purpose.
 //!
 //! ```text
-//! 1/4   memtables     or `Options::memtable_budget`; active and waiting; a writer waits rather than exceed it (`db/pressure`)
+//! 1/4   memtables     or `Options::memtable_budget`; active and waiting; a writer waits rather than exceed it (`db/write/stall`)
 //! 1/8   builders      tables being written: hashes, index, buffers. Each job has an equal part,
 //!                     at least a few blocks, and ends its table when that is full (`compaction/run`). A new
 //!                     filter for an existing table cannot be split: it may also use memory of the rest;
-//!                     if that is too little, it is not built (`db/refilter`)
+//!                     if that is too little, it is not built (`db/jobs/refilter`)
 //! 5/8   the rest      open tables (metadata, roots and fences of their indexes), filters, and blocks
 //! ```
 //!
-//! The block cache has all memory without another use, and always at least an eighth of the rest. It shrinks before
-//! others get memory, and grows when they release it. Only the cache borrows unused memory of memtables and builders
-//! ([`Part`]): tables and filters could not return it at once. While a part is in use, two or three sixteenths more are
-//! kept for it, because memtables and builders are counted after they have grown. For a larger batch the cache
-//! shrinks first ([`Growth`]).
+//! The block cache has all memory without another use, at least an eighth of the rest, and unused memory of memtables
+//! and builders ([`Part`]). It shrinks before others get memory. Memtables and builders are counted after they have
+//! grown, so two or three sixteenths are kept for a part in use; for a larger batch, the cache shrinks first
+//! ([`Growth`]).
 //!
-//! Tables and filters have these rules:
+//! - Without room, the root of an index is read through the cache, and filters stay on disk, in whole or in part.
+//! - Fences exist only while tables and filters have at most half of their part.
+//! - Open tables have at most half of that part; without room, a table is opened for each use.
 //!
-//! - Without room, the root of an index is read through the cache like other blocks, and a filter, or some of its
-//!   column groups, stays on disk. `db/residency` decides which filters are in memory.
-//! - Fences of indexes are made only while tables and filters have at most half of their part.
-//! - Open tables have at most half of that part. Without room, a table is opened for each use (`version/open_tables`).
-//! - Flushed memtables that a conditional call may still need use memory of the blocks, and are evicted before tables
-//!   and filters lack room.
-//! - While a new allocation replaces an old one, both are counted, and the cache shrinks for that time.
-//!
-//! Memory is taken as a [`Lease`] and released when the lease is dropped. Memory of callers is not part of the
-//! budget: values, iterators and the memory that they pin, batches being filled, keys and results of a call. Blocks,
-//! memtables and tables that only callers keep alive are counted apart ([`MemoryStats::held`], taken as [`Held`]). So
-//! are the entries of tables and keyspaces ([`Entry`]), because no job can release them: cached blocks are evicted
-//! for them, down to an eighth of the rest. Memory that does not grow with data is not counted: threads, and the
-//! block, or the chunk of a long value, that a lookup or a job is reading from each table.
+//! A [`Lease`] releases its memory when dropped. Outside of the budget are [`Held`] and [`Entry`].
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -42,28 +30,22 @@ use crate::sync::{Waker, lock};
 pub(crate) enum LeaseKind {
     /// Open tables, without the roots of their indexes.
     OpenTables,
-    /// The roots and fences of their indexes, buffers for reading logs and for read-ahead, and deleted ranges found
-    /// by scans.
+    /// Roots and fences of indexes, buffers for logs and read-ahead, empty ranges.
     Tables,
     Filters,
     Histograms,
-    /// Flushed memtables that a conditional call may still need. Blocks are evicted for them, and they for all others
-    /// ([`Memory::evict_with`]).
+    /// Blocks are evicted for them, and they for all others ([`Memory::evict_with`]).
     FlushedMemtables,
 }
 
-/// A builder has room for at least this many data blocks. A table writer takes about three for itself; the
-/// rest is for hashes and index.
+/// About three blocks for the writer, the rest for hashes and index.
 const BUILDER_BLOCKS_MIN: usize = 8;
 
-/// For this minimum, a block counts as at least this many bytes.
 const BUILDER_BLOCK_BYTES_MIN: usize = 2 << 10;
 
-/// The cache grows in steps of this fraction of the budget: each change costs it some of its statistics of evicted
-/// blocks, and read-ahead buffers are short-lived.
+/// Growth of the cache in fractions of the budget: each change loses some statistics of evicted blocks.
 const BLOCKS_GROW_BY: u64 = 64;
 
-/// Number of steps in which memory of a lent part is kept.
 const STEPS: u64 = 16;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -86,18 +68,16 @@ impl Leased {
 #[derive(Debug, Default)]
 struct Shares {
     leased: Leased,
-    /// The limit of memtables before they are counted again.
     growing_to: u64,
     entries: u64,
     blocks: u64,
 }
 
-/// A part of the budget. Memory is kept for the current use plus two or three steps; the rest is lent to cached blocks.
+/// Memory is kept for the current use plus two or three steps; blocks borrow the rest.
 #[derive(Debug)]
 struct Part {
     max: u64,
     used: AtomicU64,
-    /// Changes under the lock of the shares.
     kept: AtomicU64,
 }
 
@@ -114,12 +94,10 @@ impl Part {
         (self.max / STEPS).max(1)
     }
 
-    /// The growth that is possible before the next count.
     fn ahead(&self) -> u64 {
         2 * self.step()
     }
 
-    /// The memory to keep for this use.
     fn kept_for(&self, used: u64) -> u64 {
         let kept = used.div_ceil(self.step()).saturating_mul(self.step()).saturating_add(self.ahead());
         if used == 0 { 0 } else { kept.min(self.max) }
@@ -130,13 +108,10 @@ impl Part {
         kept < used + self.ahead() && kept < self.kept_for(used)
     }
 
-    /// The memory lent to cached blocks.
     fn lent(&self) -> u64 {
         self.max - self.kept.load(Ordering::SeqCst)
     }
 
-    /// Keeps the necessary memory, and at least `least`. A concurrent count is either seen here or sees the kept
-    /// memory.
     fn keep(&self, least: u64) {
         loop {
             let kept = self.kept_for(self.used.load(Ordering::SeqCst)).max(least.min(self.max));
@@ -155,9 +130,7 @@ pub(crate) struct Memory {
     blocks_max: u64,
     blocks: BlockCache,
     shares: Mutex<Shares>,
-    /// Whether a lease was refused since memory was last released.
     refused: AtomicBool,
-    /// Whether one was refused since [`Memory::take_was_short`].
     was_short: AtomicBool,
     waker: Waker,
     evictor: Waker,
@@ -165,21 +138,20 @@ pub(crate) struct Memory {
     immutables: AtomicU64,
 }
 
-/// Memory in use, in bytes, by purpose; see [`Options::memory_budget`](crate::Options::memory_budget).
+/// Memory in use, in bytes; see [`Options::memory_budget`](crate::Options::memory_budget).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct MemoryStats {
     /// The memory budget.
     pub budget: u64,
-    /// Memtables: active ones, those waiting to be flushed, and flushed ones that a conditional write or a
-    /// transaction may still need.
+    /// Memtables: active, waiting to be flushed, and flushed ones still needed by conditional writes or transactions.
     pub memtables: u64,
     /// The limit of active and waiting memtables: [`Options::memtable_budget`](crate::Options::memtable_budget).
     pub memtables_max: u64,
     /// Tables being written by flushes and compactions.
     pub builders: u64,
-    /// Open tables, the parts of their indexes in memory, and read-ahead buffers of long scans and compactions.
+    /// Open tables, their indexes in memory, and read-ahead buffers.
     pub tables: u64,
     /// Filters.
     pub filters: u64,
@@ -187,17 +159,16 @@ pub struct MemoryStats {
     pub histograms: u64,
     /// Blocks in the cache.
     pub blocks: u64,
-    /// Outside the budget, memory that only values, iterators and running lookups keep alive: evicted blocks, flushed
-    /// or dropped memtables, tables opened without room. Also incomplete [`Commit`](crate::Commit)s with their
-    /// callbacks. [`Stats::held_file_bytes`](crate::Stats::held_file_bytes) has the files.
+    /// Outside the budget: memory that only values, iterators and running lookups keep alive, and incomplete
+    /// [`Commit`](crate::Commit)s. [`Stats::held_file_bytes`](crate::Stats::held_file_bytes) has the files.
     pub held: u64,
-    /// Outside the budget, the entries of all tables and keyspaces, open or not: about 1.8 KiB for a table and 2.3
-    /// KiB for a keyspace. Cached blocks are evicted for them.
+    /// Outside the budget: entries of tables (1.8 KiB each) and keyspaces (2.3 KiB each, and 32 to 64 bytes per
+    /// boundary of buckets). Cached blocks are evicted for them.
     pub entries: u64,
 }
 
 impl MemoryStats {
-    /// The sum of all used parts of the budget, in bytes.
+    /// Sum of the used parts of the budget, in bytes.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -217,7 +188,6 @@ impl Memory {
         Self::with_blocks(budget as u64, memtables_max as u64, u64::MAX)
     }
 
-    /// A budget with its default parts whose block cache never grows beyond `blocks_max`.
     #[cfg(test)]
     pub(crate) fn with_blocks_max(budget: u64, blocks_max: u64) -> Arc<Self> {
         Self::with_blocks(budget, budget / 4, blocks_max)
@@ -225,7 +195,6 @@ impl Memory {
 
     fn with_blocks(budget: u64, memtables_max: u64, blocks_max: u64) -> Arc<Self> {
         let (memtables, builders) = (Part::new(memtables_max), Part::new(budget / 8));
-        // The size of the cache's parts fits it even while nothing is lent to it.
         let least = blocks_max.min(budget - memtables.max - builders.max);
         let memory = Self {
             budget,
@@ -276,7 +245,7 @@ impl Memory {
         self.immutables.load(Ordering::Relaxed) as usize
     }
 
-    /// Counts the active and immutable memtables of a tree. Only `Tree::count_memtables` calls this.
+    /// Only `Tree::count_memtables` calls this.
     pub(crate) fn count_memtables(&self, before: (usize, usize), now: (usize, usize)) {
         // May wrap: only the sum over all trees counts.
         let immutable = (now.1 as u64).wrapping_sub(before.1 as u64);
@@ -290,8 +259,8 @@ impl Memory {
         self.memtables.ahead() as usize
     }
 
-    /// Evicts cached blocks for memtables that grow by at most `more` before they are counted. `None` if enough is
-    /// kept for them. Only the commit leader calls this.
+    /// For memtables that grow by at most `more` before they are counted. `None` if enough is kept. For the commit
+    /// leader only.
     pub(crate) fn grow_memtables(&self, more: usize) -> Option<Growth<'_>> {
         if more <= self.memtables_ahead() {
             return None;
@@ -307,8 +276,7 @@ impl Memory {
         self.fit_blocks(&mut shares);
     }
 
-    /// Adds to the use of a part; a wrapped value subtracts. Blocks are evicted before it is counted. Kept memory
-    /// that is no longer necessary returns to them only if `gives_back`.
+    /// A wrapped value subtracts. Unneeded kept memory returns to the blocks only if `gives_back`.
     fn count(&self, part: &Part, more: u64, gives_back: bool) {
         let used = part.used.load(Ordering::SeqCst).wrapping_add(more);
         if part.is_short(used) {
@@ -328,7 +296,6 @@ impl Memory {
         }
     }
 
-    /// Sets the limit of blocks to the memory without other use.
     fn fit_blocks(&self, shares: &mut Shares) {
         let most = self.rest() + self.memtables.lent() + self.builders.lent();
         let left = most.saturating_sub(shares.leased.all());
@@ -339,28 +306,24 @@ impl Memory {
         }
     }
 
-    /// Counts an entry of a table or a keyspace until the result is dropped. Blocks are evicted for it.
     pub(crate) fn enter(self: &Arc<Self>, bytes: usize) -> Entry {
         let bytes = bytes as u64;
         self.count_entries(bytes);
         Entry { memory: Arc::clone(self), bytes }
     }
 
-    /// Adds to the bytes of entries; a wrapped value subtracts.
     fn count_entries(&self, more: u64) {
         let mut shares = lock(&self.shares);
         shares.entries = shares.entries.wrapping_add(more);
         self.fit_blocks(&mut shares);
     }
 
-    /// Counts memory that only callers keep alive, until the result is dropped.
     pub(crate) fn hold(self: &Arc<Self>, bytes: u64) -> Held {
         self.held.fetch_add(bytes, Ordering::Relaxed);
         Held { memory: Arc::clone(self), bytes }
     }
 
-    /// The memory for the table of each of `jobs` jobs, with data blocks of `block_bytes`. It is at least a few blocks,
-    /// even if that exceeds the job's part of the budget: otherwise each key would become a table.
+    /// At least a few blocks, even beyond the job's part: otherwise each key would become a table.
     pub(crate) fn builder_max(&self, jobs: usize, block_bytes: usize) -> usize {
         let least = BUILDER_BLOCKS_MIN * block_bytes.max(BUILDER_BLOCK_BYTES_MIN);
         (self.budget() / 8 / jobs.max(1)).max(least)
@@ -375,19 +338,16 @@ impl Memory {
         self.change(kind, 0, bytes, fits).then(|| Lease { memory: Arc::clone(self), kind, bytes })
     }
 
-    /// Takes memory, even if there is no room.
     pub(crate) fn lease(self: &Arc<Self>, kind: LeaseKind, bytes: usize) -> Lease {
         self.change(kind, 0, bytes as u64, |_| true);
         Lease { memory: Arc::clone(self), kind, bytes: bytes as u64 }
     }
 
-    /// Takes memory if there is room for tables and filters.
     pub(crate) fn try_lease(self: &Arc<Self>, kind: LeaseKind, bytes: u64) -> Option<Lease> {
         self.try_lease_instead(kind, bytes, 0)
     }
 
-    /// Takes memory to replace `before` bytes, if there is room for the difference. Until those are released,
-    /// cached blocks may have less than their eighth.
+    /// Until `before` is released, cached blocks may have less than their eighth.
     pub(crate) fn try_lease_instead(
         self: &Arc<Self>,
         kind: LeaseKind,
@@ -402,34 +362,29 @@ impl Memory {
         lease
     }
 
-    /// Takes memory for an open table, if open tables leave room for it. Until filters are evicted for it, cached
-    /// blocks may have less than their eighth.
+    /// Until filters are evicted for it, cached blocks may have less than their eighth.
     pub(crate) fn try_lease_open_table(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
         let (kind, most) = (LeaseKind::OpenTables, self.open_tables_max());
         self.lease_if(kind, bytes, |leased| leased.of(kind) <= most)
     }
 
-    /// The bytes of open tables beyond seven eighths of their part.
     pub(crate) fn open_tables_excess(&self) -> u64 {
         let most = self.open_tables_max();
         lock(&self.shares).leased.of(LeaseKind::OpenTables).saturating_sub(most - most / 8)
     }
 
-    /// Takes memory for data that only saves time. At least half of the part of tables and filters stays free for
-    /// filters.
+    /// Half of the part of tables and filters stays free for filters.
     pub(crate) fn try_lease_if_plenty(self: &Arc<Self>, kind: LeaseKind, bytes: u64) -> Option<Lease> {
         let most = self.loaded_max() / 2;
         self.lease_if(kind, bytes, |leased| leased.sum() <= most)
     }
 
-    /// Takes memory for a short time, if tables and filters leave room for it. Cached blocks may have none
-    /// meanwhile.
+    /// Cached blocks may have no memory meanwhile.
     pub(crate) fn try_lease_briefly(self: &Arc<Self>, kind: LeaseKind, bytes: u64) -> Option<Lease> {
         self.try_lease_instead(kind, bytes, u64::MAX)
     }
 
-    /// Whether [`Memory::try_lease_instead`] would succeed now. If not, the waker is called when memory is
-    /// released.
+    /// Whether [`Memory::try_lease_instead`] would succeed. If not, the waker is called when memory is released.
     pub(crate) fn has_room_instead(&self, bytes: u64, before: u64) -> bool {
         let has_room = lock(&self.shares).leased.sum() + bytes <= self.most_instead(before);
         if !has_room {
@@ -443,27 +398,23 @@ impl Memory {
         self.was_short.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a lease was refused since this was last called.
     pub(crate) fn take_was_short(&self) -> bool {
         self.was_short.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether tables and filters exceed their part, so that filters must be evicted.
     pub(crate) fn is_over(&self) -> bool {
         lock(&self.shares).leased.sum() > self.loaded_max()
     }
 
-    /// Takes memory for a flushed memtable, if enough cached blocks can be evicted.
     pub(crate) fn try_lease_flushed(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
         self.lease_if(LeaseKind::FlushedMemtables, bytes, |leased| leased.all() <= self.rest())
     }
 
-    /// Whether flushed memtables must be evicted to lease `more` bytes for them.
     pub(crate) fn lacks_room_for_flushed(&self, more: u64) -> bool {
         lock(&self.shares).leased.all().saturating_add(more) > self.rest()
     }
 
-    /// Sets the callback that evicts flushed memtables. It may release memory.
+    /// The callback may release memory.
     pub(crate) fn evict_with(&self, evictor: impl Fn() + Send + Sync + 'static) {
         self.evictor.set(evictor);
     }
@@ -472,22 +423,18 @@ impl Memory {
         self.loaded_max().saturating_add(before).min(self.rest())
     }
 
-    /// Sets the callback for memory that is released after a lease was refused.
     pub(crate) fn wake_with(&self, waker: impl Fn() + Send + Sync + 'static) {
         self.waker.set(waker);
     }
 
-    /// The limit of tables and filters together.
     fn loaded_max(&self) -> u64 {
         self.rest() - self.rest() / 8
     }
 
-    /// The limit of open tables, without the roots of their indexes.
     fn open_tables_max(&self) -> u64 {
         self.loaded_max() / 2
     }
 
-    /// The limit of filters in addition to the open tables.
     pub(crate) fn filters_max(&self) -> u64 {
         let leased = lock(&self.shares).leased;
         self.loaded_max().saturating_sub(leased.sum() - leased.of(LeaseKind::Filters))
@@ -502,7 +449,7 @@ impl Memory {
         self.loaded_max().saturating_sub(lock(&self.shares).leased.sum())
     }
 
-    /// Replaces `before` bytes by `after`, and shrinks the cache first. If `after` is more, it must fit.
+    /// Shrinks the cache first. If `after` is more, it must fit.
     fn change(&self, kind: LeaseKind, before: u64, after: u64, fits: impl Fn(&Leased) -> bool) -> bool {
         let mut shares = lock(&self.shares);
         let mut next = shares.leased;
@@ -520,7 +467,7 @@ impl Memory {
     }
 
     pub(crate) fn stats(&self) -> MemoryStats {
-        // Locked to the end, so that memory that changes its use is not counted twice.
+        // To the end, so that memory that changes its use is not counted twice.
         let shares = lock(&self.shares);
         let leased = shares.leased;
         MemoryStats {
@@ -538,7 +485,6 @@ impl Memory {
     }
 }
 
-/// Cached blocks were evicted for memtables that are about to grow, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Growth<'m>(&'m Memory);
 
@@ -548,7 +494,6 @@ impl Drop for Growth<'_> {
     }
 }
 
-/// Memory in use until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Lease {
     memory: Arc<Memory>,
@@ -561,7 +506,6 @@ impl Lease {
         self.bytes
     }
 
-    /// Releases all but `bytes` bytes.
     pub(crate) fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
         self.memory.change(self.kind, self.bytes, bytes, |_| true);
@@ -578,7 +522,6 @@ impl Drop for Lease {
     }
 }
 
-/// Memory outside the budget that is counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
     memory: Arc<Memory>,
@@ -591,7 +534,6 @@ impl Drop for Held {
     }
 }
 
-/// The entry of a table or of a keyspace, counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Entry {
     memory: Arc<Memory>,

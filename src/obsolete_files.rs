@@ -1,9 +1,7 @@
-//! Files of the tree, and when they are removed.
+//! Files of the tree, and their removal.
 //!
-//! Handles of a table read from the table file, and from a filter file if the filter was rebuilt. When that filter is
-//! replaced, the table gets a new handle, which shares the table file with the old handle but has another filter file.
-//! So each file has its own [`SharedFile`], held by all handles that read from it. The file is removed when a durable
-//! edit has dropped it *and* the last holder is dropped.
+//! Two handles may share a table file and have different filter files, so each file has its own [`SharedFile`]. The
+//! file is removed when a durable edit has dropped it *and* its last holder is dropped.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +11,6 @@ use crate::batch::KeyspaceId;
 use crate::filename::FileName;
 use crate::sync::{Waker, lock};
 
-/// A file that handles of tables read from.
 pub(crate) struct SharedFile {
     name: FileName,
     bytes: u64,
@@ -34,7 +31,7 @@ impl SharedFile {
         &self.obsolete_files
     }
 
-    /// Called when no manifest edit names the file any more. The file is removed after the last holder was dropped.
+    /// Requires that no manifest edit names the file.
     pub(crate) fn set_obsolete(&self) {
         if !self.obsolete.swap(true, Ordering::AcqRel) {
             self.obsolete_files.held_files.fetch_add(1, Ordering::Relaxed);
@@ -53,22 +50,19 @@ impl Drop for SharedFile {
     }
 }
 
-/// Files that no handle reads any more. Background work removes them.
 #[derive(Default)]
 pub(crate) struct ObsoleteFiles {
     names: Mutex<Vec<FileName>>,
-    /// The files that are not removed yet, one set for each [`Kept`].
     kept: Mutex<Vec<Arc<BTreeSet<FileName>>>>,
     clearing: Mutex<()>,
     pub(crate) unusable: UnusableFilters,
-    /// Number of the obsolete files that handles still read from.
     held_files: AtomicU64,
-    /// Sum of their lengths; it wraps, because a damaged manifest may have any length.
+    /// May wrap: a damaged manifest may have any length.
     held_bytes: AtomicU64,
     waker: Waker,
 }
 
-/// Files that stay in the directory until this is dropped, also if they become obsolete.
+/// Keeps files in the directory, even if they become obsolete.
 pub(crate) struct Kept {
     names: Arc<BTreeSet<FileName>>,
     obsolete_files: Arc<ObsoleteFiles>,
@@ -81,7 +75,6 @@ impl Drop for Kept {
     }
 }
 
-/// The keyspaces that may have unusable filters, to be replaced by new ones.
 #[derive(Default)]
 pub(crate) struct UnusableFilters(Mutex<BTreeSet<KeyspaceId>>);
 
@@ -108,7 +101,6 @@ impl ObsoleteFiles {
         self.waker.wake();
     }
 
-    /// Wakes the background work: a filter of this keyspace has turned out unusable.
     pub(crate) fn wake_for_unusable(&self, keyspace: KeyspaceId) {
         self.unusable.add([keyspace]);
         self.wake();
@@ -119,20 +111,18 @@ impl ObsoleteFiles {
         self.wake();
     }
 
-    /// Keeps these files. The caller holds the lock of the manifest, which names all of them, so none is obsolete yet.
+    /// Requires the lock of the manifest, which names all of them.
     pub(crate) fn keep(self: &Arc<Self>, names: BTreeSet<FileName>) -> Kept {
         let names = Arc::new(names);
         lock(&self.kept).push(Arc::clone(&names));
         Kept { names, obsolete_files: Arc::clone(self) }
     }
 
-    /// Whether a [`Kept`] has this file.
     pub(crate) fn is_kept(&self, name: FileName) -> bool {
         lock(&self.kept).iter().any(|kept| kept.contains(&name))
     }
 
-    /// Passes every obsolete file to `remove`, unless it is kept, and keeps those for which that is `false`. Waits if
-    /// another thread is removing files. Returns `true` if any was removed.
+    /// Returns whether any file was removed.
     pub(crate) fn clear(&self, mut remove: impl FnMut(FileName) -> bool) -> bool {
         let _one_at_a_time = lock(&self.clearing);
         let mut names = std::mem::take(&mut *lock(&self.names));

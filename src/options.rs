@@ -14,22 +14,21 @@ const DEFAULT_BUDGET_MAX: u64 = 512 << 20;
 
 const BUDGET_MIN: u64 = 1 << 20;
 
-/// The source of the memory budget.
+/// Source of the memory budget.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BudgetSource {
-    /// It is the default of 512 MiB.
+    /// The default, 512 MiB.
     #[default]
     Default,
-    /// [`Options::memory_budget`] set it.
+    /// [`Options::memory_budget`].
     Option,
-    /// It is a quarter of the limit of the control group of the process.
+    /// A quarter of the memory limit of the process's control group.
     Cgroup,
-    /// It is a quarter of the memory of the machine.
+    /// A quarter of the memory of the machine.
     Machine,
 }
 
-/// The default memory budget and its source. `root` is the root of the system's files.
 fn default_budget(root: &Path) -> (usize, BudgetSource) {
     let default = (DEFAULT_BUDGET_MAX as usize, BudgetSource::Default);
     let Some(limit) = memory_limit(root).filter(|limit| limit.bytes() / 4 < DEFAULT_BUDGET_MAX) else {
@@ -42,8 +41,8 @@ fn default_budget(root: &Path) -> (usize, BudgetSource) {
     ((limit.bytes() / 4).max(BUDGET_MIN) as usize, source)
 }
 
-/// Options for opening a store. Every setting has a default. With the feature `serde` they are read from, and written
-/// to, a configuration, under the names of these methods; the file system is not part of it.
+/// Options for opening a store. With the feature `serde`, they are serialized under the names of these methods, without
+/// the file system.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -59,19 +58,16 @@ pub struct Options {
     pub(crate) create_among_other_files: bool,
     pub(crate) memory_budget: usize,
     pub(crate) budget_source: BudgetSource,
-    /// `None`: a quarter of the memory budget.
     pub(crate) memtable_budget: Option<usize>,
     pub(crate) background_threads: usize,
     pub(crate) log_bytes_max: u64,
-    /// `None`: derived from the needs and the files of the store.
+    /// `None`: derived from the store's files.
     pub(crate) reserve_bytes: Option<u64>,
-    /// `None`: derived from the process's limit of open files.
     pub(crate) open_files_max: Option<usize>,
     pub(crate) strict_filters: bool,
     pub(crate) audit_absent: u64,
     pub(crate) latency_histograms: bool,
     pub(crate) default_keyspace: Option<KeyspaceOptions>,
-    /// `None`: that of the system.
     pub(crate) clock: Option<SimulatedClock>,
 }
 
@@ -134,23 +130,12 @@ impl Options {
         Self::default()
     }
 
-    /// Memory in bytes for everything that grows with data, at least 1 MiB. The default is 512 MiB, or a quarter of
-    /// the memory available to the process if that is less: the limit of its control group (Linux, version 1 or 2),
-    /// or the memory of the machine, determined once in a process.
-    /// [`OpenReport::memory_budget`](crate::OpenReport::memory_budget) has the budget in force, and
-    /// `memory_budget_from` its source.
+    /// Sets the memory in bytes for everything that grows with data, at least 1 MiB. The default is 512 MiB, or a
+    /// quarter of the limit of the process's control group (Linux) or of the machine's memory, if that is less;
+    /// [`OpenReport`](crate::OpenReport::memory_budget) has the budget in force.
     ///
-    /// A quarter, or [`Options::memtable_budget`], is for memtables, an eighth for the tables that flushes and
-    /// compactions write, and the rest for open tables, filters and cached blocks; the [guide](crate::guide::memory)
-    /// has the rules. Writers wait rather than exceed the first part. If not all filters fit, the ones that answer
-    /// the most lookups for their size stay in memory; a lookup in another table reads a page of its filter.
-    ///
-    /// Not counted: memory held by callers (values, iterators and the blocks and memtables that they pin, batches,
-    /// transactions); a single batch larger than the part for memtables; the block or chunk that each running lookup
-    /// or job is reading; tables being written, if eight blocks exceed a thread's share; the logs of a store that
-    /// cannot flush when it is opened (read-only, or on a full disk with a smaller budget than before); the entries
-    /// of tables and keyspaces ([`MemoryStats::entries`](crate::MemoryStats::entries)); and freed memory that the
-    /// allocator keeps. [`Stats::memory`](crate::Stats) has the parts and their sum.
+    /// The [guide](crate::guide::memory) describes the parts and the memory that is not counted;
+    /// [`Stats::memory`](crate::Stats) has their sizes.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -165,10 +150,9 @@ impl Options {
         self
     }
 
-    /// The part of [`Options::memory_budget`] for memtables, in bytes; a quarter of it by default, at least 64 KiB
-    /// and at most five eighths. A larger part makes fewer and larger tables, leaves less to open tables and filters,
-    /// and makes longer logs to replay. By default a memtable is flushed at a quarter of this part, at most 64 MiB
-    /// ([`KeyspaceOptions::memtable_bytes`](crate::KeyspaceOptions::memtable_bytes)).
+    /// Sets the part of [`Options::memory_budget`] for memtables, in bytes, from 64 KiB to five eighths of the budget.
+    /// The default is a quarter. A larger part makes fewer and larger tables, but longer logs, and leaves less memory
+    /// for filters.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -182,14 +166,12 @@ impl Options {
         self
     }
 
-    /// Opens one moment of the store for reading, even while another process writes to it: the state that a `kill -9`
-    /// of the writer at that moment would have left. No lock is taken, and nothing is written.
-    /// [`Db::refresh`](crate::Db::refresh) moves to a newer moment. The logs are read into memory, regardless of the
-    /// memory budget.
+    /// Opens the store for reading, even while another process writes to it, as a `kill -9` of the writer would leave
+    /// it now. Changes no file and takes no lock; [`Db::refresh`](crate::Db::refresh) moves to a newer state. The logs
+    /// are read into memory, outside the budget.
     ///
-    /// Table files are held open, so that they stay readable after the writer has removed them: see
-    /// [`Options::open_files_max`], and [`live_reads`](crate::guide::live_reads) for file systems without that
-    /// property. A scan of such a handle is a backup of that moment; `sievedb scan --all-keyspaces` prints one.
+    /// Table files are held open ([`Options::open_files_max`]). See [`live_reads`](crate::guide::live_reads) for
+    /// unsuitable file systems.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -205,7 +187,7 @@ impl Options {
         self
     }
 
-    /// Whether [`Options::open`] creates a store that does not exist; by default it does.
+    /// Whether [`Options::open`] creates a missing store. Default: true.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -219,9 +201,8 @@ impl Options {
         self
     }
 
-    /// Whether a store may be created in a directory that has files of other programs. By default it may not
-    /// ([`Error::OtherFiles`]), because such a path is more likely a mistake. Other files never prevent the opening
-    /// of an existing store.
+    /// Whether a store may be created in a directory with files of other programs. By default, this is
+    /// [`Error::OtherFiles`], because the path is probably a mistake.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -237,8 +218,8 @@ impl Options {
         self
     }
 
-    /// Number of threads that flush and compact; 2 by default, at most 256. With 0 the caller runs this work
-    /// with [`Db::step`](crate::Db::step), and a writer that has to wait runs a step itself.
+    /// Sets the number of threads that flush and compact, at most 256. The default is 2. With 0,
+    /// [`Db::step`](crate::Db::step) and writers that would wait do this work.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -252,9 +233,8 @@ impl Options {
         self
     }
 
-    /// Total size of the logs, in bytes, at which keyspaces that keep old logs alive are flushed. The default, 0,
-    /// means twice the part for memtables, by default half of the memory budget. It limits the time to open after a
-    /// crash, and the memory of a store that is then opened read-only.
+    /// Sets the total size of the logs, in bytes, at which keyspaces that keep old logs alive are flushed, which limits
+    /// the time to open. The default, 0, means twice the part for memtables.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -267,13 +247,13 @@ impl Options {
         self
     }
 
-    /// Length of the file `RESERVE`, in bytes, which keeps a part of the disk from other programs; 0 means no file. By
-    /// default it has the space for an opening, and beyond that up to 1 MiB or an eighth of the store's files, at most
-    /// 64 MiB. If the file system does not report its free space, it has all the space that the store needs to free
-    /// itself on a full disk.
+    /// Sets the length of the file `RESERVE`, in bytes, which keeps disk space from other programs; 0 means no file.
+    /// The default is the space that an opening needs, or more on a large disk: up to 1 MiB or an eighth of the store's
+    /// files, at most 64 MiB. If the file system does not report its free space, it is all that the store needs to free
+    /// space.
     ///
-    /// When an operation finds the disk full, the file is removed; it is created again when there is space, see
-    /// [`errors`](crate::guide::errors#a-full-disk). A longer file is shortened or removed.
+    /// The file is removed when the disk is full, and created again later: see
+    /// [`errors`](crate::guide::errors#a-full-disk).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -286,14 +266,11 @@ impl Options {
         self
     }
 
-    /// Number of table files open at a time, at least 8. The default is a quarter of the process's limit
-    /// (`RLIMIT_NOFILE`) when the store is opened, at most 1024; 256 if the system does not report a limit. Other
-    /// tables are reopened when they are needed. If the process still runs out of open files, open tables are closed
-    /// to make room.
+    /// Sets the number of open table files, at least 8. The default is a quarter of the process's limit
+    /// (`RLIMIT_NOFILE`), at most 1024, or 256 without a reported limit. Other tables are reopened when needed.
     ///
-    /// With [`Options::read_only`]: number of files of tables and filters that are held open, by default half of the
-    /// process's limit. Others are opened when they are needed, with
-    /// [`Error::Changed`](crate::Error::Changed) if the writer has removed the file by then.
+    /// With [`Options::read_only`], it counts table and filter files held open, by default half of the process's limit.
+    /// A read of another file returns [`Error::Changed`](crate::Error::Changed) if the writer has removed it.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -306,9 +283,9 @@ impl Options {
         self
     }
 
-    /// Whether a lookup fails if it needs an unusable filter. By default it does not: such a filter answers "maybe",
-    /// and the lookup reads the data. In both cases the filter is counted, reported and rebuilt in the background.
-    /// Scans probe no filters, and [`Db::may_contain`](crate::Db::may_contain) never fails.
+    /// Whether a lookup fails if it needs an unusable filter, instead of reading the data. In both cases, the filter is
+    /// counted, reported and rebuilt. Scans probe no filters, and
+    /// [`Db::may_contain`](crate::Db::may_contain) never fails.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -321,10 +298,9 @@ impl Options {
         self
     }
 
-    /// Checks one in `one_in` "absent" answers of filters against the data of the table, with a read; 0, the
-    /// default, checks none. A wrong filter is no longer used: the lookup answers from the data, the
-    /// error is counted and reported, and the filter is rebuilt. If the data cannot be read, the lookup
-    /// fails.
+    /// Compares one in `one_in` "absent" answers of filters with the table's data, at the cost of a read; 0, the
+    /// default, checks none. A wrong filter is reported, counted and rebuilt; the lookup answers from the data, or
+    /// fails if that cannot be read.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -338,11 +314,9 @@ impl Options {
         self
     }
 
-    /// Whether the durations of calls and background jobs are collected in histograms
-    /// ([`Stats::latencies`](crate::Stats::latencies)). Off by default; a call then costs 3 to 11
-    /// instructions more. The histograms take 356 KiB of [`Options::memory_budget`], which must be at least 4 MiB.
-    ///
-    /// Frequent fast calls are all counted, but only one in 64 is timed. `docs/benchmarks/limits.md` has the cost.
+    /// Whether durations of calls and background jobs are collected ([`Stats::latencies`](crate::Stats::latencies)).
+    /// Default: false. It takes 3 to 11 instructions per call and 356 KiB of [`Options::memory_budget`], which must be
+    /// at least 4 MiB. Only one in 64 fast calls is timed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -359,9 +333,9 @@ impl Options {
         self
     }
 
-    /// Options of the keyspace `"default"`. Without this call a new store uses the defaults, and an existing
-    /// store keeps its options. With it the options of an existing store change, as with
-    /// [`Keyspace::set_options`](crate::Keyspace::set_options).
+    /// Sets the options of the keyspace `"default"`, also of an existing store, as
+    /// [`Keyspace::set_options`](crate::Keyspace::set_options) does. By default, a new store uses the defaults, and an
+    /// existing one keeps its options.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -377,7 +351,7 @@ impl Options {
         self
     }
 
-    /// The clock by which entries expire, for tests.
+    /// Sets the clock of expiry, for tests.
     #[doc(hidden)]
     #[must_use]
     pub fn clock(mut self, clock: SimulatedClock) -> Self {
@@ -385,7 +359,7 @@ impl Options {
         self
     }
 
-    /// The file system that holds the store; the operating system's by default.
+    /// Sets the file system of the store. The default is the operating system's.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -428,7 +402,6 @@ impl Options {
         self.open_files_max.unwrap_or_else(of_limit)
     }
 
-    /// Most table and filter files that a live view holds open.
     pub(crate) fn view_files_max(&self) -> usize {
         let of_limit =
             || open_files_limit().map_or(1024, |limit| usize::try_from(limit / 2).unwrap_or(usize::MAX));
@@ -448,16 +421,12 @@ const MEMTABLE_BUDGET_MIN: usize = 64 << 10;
 
 const HISTOGRAMS_BUDGET_MIN: usize = 4 << 20;
 
-/// Immutable memtables of a keyspace before writers must wait.
 pub(crate) const IMMUTABLES_MAX: usize = 3;
 
 impl KeyspaceOptions {
-    /// Size at which a memtable is flushed, if all memtables together are limited to `memtables_max` and one is by
-    /// default limited to `disk_part`.
     pub(crate) fn memtable_bytes_in(&self, memtables_max: usize, disk_part: u64) -> usize {
         let default = || (memtables_max / 4).min(64 << 20).min(disk_part as usize);
         let bytes = if self.memtable_bytes > 0 { self.memtable_bytes } else { default() };
-        // A single one is flushed at that size at the latest.
         bytes.min(memtables_max)
     }
 

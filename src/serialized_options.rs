@@ -1,7 +1,5 @@
-//! Options in a configuration file, with the feature `serde`. The names are the names of the setters.
-//!
-//! A missing setting gets its default when the options are read, so a file need not contain the memory of the machine
-//! that wrote it. The file system is not a setting of a file.
+//! Options in a configuration file, with the feature `serde`, under the names of the setters. A missing setting gets
+//! its default at reading.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,19 +1,19 @@
-//! Stable sorting for lists that are sorted rarely.
+//! Stable sorting for lists that are sorted rarely, and trees that are built rarely.
 //!
-//! The compiler makes six kilobytes of code for each type that the standard library sorts. Here one sort serves all types:
-//! it sorts the places of the items, and then each item moves to its place.
+//! The compiler makes six kilobytes of code for each type that the standard library sorts, and `collect` sorts the
+//! items of a tree. Here one sort of places serves all types, and trees are built by insertion.
 
 use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::replace;
 
-/// Sorts the items like [`slice::sort_by`]. Takes memory for one number per item.
+/// Like [`slice::sort_by`]. Takes memory for one number per item.
 pub(crate) fn sort_by<T>(items: &mut [T], mut compare: impl FnMut(&T, &T) -> Ordering) {
     if items.len() < 2 {
         return;
     }
     let mut order = order(items.len(), &mut |a, b| compare(&items[a], &items[b]));
     for start in 0..items.len() {
-        // Along a cycle of moves. A place that has its item is marked with itself.
         let mut place = start;
         loop {
             let from = replace(&mut order[place], place);
@@ -26,12 +26,24 @@ pub(crate) fn sort_by<T>(items: &mut [T], mut compare: impl FnMut(&T, &T) -> Ord
     }
 }
 
-/// Sorts the items like [`slice::sort_by_key`].
 pub(crate) fn sort_by_key<T, K: Ord>(items: &mut [T], mut key: impl FnMut(&T) -> K) {
     sort_by(items, |a, b| key(a).cmp(&key(b)));
 }
 
-/// The places of the items in their order.
+pub(crate) fn set_of<T: Ord>(items: impl IntoIterator<Item = T>) -> BTreeSet<T> {
+    let mut set = BTreeSet::new();
+    set.extend(items);
+    set
+}
+
+/// The last entry of a key wins.
+pub(crate) fn map_of<K: Ord, V>(entries: impl IntoIterator<Item = (K, V)>) -> BTreeMap<K, V> {
+    let mut map = BTreeMap::new();
+    map.extend(entries);
+    map
+}
+
+/// The places of the items, in order.
 fn order(len: usize, compare: &mut dyn FnMut(usize, usize) -> Ordering) -> Vec<usize> {
     let mut order: Vec<usize> = (0..len).collect();
     order.sort_by(|&a, &b| compare(a, b));

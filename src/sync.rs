@@ -1,5 +1,4 @@
-//! Locks that ignore poisoning: their data is valid between any two statements, so it stays valid after a panic.
-//! [`Waker`] is a call that wakes other threads.
+//! Locks that ignore poisoning: their data is valid between any two statements.
 
 use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -25,7 +24,7 @@ pub(crate) fn wait_for<'a, T>(
     condvar.wait_timeout(guard, patience).unwrap_or_else(PoisonError::into_inner).0
 }
 
-/// A call that is set once, after its owner was created.
+/// A callback that is set once, after its owner was created.
 #[derive(Default)]
 pub(crate) struct Waker(OnceLock<Box<dyn Fn() + Send + Sync>>);
 

@@ -11,94 +11,72 @@ use crate::filter::header::DOMAIN_WHOLE_KEY;
 use crate::key::{SeqNo, after_prefix};
 use crate::limits::{BOUND_BYTES_MAX, FILE_NUMBER_MAX, KEY_BYTES_MAX, SEQNO_MAX};
 
-/// Boundary in a file on which a filter block starts, in bytes.
 pub(crate) const FILTER_ALIGN: u64 = 4096;
 
-/// The location of a filter block: in the table itself, or in a file of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct FilterRef {
-    /// Number of the file that holds the block; `None` if that is the table.
+    /// `None`: in the table file.
     pub file: Option<u64>,
-    /// Filter kind, as in the filter header.
+    /// As in the filter header.
     pub kind: u8,
-    /// Domain of the filter, as in the filter header: 0, whole user keys.
+    /// As in the filter header: 0, whole user keys.
     pub domain: u8,
-    /// Offset of the block in its file, a multiple of [`FILTER_ALIGN`].
+    /// A multiple of [`FILTER_ALIGN`].
     pub offset: u64,
-    /// Length of the block in bytes.
     pub len: u64,
-    /// The checksum of the filter header; it detects any other filter.
+    /// Detects any other filter.
     pub header_checksum: u32,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TableMeta {
-    /// Number of the file.
     pub number: u64,
-    /// Random id of the file, to which all its blocks are bound.
     pub file_id: FileId,
-    /// Length of the file in bytes.
     pub len: u64,
-    /// Checksum of the footer: pins the file's contents.
+    /// Pins the file's contents.
     pub footer_checksum: u32,
-    /// Number of entries, tombstones included.
     pub entries: u64,
-    /// Number of tombstones among them.
     pub tombstones: u64,
-    /// Number of distinct user keys.
     pub keys: u64,
-    /// Sum of the lengths of user keys and values of all entries.
     pub data_bytes: u64,
-    /// Smallest sequence number in the table.
     pub seqno_min: SeqNo,
-    /// Largest sequence number in the table.
     pub seqno_max: SeqNo,
     /// Smallest user key, of entries and of spans.
     pub smallest: Bytes,
     /// Largest user key, of entries and of spans: [`last_key`] of the end of the last span.
     pub largest: Bytes,
-    /// Filters, in the order in which they should be probed.
+    /// In the order of probes.
     pub filters: Vec<FilterRef>,
-    /// Whether `smallest` or `largest` is only the first [`BOUND_BYTES_MAX`] bytes of the key, as the manifest stores
-    /// long keys. The table has the whole key; a version holds whole keys only.
+    /// Whether a bound is only the first [`BOUND_BYTES_MAX`] bytes of the key. Only in the manifest.
     pub trimmed: bool,
-    /// Its spans, if it has any.
     pub spans: Option<Box<TableSpans>>,
 }
 
-/// The statement about the spans of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableSpans {
-    /// Number of spans.
     pub count: u64,
-    /// Where the first one starts.
     pub start: Bytes,
-    /// Where the last one ends, without this key; empty if it has no end.
+    /// The end of the last span, exclusive; empty means no end.
     pub end: Bytes,
     /// Whether `start` or `end` is only the first [`BOUND_BYTES_MAX`] bytes.
     pub trimmed: bool,
-    /// The bounds of the entries, if the table has any.
     pub points: Option<PointBounds>,
 }
 
-/// The bounds of the entries of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct PointBounds {
-    /// Smallest user key.
     pub smallest: Bytes,
-    /// Largest user key.
     pub largest: Bytes,
-    /// Whether one of them is only the first [`BOUND_BYTES_MAX`] bytes.
+    /// Whether a bound is only the first [`BOUND_BYTES_MAX`] bytes.
     pub trimmed: bool,
 }
 
-/// The largest key there can be.
 static LARGEST_KEY: [u8; KEY_BYTES_MAX] = [0xff; KEY_BYTES_MAX];
 
-/// The last key before `end`, or `end` itself if that key is a long one. An empty end means no end.
+/// The last key before `end`, or `end` itself if that key is a long one.
 ///
-/// Tables of a run do not overlap in bounds that are computed so. A writer cuts spans right behind a key, so this needs care
-/// only where the next key is shorter ([`has_shorter_next`](crate::key::has_shorter_next)).
+/// Such bounds of a run's tables do not overlap: spans are cut right behind a key, so only keys whose next key is
+/// shorter need care ([`has_shorter_next`](crate::key::has_shorter_next)).
 pub(crate) fn last_key(end: &Bytes) -> Bytes {
     match end.split_last() {
         None => Bytes::from_static(&LARGEST_KEY),
@@ -115,7 +93,7 @@ pub(crate) const SEQNOS: u64 = 3 << 1 | CRITICAL;
 pub(crate) const POINT_BOUNDS: u64 = 4 << 1 | CRITICAL;
 pub(crate) const FILTER: u64 = 5 << 1;
 pub(crate) const SPANS: u64 = 6 << 1 | CRITICAL;
-// 7 global sequence number (of an ingested table): reserved.
+// Reserved: 7 global sequence number.
 
 impl FilterRef {
     fn decode_payload(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -207,7 +185,7 @@ impl TableMeta {
         Ok(meta)
     }
 
-    /// Gives the table spans, which reach its bounds.
+    /// The spans extend the bounds.
     pub(crate) fn set_spans(&mut self, spans: TableSpans) {
         let is_prefix = spans.trimmed && spans.end.len() == BOUND_BYTES_MAX;
         let last = if is_prefix { spans.end.clone() } else { last_key(&spans.end) };
@@ -221,7 +199,6 @@ impl TableMeta {
         self.spans = Some(Box::new(spans));
     }
 
-    /// The bounds of its entries, if it has any.
     pub(crate) fn points(&self) -> Option<PointBounds> {
         match &self.spans {
             Some(spans) => spans.points.clone(),
@@ -232,7 +209,7 @@ impl TableMeta {
         }
     }
 
-    /// Decodes one field into its part of the record. An unknown field changes nothing.
+    /// An unknown field changes nothing.
     pub(crate) fn decode_field(&mut self, field: &mut Field<'_>) -> Result<(), DecodeError> {
         let reader = &mut field.reader;
         match field.tag {
@@ -263,7 +240,6 @@ impl TableMeta {
                 self.spans = Some(Box::new(TableSpans { count, start, end, trimmed, points: None }));
             }
             FILTER => {
-                // Usually there is only one, and it is kept for each table of the store.
                 self.filters.reserve_exact(1);
                 self.filters.push(FilterRef::decode_payload(reader)?);
             }
@@ -272,7 +248,7 @@ impl TableMeta {
         field.finish("table record")
     }
 
-    /// Bounds that contain all keys of the table: a trimmed largest key covers every key with that prefix.
+    /// Bounds of all keys: a trimmed largest key covers every key with that prefix.
     pub(crate) fn wide_bounds(&self) -> (Bytes, Bytes) {
         let largest = match self.trimmed && self.largest.len() == BOUND_BYTES_MAX {
             true => after_prefix(&self.largest).unwrap_or_else(|| vec![0xff; KEY_BYTES_MAX]).into(),
@@ -294,7 +270,7 @@ impl TableMeta {
             return wrong("key bounds", "the smallest key is after the largest".into());
         }
         if let Some(TableSpans { count, start, end, trimmed, .. }) = self.spans.as_deref() {
-            // Cut keys may begin alike.
+            // Trimmed keys may be equal.
             let is_range = end.is_empty() || start < end || *trimmed && start == end;
             if *count == 0 || !is_range || self.seqno_max == 0 {
                 return wrong("span bounds", format!("{count} spans, from {start:?} to {end:?}"));
@@ -304,7 +280,7 @@ impl TableMeta {
     }
 }
 
-/// Checks the counts of a table: a table has entries or spans.
+/// A table has entries or spans.
 pub(crate) fn check_counts(
     entries: u64,
     tombstones: u64,
@@ -323,8 +299,7 @@ pub(crate) fn check_counts(
     Err(DecodeError::corrupt(0, "table counts", format!("(entries, tombstones, keys) = {counts:?}")))
 }
 
-/// Appends bounds, of which the manifest has the first [`BOUND_BYTES_MAX`] bytes. Bounds that were read trimmed stay
-/// trimmed when they are written into the next manifest.
+/// Trimmed bounds stay trimmed in the next manifest.
 fn put_bounds(out: &mut Vec<u8>, trimmed: bool, bounds: [&Bytes; 2]) {
     out.push(u8::from(trimmed || bounds.iter().any(|bound| bound.len() > BOUND_BYTES_MAX)));
     for bound in bounds {
@@ -332,7 +307,6 @@ fn put_bounds(out: &mut Vec<u8>, trimmed: bool, bounds: [&Bytes; 2]) {
     }
 }
 
-/// Reads bounds, and whether one of them is trimmed.
 fn read_bounds(reader: &mut Reader<'_>, names: [&'static str; 2]) -> Result<(bool, [Bytes; 2]), DecodeError> {
     let start = reader.offset();
     let wrong = |detail: String| Err(DecodeError::corrupt(start, "bounds flag", detail));

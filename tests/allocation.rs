@@ -1,4 +1,4 @@
-//! The reads saved by allocating filter memory over the levels of a real tree.
+//! Reads saved by allocating filter memory over levels.
 
 use std::sync::Arc;
 
@@ -12,13 +12,12 @@ use sievedb::{
 const KEYS: u64 = 80_000;
 const LOOKUPS: u64 = 100_000;
 
-/// A bijection: keys come in random order, and absent ones lie between them.
+/// A bijection; absent keys are between the present ones.
 fn scatter(number: u64) -> [u8; 8] {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93)).to_be_bytes()
 }
 
-/// A tree of small tables on five levels with a ratio of ten, made by writes alone.
 fn tree(policy: FilterPolicy, keys: u64) -> Db {
     let keyspace = KeyspaceOptions::new()
         .filter(policy)
@@ -42,7 +41,6 @@ fn tree(policy: FilterPolicy, keys: u64) -> Db {
         write(2500);
         db.settle().unwrap();
     }
-    // The last keys are few enough to stay on the upper levels.
     for _ in 0..20 {
         if db.stats().keyspaces[0].levels[..5].iter().all(|level| level.tables > 0) {
             return db;
@@ -57,7 +55,6 @@ fn fetches(stats: &Stats) -> u64 {
     stats.data_block_reads + stats.data_block_cache_hits
 }
 
-/// The expected data blocks per absent lookup, computed from the filters; the blocks read differ only by chance.
 fn waste(db: &Db) -> f64 {
     let before = fetches(&db.stats());
     for key in 0..LOOKUPS {
@@ -80,19 +77,17 @@ fn five_levels_of_optimal_ribbon_filters_waste_an_eighth_of_the_reads_of_bloom()
     let bloom = waste(&tree(policy(FilterKind::BlockedBloom, FilterAllocation::Uniform), KEYS));
     let ribbon = tree(policy(FilterKind::Ribbon, FilterAllocation::Optimal), KEYS);
     let optimal = waste(&ribbon);
-    // About 12 times: 0.0274 and 0.0023. How many keys are on which level depends on where tables end, and what
-    // blocked filters predict on the hash seed.
+    // About 12 times: 0.0274 and 0.0023, depending on the ends of tables and the hash seed.
     assert!(bloom > 11.0 * optimal, "{bloom} {optimal}");
-    // The mean over all tables is the policy's, but for tables planned when the tree was smaller.
+    // The policy's mean, except for tables planned for a smaller tree.
     let levels = ribbon.stats().keyspaces[0].levels.clone();
     let bits: Vec<f64> = levels.iter().filter_map(|level| level.filter_bits_per_key()).collect();
     assert!(bits.windows(2).all(|pair| pair[0] >= pair[1]), "{bits:?}");
     let mean = ribbon.stats().keyspaces[0].total().filter_bits_per_key().unwrap();
-    // A header of 256 bytes and rounding are two and a half bits per key for tables of a thousand keys.
+    // Headers and rounding: 2.5 bits per key in tables of a thousand keys.
     assert!((9.5..13.0).contains(&mean), "{mean}");
 }
 
-/// A tree whose compactions were behind its writer all the time: one job to `lag` keys written.
 fn loaded_in_haste(policy: FilterPolicy, keys: u64, lag: u64) -> Db {
     let keyspace = KeyspaceOptions::new()
         .filter(policy)
@@ -130,8 +125,6 @@ fn a_tree_loaded_fast_uses_its_whole_filter_total_once_it_is_settled() {
     };
     let best = allocate(&levels.iter().map(share).collect::<Vec<_>>(), Total::bits_per_key(10.0).unwrap());
     let total = db.stats().keyspaces[0].total();
-    // The headers are no part of the total. Filters that were planned for an earlier tree have a quarter of a
-    // bit per key beyond their shares.
     let taken = (total.filter_memory_bytes - 256 * total.tables) as f64 * 8.0 / total.keys as f64;
     assert!((9.8..10.5).contains(&taken), "{taken} bits per key");
     let last = (0..levels.len()).max_by_key(|&level| levels[level].keys).unwrap();
@@ -140,8 +133,6 @@ fn a_tree_loaded_fast_uses_its_whole_filter_total_once_it_is_settled() {
     assert!(waste < 1.1 * best.wasted_reads, "{waste} {}", best.wasted_reads);
 }
 
-/// A store with default options on which all background work is done, after each of so many flushes of equal
-/// size.
 fn flushed_by_default(keys: u64, flushes: u64) -> Db {
     let db = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/db").unwrap();
     for key in 0..keys {
@@ -155,7 +146,6 @@ fn flushed_by_default(keys: u64, flushes: u64) -> Db {
     db
 }
 
-/// Data blocks that the filters let expect for each absent lookup.
 fn predicted_waste(db: &Db, lookups: u64) -> f64 {
     let expected = || db.stats().keyspaces[0].total().expected_false_positives;
     let before = expected();
@@ -222,7 +212,6 @@ fn after_any_load_the_filters_waste_at_most_a_tenth_more_than_the_best() {
             continue;
         }
         with_many += 1;
-        // The same bits, without the headers and the checksums of such small filters.
         let shares = levels.iter().flat_map(|level| {
             (0..level.runs).map(|_| Share::new(Kind::Ribbon, level.keys / level.runs, 1.0))
         });

@@ -1,11 +1,6 @@
-//! A bank: every sum of all accounts at one moment is the same.
-//!
-//! Every account has a balance in each of two keyspaces. Four writers own disjoint accounts; each of their
-//! batches moves money from one of their accounts to another, out of one keyspace into the other. A batch
-//! that could be seen in part, a snapshot that is not one moment over all keyspaces, or an entry that a flush
-//! or a compaction loses or brings back, would change the total. Four readers sum in snapshots, some of which
-//! they hold while the store changes on. The memtables are so small that all the while memtables are flushed
-//! and tables compacted.
+//! A bank: at every moment all accounts have the same sum. Four writers move money, across two keyspaces too, one batch per
+//! transfer; four readers sum snapshots, some held for long. Partial batches, mixed snapshots, and lost or revived entries change
+//! the sum.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,8 +14,7 @@ const WRITERS: u64 = 4;
 const READERS: u64 = 4;
 const ACCOUNTS_EACH: u64 = 60;
 const ACCOUNTS: u64 = WRITERS * ACCOUNTS_EACH;
-/// Per writer, unless `SIEVEDB_TRANSFERS` sets another number (a sanitizer is slow). Each is two lookups and two
-/// writes: a million operations, not counting readers.
+/// Per writer, without readers. `SIEVEDB_TRANSFERS` overrides it for slow sanitizers.
 const TRANSFERS_EACH: u64 = 65_000;
 const FIRST_BALANCE: i64 = 1000;
 const TOTAL: i64 = 2 * ACCOUNTS as i64 * FIRST_BALANCE;
@@ -31,7 +25,6 @@ fn transfers_each() -> u64 {
 }
 
 fn account(number: u64) -> [u8; 8] {
-    // Owners lie mixed in the order of keys.
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
 
@@ -42,7 +35,6 @@ fn balance(value: &[u8]) -> i64 {
 #[derive(Clone)]
 struct Bank {
     db: Db,
-    /// The default keyspace and another one.
     books: [Keyspace; 2],
 }
 
@@ -75,7 +67,6 @@ impl Bank {
         self.db.write_with(batch, Durability::Synced).unwrap();
     }
 
-    /// Moves money between the accounts of one owner; only this thread changes them.
     fn work(&self, writer: u64, seed: u64) {
         let rng = &mut Rng::new(seed);
         let mut known = [[FIRST_BALANCE; 2]; ACCOUNTS_EACH as usize];
@@ -97,7 +88,6 @@ impl Bank {
         }
     }
 
-    /// Sums until the writers are done, and once more; returns the number of entries read.
     fn audit(&self, reader: u64, done: &AtomicBool) -> u64 {
         let mut held: Vec<Snapshot> = Vec::new();
         let (mut read, mut newest) = (0, 0);
@@ -131,7 +121,6 @@ impl Bank {
     }
 }
 
-/// The number of accounts and their sum, read in one of the ways there are.
 fn sum(book: &KeyspaceSnapshot, how: u64) -> (usize, i64) {
     let balances: Vec<i64> = match how % 3 {
         0 => book.iter().map(|item| balance(&item.unwrap().1)).collect(),
@@ -159,7 +148,6 @@ fn every_snapshot_has_the_same_total_during_a_million_transfers() {
             let (bank, done, read) = (&bank, &done, &read);
             scope.spawn(move || read.fetch_add(bank.audit(reader, done), Ordering::Relaxed));
         }
-        // However a writer ends, the readers end too.
         struct Done<'a>(&'a AtomicBool);
         impl Drop for Done<'_> {
             fn drop(&mut self) {

@@ -1,5 +1,4 @@
-//! Trees of keyspaces whose entries expire: what is written, what is left on the disk, and how many runs a lookup probes.
-//! Everything is counted; the clock is the caller's.
+//! Trees of keyspaces with expiry: counts of bytes written, bytes on disk, and runs probed. The test sets the clock.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,13 +12,10 @@ use crate::support::store::{self, DIR};
 const HOUR: Duration = Duration::from_secs(3600);
 const BUCKETS: u32 = 24;
 
-/// The beginning of an hour.
 fn hour(hour: u32) -> Duration {
-    // Long ago by the clock of the system, which does not count.
     1000 * HOUR + hour * HOUR
 }
 
-/// A day in hours.
 fn day(options: KeyspaceOptions) -> KeyspaceOptions {
     options.ttl(24 * HOUR).ttl_buckets(BUCKETS.into()).time_source(TimeSource::Caller)
 }
@@ -47,7 +43,6 @@ fn visible(buckets: &[BucketStats]) -> impl DoubleEndedIterator<Item = &BucketSt
     buckets.iter().filter(|bucket| !bucket.is_hidden)
 }
 
-/// Inserts so many ids that are new in this hour, in calls of 100.
 fn insert(db: &Db, keyspace: &Keyspace, at: u32, ids: u32) {
     keyspace.advance_time(hour(at)).unwrap();
     let id = |number: u32| {
@@ -109,6 +104,25 @@ fn buckets_that_have_expired_are_dropped_unread_also_if_nothing_is_written() {
 }
 
 #[test]
+fn the_memory_of_bucket_boundaries_is_counted_and_released() {
+    let db = store::options(&MemFs::new()).open(DIR).unwrap();
+    let options = KeyspaceOptions::new().ttl(128 * HOUR).ttl_buckets(128).time_source(TimeSource::Caller);
+    let keyspace = db.keyspace("ids", options).unwrap();
+    let entries = || db.stats().memory.entries;
+    let before = entries();
+    // Two boundaries for each bucket: the previous one is empty.
+    for at in 0..64 {
+        keyspace.advance_time(hour(2 * at)).unwrap();
+        keyspace.put("id", "").unwrap();
+    }
+    // 16 bytes each in the tree and in the state of the manifest, in a vector that grows by doubling.
+    let (counted, least) = (entries() - before, 127 * 2 * 16);
+    assert!((least..=2 * least + 64).contains(&counted), "{counted}, {least}");
+    keyspace.set_options(KeyspaceOptions::new()).unwrap();
+    assert_eq!(entries(), before);
+}
+
+#[test]
 fn a_snapshot_holds_buckets_and_statistics_name_them() {
     let (db, keyspace) = open(&MemFs::new());
     (0..3).for_each(|at| insert(&db, &keyspace, at, 1000));
@@ -122,7 +136,7 @@ fn a_snapshot_holds_buckets_and_statistics_name_them() {
     assert_eq!(db.stats().oldest_snapshot, Some(snapshot.seqno()));
     assert!(db.stats().to_string().contains("held by a snapshot"), "{}", db.stats());
     assert_eq!(snapshot.keyspace(&keyspace).iter().count(), 3000);
-    // Not even a merge removes what it sees.
+    // A snapshot sees the hidden entries.
     keyspace.compact().unwrap();
     assert_eq!(snapshot.keyspace(&keyspace).iter().count(), 3000);
     drop(snapshot);
@@ -145,7 +159,7 @@ fn compact_makes_one_run_of_each_bucket_and_keeps_them_apart() {
     let in_a_day = |time: Option<u64>| time.map(|time| time + 24 * 3_600_000);
     assert!(buckets.iter().all(|bucket| bucket.expires == in_a_day(bucket.ends)));
     assert_eq!(expiry(&db).next_expiry, buckets[0].expires);
-    // Nothing is left to do, and each bucket still goes on its own.
+    // Buckets expire without pending work.
     let compactions = db.stats().compactions;
     keyspace.compact().unwrap();
     assert_eq!(db.stats().compactions, compactions);
@@ -158,7 +172,7 @@ fn compact_makes_one_run_of_each_bucket_and_keeps_them_apart() {
 #[test]
 fn an_idle_keyspace_has_few_runs_and_its_entries_expire_on_time() {
     let (db, keyspace) = open(&MemFs::new());
-    // Runs below 1 MiB are small.
+    // Below 1 MiB, runs are small.
     keyspace.set_options(day(KeyspaceOptions::new())).unwrap();
     let mut most = 0;
     for at in 0..4 * BUCKETS {
@@ -175,7 +189,7 @@ fn an_idle_keyspace_has_few_runs_and_its_entries_expire_on_time() {
     assert!(most <= 12, "{most} runs");
 }
 
-/// Puts, deletes and inserts with several flushes an hour; the model has the hour of the last write of each key.
+/// The model records the hour of each key's last write.
 #[test]
 fn answers_are_those_of_a_map_through_merges_snapshots_and_reopening() {
     for seed in 1..=4 {

@@ -16,7 +16,6 @@ fn open(fs: &MemFs, budget: usize, threads: usize) -> Db {
     options.default_keyspace(KeyspaceOptions::new().filter(filter)).open("/db").unwrap()
 }
 
-/// Asserts that the sum is within the budget, and returns the share used.
 fn check(db: &Db, at: &str) -> f64 {
     let memory = db.stats().memory;
     assert!(memory.total() <= memory.budget, "{at}: {memory:?}");
@@ -56,7 +55,6 @@ fn memory_stays_within_a_budget_that_is_much_too_small() {
         check(&db, "after a scan");
         db.compact().unwrap();
         check(&db, "after compacting");
-        // Entries that were not flushed are replayed.
         (0..3000u64).for_each(|number| db.put(key(keys + number), [8; 40]).unwrap());
         drop((db, other));
         let db = open(&fs, budget, threads);
@@ -94,7 +92,7 @@ fn idle_memory_is_lent_to_blocks_which_give_way_before_memtables_and_tables_grow
     let idle = db.stats().memory;
     assert_eq!((idle.memtables, idle.builders), (0, 0));
     assert!(check(&db, "idle") > 0.95, "{idle:?}");
-    // Both change hands while they are read: no sum may be too large.
+    // Both change during the reads: no sum may exceed the budget.
     let (mut memtables, mut builders, mut blocks) = (0, 0, u64::MAX);
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -1,7 +1,5 @@
-//! Checkpoints: complete or absent, and equal to the store at one moment, whatever happens meanwhile.
-//!
-//! The writer runs in the observer of the file system, at operations of the checkpoint. So every interleaving follows from
-//! a seed, and a checkpoint that held a lock of the store during an operation would stop the test.
+//! A checkpoint is complete or absent, and equals the store at one moment. The writer runs in the observer of the checkpoint's
+//! file operations, so a seed determines the interleaving, and a lock held during an operation deadlocks the test.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -12,30 +10,15 @@ use std::time::Duration;
 use sievedb::fs::{CrashPolicy, Fs, MemFs, Op};
 use sievedb::{Db, Durability, Error, FilterKind, FilterPolicy, Options, WriteBatch};
 
+use crate::support::copies::{on_disk, opened_copy, path_of, prepared, sound};
 use crate::support::hooked::HookedFs;
 use crate::support::rng::Rng;
 use crate::support::sample::thorough;
-use crate::support::store::{self, Contents, DIR, contents, examine, open_at};
-use crate::support::workload::{Workload, universe};
+use crate::support::store::{self, Contents, DIR, contents, open_at};
+use crate::support::workload::Workload;
 
 const COPY: &str = "/copy";
 const INCOMPLETE: &str = "/copy.checkpoint-incomplete";
-
-fn path_of<'a>(op: &Op<'a>) -> &'a Path {
-    match *op {
-        Op::CreateDir(path)
-        | Op::SyncDir(path)
-        | Op::Create(path)
-        | Op::Append(path, _)
-        | Op::SetLen(path, _)
-        | Op::Sync(path)
-        | Op::Remove(path)
-        | Op::RemoveDir(path)
-        | Op::Rename(path, _)
-        | Op::HardLink(_, path) => path,
-        _ => unreachable!("a new operation"),
-    }
-}
 
 fn is_of_copy(op: &Op<'_>) -> bool {
     path_of(op).starts_with(INCOMPLETE) || path_of(op).starts_with(COPY)
@@ -46,19 +29,7 @@ fn is_absent(fs: &MemFs) -> bool {
     is_missing(COPY) && is_missing(INCOMPLETE) && fs.files(Path::new(COPY)).is_empty()
 }
 
-/// Opens a store that must be sound, and reads everything in it.
-fn sound(fs: &MemFs, dir: &str) -> Result<Contents, String> {
-    let db = open_at(fs, dir).map_err(|error| format!("{dir} does not open: {error}"))?;
-    let report = db.open_report();
-    if !report.dropped.is_empty() || !report.ignored.is_empty() {
-        return Err(format!("{dir}: {report:?}"));
-    }
-    let found = contents(&db)?;
-    let findings = examine(&db, &found, &universe())?;
-    if findings.is_sound() { Ok(found) } else { Err(format!("{dir}: {findings:?}")) }
-}
-
-/// The difference between contents that were read and other contents; empty if they are equal.
+/// Empty if the contents are equal.
 fn differences(found: Result<Contents, String>, expected: &Contents) -> String {
     let counts = |contents: &Contents| {
         contents.iter().map(|(name, all)| (name.clone(), all.len())).collect::<Vec<_>>()
@@ -68,28 +39,6 @@ fn differences(found: Result<Contents, String>, expected: &Contents) -> String {
         Ok(found) if found == *expected => String::new(),
         Ok(found) => format!("{:?} instead of {:?}", counts(&found), counts(expected)),
     }
-}
-
-/// A store with tables, filters in files of their own, closed logs, and entries in the log in use.
-fn prepared(fs: &MemFs) -> Db {
-    let db = store::open(fs).unwrap();
-    let side = db.keyspace("side", store::small()).unwrap();
-    for n in 0..120_u32 {
-        db.put(n.to_be_bytes(), [7; 100]).unwrap();
-        if n % 40 == 0 {
-            db.flush().unwrap();
-        }
-    }
-    db.flush().unwrap();
-    db.refilter(FilterPolicy::new(FilterKind::Ribbon).bits_per_key(12.0)).unwrap();
-    // The entry of the other keyspace keeps the logs that follow.
-    side.put("old", "entry").unwrap();
-    for n in 0..80_u32 {
-        db.put((n * 3).to_be_bytes(), [9; 100]).unwrap();
-        while db.step().unwrap() {}
-    }
-    db.put("last", "entry").unwrap();
-    db
 }
 
 fn counts(fs: &MemFs, dir: &str) -> [usize; 4] {
@@ -104,7 +53,6 @@ fn counts(fs: &MemFs, dir: &str) -> [usize; 4] {
 fn a_checkpoint_links_the_files_that_do_not_change_and_is_a_store_of_its_own() {
     let fs = MemFs::new();
     let db = prepared(&fs);
-    // A promise may follow the sync of the log.
     db.sync().unwrap();
     let (links, appended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (linked, bytes) = (Arc::clone(&links), Arc::clone(&appended));
@@ -122,14 +70,12 @@ fn a_checkpoint_links_the_files_that_do_not_change_and_is_a_store_of_its_own() {
     fs.stop_observing();
     let [tables, filters, logs, _] = counts(&fs, DIR);
     assert!(tables > 3 && filters > 0 && logs > 2, "{tables} tables, {filters} filters, {logs} logs");
-    // The log in use is written anew, and the next one may be prepared.
     let links = links.load(Ordering::Relaxed) as usize;
     assert_eq!(counts(&fs, COPY)[2], links - tables - filters + 1, "one log was written");
     assert!((tables + filters + logs - 2..tables + filters + logs).contains(&links), "{links} links");
     assert!(appended.load(Ordering::Relaxed) < 20_000, "{appended:?} bytes");
     let before = contents(&db).unwrap();
     assert_eq!(differences(sound(&fs, COPY), &before), "");
-    // Each goes on without the other.
     let copy = open_at(&fs, COPY).unwrap();
     db.put("only in", "the store").unwrap();
     copy.put("only in", "the copy").unwrap();
@@ -193,7 +139,6 @@ fn checkpoints_are_one_moment_for_any_writes_at_each_of_their_operations() {
                 "",
                 "seed {seed}, {number}: it is durable"
             );
-            // A checkpoint of a checkpoint, and one of that.
             let mut from = COPY.to_owned();
             for _ in 0..2 {
                 let to = format!("{from}+");
@@ -248,7 +193,6 @@ fn after_a_power_loss_at_any_operation_the_store_is_whole_and_the_checkpoint_com
         } else {
             assert_ne!(op, "the end");
             interrupted += u64::from(image.list(Path::new(INCOMPLETE)).is_ok());
-            // Some writes were not synced.
             let db = store::open(&image).unwrap_or_else(|error| panic!("{about}: {error}"));
             let left = contents(&db).unwrap();
             assert!(left["default"].len() >= 120 && left.len() == 2, "{about}");
@@ -346,7 +290,7 @@ fn others_write_and_flush_at_each_operation_of_a_checkpoint() {
     let stuck = Arc::new(Mutex::new(Vec::new()));
     let is_stuck = Arc::clone(&stuck);
     fs.observe(move |_, op| {
-        // While the log itself is synced, a flush may wait for that.
+        // A flush may wait during the sync of the log.
         if std::thread::current().id() == checkpoints
             && is_of_copy(&op)
             && is_stuck.lock().unwrap().is_empty()
@@ -390,7 +334,6 @@ fn the_log_is_durable_up_to_the_moment_before_anything_is_linked() {
     assert_eq!(differences(found, &contents(&db).unwrap()), "");
 }
 
-/// Transfers, counts, keyspaces that come and go, flushes, compactions, new filters: the work of threads on a store.
 fn work(db: &Db, thread: u64, begun: &AtomicU64, done: &AtomicU64, stop: &AtomicBool) {
     let rng = &mut Rng::new(thread);
     let log = db.keyspace("log", store::small()).unwrap();
@@ -398,7 +341,6 @@ fn work(db: &Db, thread: u64, begun: &AtomicU64, done: &AtomicU64, stop: &Atomic
     while !stop.load(Ordering::Relaxed) {
         rounds += 1;
         match thread {
-            // The sum of all accounts stays 0.
             0 | 1 => {
                 let [from, to] = [rng.below(12), rng.below(12)].map(|n| format!("account {n}"));
                 let transferred = db.transact(|tx| {
@@ -410,7 +352,6 @@ fn work(db: &Db, thread: u64, begun: &AtomicU64, done: &AtomicU64, stop: &Atomic
                 });
                 transferred.unwrap();
             }
-            // The other keyspace has as many entries as the counter.
             2 => {
                 let next = begun.fetch_add(1, Ordering::SeqCst) + 1;
                 let mut batch = WriteBatch::new();
@@ -420,7 +361,7 @@ fn work(db: &Db, thread: u64, begun: &AtomicU64, done: &AtomicU64, stop: &Atomic
                 db.write_with(batch, durability).unwrap();
                 done.store(next, Ordering::SeqCst);
             }
-            // A number is given once: both writers of it are never there.
+            // Both writers of a number never exist together.
             3 | 4 => {
                 let key = format!("taken {}", rng.below(5000));
                 db.insert_if_absent(key, thread.to_be_bytes()).unwrap();
@@ -527,7 +468,7 @@ fn a_checkpoint_of_a_closed_store_that_was_opened_changes_nothing_in_it() {
     db.put("in the", "log").unwrap();
     db.close().unwrap();
     let before = fs.files(Path::new(DIR));
-    // With other options for the keyspace the store would change.
+    // Other options would change the store.
     let options = Options::new().fs(Arc::new(fs.clone())).background_threads(0);
     let db = options.open(DIR).unwrap();
     let expected = contents(&db).unwrap();
@@ -586,7 +527,7 @@ fn a_view_is_copied_unchanged_for_any_writes_at_each_operation() {
             options.open_files_max(open_files).open(DIR).unwrap()
         };
         for number in 0..4 {
-            // The limit of a view is a multiple of this.
+            // Determines the limit of a view.
             let db = reader(if number == 3 { 8 } else { 1000 });
             let expected = contents(&db).unwrap();
             let (writer, mut rng) = (Arc::clone(&workload), Rng::new(seed * 10 + number));
@@ -702,7 +643,6 @@ fn a_checkpoint_that_finds_no_space_leaves_nothing_and_does_not_suspend_the_stor
     db.checkpoint(COPY).unwrap();
 }
 
-/// The numbers of the files of a store with this end.
 fn numbered(fs: &MemFs, dir: &str, end: &str) -> Vec<std::path::PathBuf> {
     let paths = fs.files(Path::new(dir)).into_iter().map(|(path, _)| path);
     paths.filter(|path| path.extension().is_some_and(|found| found == end)).collect()
@@ -714,7 +654,7 @@ fn a_table_a_filter_or_a_log_of_another_store_is_refused_in_a_checkpoint() {
         let (fs, other) = (MemFs::new(), MemFs::new());
         let db = prepared(&fs);
         db.checkpoint(COPY).unwrap();
-        // The other store has the same files with other ids.
+        // The same files with other ids.
         drop(prepared(&other));
         let path = numbered(&fs, COPY, end).remove(0);
         let theirs = Path::new(DIR).join(path.file_name().unwrap());
@@ -723,7 +663,6 @@ fn a_table_a_filter_or_a_log_of_another_store_is_refused_in_a_checkpoint() {
         let damage = store::options(&fs).verify(COPY).unwrap().damage;
         let name = path.file_name().unwrap().to_str().unwrap();
         assert!(damage.iter().any(|damage| damage.to_string().contains(name)), "{end}: {damage:?}");
-        // An intact file that only bears another store id.
         let mut ours = fs.files(&Path::new(DIR).join(path.file_name().unwrap())).remove(0).1;
         ours[16] ^= 1;
         let checked = [&ours[32..48], &0_u64.to_le_bytes(), &ours[..60]].concat();
@@ -759,7 +698,7 @@ fn leftovers_with_the_id_of_the_store_that_was_copied_are_removed() {
     drop(copy);
     assert!(sound(&fs, COPY).is_ok());
     assert!(fs.files(Path::new(COPY)).iter().all(|(path, _)| !path.to_string_lossy().contains("000900")));
-    // In the store itself nothing of the copy is left over.
+    // The store has no leftovers of the copy.
     let theirs = fs
         .files(Path::new(COPY))
         .into_iter()
@@ -794,26 +733,15 @@ fn a_damaged_checkpoint_is_repaired_with_and_without_its_manifest() {
 fn a_store_on_the_disk_is_copied_by_its_writer_and_by_a_reader() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
-    let db = Options::new().background_threads(1).open(at("db")).unwrap();
-    for n in 0..2000_u32 {
-        db.put(n.to_be_bytes(), [1; 50]).unwrap();
-    }
-    db.flush().unwrap();
-    db.put("k", "v").unwrap();
+    let db = on_disk(&at("db"));
     db.checkpoint(at("copy")).unwrap();
     let reader = Options::new().read_only().open(at("db")).unwrap();
     db.compact().unwrap();
     db.put("k", "w").unwrap();
     reader.checkpoint(at("by a reader")).unwrap();
-    // Relative to this directory is not possible in a test: others run in the same process.
+    // Changing the current directory would disturb other tests.
     for name in ["copy", "by a reader"] {
-        let copy = Options::new().open(at(name)).unwrap();
-        assert_eq!(
-            (copy.iter().count(), copy.get("k").unwrap().as_deref()),
-            (2001, Some(&b"v"[..])),
-            "{name}"
-        );
-        assert!(copy.verify().unwrap().damage.is_empty());
+        let copy = opened_copy(&at(name), "v");
         copy.put("only", "here").unwrap();
     }
     assert!(!db.contains("only").unwrap());

@@ -1,4 +1,4 @@
-//! Compactions on request: of everything or of a range, next to other work.
+//! Compactions on request, next to other work.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -17,18 +17,16 @@ fn key(n: u32) -> [u8; 4] {
     n.to_be_bytes()
 }
 
-/// Whether a key is written again: 100 of 500.
 fn is_again(n: u32) -> bool {
     (n / 100).is_multiple_of(5)
 }
 
-/// Full tables without filters; their lengths follow from their entries.
+/// Entries determine the length of a table without filters.
 fn plain() -> KeyspaceOptions {
     let filter = FilterPolicy::new(FilterKind::None);
     store::small().memtable_bytes(8 << 10).filter(filter).compression(Compression::None)
 }
 
-/// A store of several levels, of which some keys were written again and flushed.
 fn levels(fs: &MemFs) -> Db {
     let db = store::options(fs).default_keyspace(plain()).open(DIR).unwrap();
     (0..KEYS).for_each(|n| db.put(key(n), [7; 100]).unwrap());
@@ -66,7 +64,6 @@ fn level_0_never_has_more_than_three_times_the_runs_that_make_it_worth_compactin
         let runs = Arc::new(AtomicU64::new(0));
         let (seen, store) = (Arc::clone(&runs), db.clone());
         fs.observe(move |_, op| {
-            // A flush or a compaction has published its earlier output.
             if matches!(op, Op::Create(path) if is_table(path)) {
                 seen.fetch_max(store.stats().keyspaces[0].levels[0].runs, Ordering::Relaxed);
             }
@@ -122,7 +119,6 @@ fn a_cancelled_compaction_keeps_its_finished_tables_and_leaves_nothing_else() {
     let db = levels(&fs);
     let progress = Progress::new();
     let (cancels, made) = (progress.clone(), AtomicU64::new(0));
-    // Far from the first one and from the last.
     let half = db.stats().keyspaces[0].total().tables / 2;
     fs.observe(move |_, op| {
         let is_new_table = matches!(op, Op::Create(path) if is_table(path));
@@ -189,7 +185,7 @@ fn compacting_continues_during_writes_and_background_work() {
     assert!(db.iter().map(|item| item.unwrap().0.to_vec()).eq(expected.iter().map(|key| key.to_vec())));
 }
 
-/// Blocks the maker of the next table until the sender is dropped. The receiver gets a message when it is reached.
+/// Blocks the thread that makes the next table until the sender is dropped; the receiver is notified.
 fn hold_first_table(fs: &MemFs) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
     let (reaches, reached) = mpsc::channel();
     let (opens, gate) = mpsc::channel::<()>();
@@ -238,8 +234,6 @@ fn compacting_waits_for_tables_that_a_background_job_has_reserved() {
     assert!(db.verify().unwrap().damage.is_empty());
 }
 
-/// Appends to a stream: some entries with keys of this prefix, in a table of their own. One hides another, which
-/// a compaction drops.
 fn append(db: &Db, stream: &str) {
     db.put(format!("{stream}1"), "old").unwrap();
     let snapshot = db.snapshot();
@@ -248,7 +242,6 @@ fn append(db: &Db, stream: &str) {
     drop(snapshot);
 }
 
-/// Compacts streams, of which the ones of level 1 are tables of it side by side. Meanwhile others are appended.
 fn append_during_compaction(of_level_1: &[&str], of_level_0: &[&str], meanwhile: &[&str]) {
     let fs = MemFs::new();
     let keyspace = || store::small().l0_runs(1).level_base_bytes(64 << 10);
@@ -261,7 +254,6 @@ fn append_during_compaction(of_level_1: &[&str], of_level_0: &[&str], meanwhile:
     of_level_0.iter().for_each(|stream| append(&db, stream));
     let tables = |level: usize| db.stats().keyspaces[0].levels[level].tables as usize;
     assert_eq!((tables(0), tables(1)), (of_level_0.len(), of_level_1.len()));
-    // It is the compaction's.
     let (reached, opens) = hold_first_table(&fs);
     std::thread::scope(|scope| {
         let compacting = scope.spawn(|| db.compact());
@@ -298,7 +290,6 @@ fn streams_appended_during_a_compaction_keep_every_key_and_the_store_opens_again
 #[test]
 fn a_large_task_is_split_over_idle_threads_and_published_once() {
     let fs = MemFs::new();
-    // Nothing is compacted before the call.
     let keyspace = KeyspaceOptions::new().memtable_bytes(2 << 20).table_bytes(2 << 10).l0_runs(100);
     let options = Options::new().fs(Arc::new(fs.clone())).background_threads(4).default_keyspace(keyspace);
     let db = options.open(DIR).unwrap();
@@ -310,7 +301,6 @@ fn a_large_task_is_split_over_idle_threads_and_published_once() {
     db.flush().unwrap();
     db.settle().unwrap();
     let before = db.stats().compactions;
-    // From here on only the compaction makes tables.
     let threads = Arc::new(Mutex::new(HashSet::new()));
     let seen = Arc::clone(&threads);
     fs.observe(move |_, op| {

@@ -1,5 +1,4 @@
-//! Commits whose durability is reported later: the time of completion, the order of callbacks, and the calls allowed
-//! in them.
+//! Commits whose durability is reported later: time and order of callbacks, and the calls allowed in them.
 
 use std::future::Future;
 use std::pin::pin;
@@ -16,7 +15,6 @@ use sievedb::{Commit, Db, Durability, Error, Result, WriteBatch};
 
 use crate::support::store::{self, DIR};
 
-/// Longer than anything takes that ends.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn with_threads(fs: &MemFs) -> Db {
@@ -31,7 +29,6 @@ fn pend(db: &Db, key: &str, durability: Durability) -> Commit {
     db.write_pending(WriteBatch::from_iter([(key, "v")]), durability)
 }
 
-/// Has a callback send this number, and the result.
 fn tell(commit: &Commit, number: usize, sender: &Sender<(usize, Result<()>)>) {
     let sender = sender.clone();
     commit.on_durable(move |result| sender.send((number, result)).unwrap());
@@ -49,7 +46,6 @@ fn is_io(result: &Result<()>) -> bool {
     matches!(result, Err(Error::Io { .. }))
 }
 
-/// Makes every sync fail.
 fn fail_syncs(fs: &MemFs) {
     fs.observe(|_, op| match op {
         Op::Sync(_) => Err(std::io::ErrorKind::Other.into()),
@@ -75,7 +71,7 @@ fn a_pending_write_is_visible_at_once_and_durable_when_its_commit_is_complete() 
 fn commits_and_callbacks_that_wait_are_counted_as_memory_that_is_held() {
     let db = without_threads(&MemFs::new());
     let held = || db.stats().memory.held;
-    // So few that no log ends.
+    // Too few to end a log.
     let (before, each) = (held(), 10);
     let commits: Vec<_> = (0..each).map(|n| pend(&db, &format!("{n}"), Durability::Buffered)).collect();
     let waiting = held() - before;
@@ -108,13 +104,12 @@ fn a_buffered_commit_begins_no_sync_and_is_complete_with_that_of_others() {
     assert!(syncs() == before && !commits.iter().any(Commit::is_durable));
     db.put_with("other", "", Durability::Synced).unwrap();
     assert!(commits.iter().all(Commit::is_durable) && survives(&fs, "c"));
-    // A log that ends is synced.
+    // The end of a log syncs it.
     let commit = pend(&db, "d", Durability::Buffered);
     db.flush().unwrap();
     assert!(commit.is_durable() && survives(&fs, "d"));
     let empty = db.write_pending(WriteBatch::new(), Durability::Synced);
     db.sync().unwrap();
-    // Durable commits do not wait for another sync.
     assert!(db.write_pending(WriteBatch::new(), Durability::Buffered).is_durable());
     assert!(empty.is_durable());
 }
@@ -140,7 +135,6 @@ fn without_threads_step_sync_and_close_run_callbacks_in_order_and_once() {
         run(&db);
         assert_eq!(numbers(&told), [0, 0, 1, 1, 2, 2]);
         if round < 2 {
-            // Late ones too, by the order of the batches.
             [1, 0].into_iter().for_each(|number| tell(&commits[number], number, &sender));
             run(&db);
             assert_eq!(numbers(&told), [0, 1]);
@@ -207,7 +201,6 @@ fn callbacks_get_the_error_of_a_sync_that_fails_and_of_a_write_that_fails() {
             assert!(found == number && is_io(&result), "{found}: {result:?}");
         }
         assert!(is_io(&synced.wait()) && !synced.is_durable());
-        // Nothing can be written any more; callbacks still run.
         let refused = pend(&db, "c", Durability::Synced);
         tell(&refused, 3, &sender);
         let _ = db.sync();
@@ -273,7 +266,7 @@ fn closing_completes_all_commits_and_waits_for_their_callbacks() {
         assert_eq!(told.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 2]);
         assert!(told.iter().all(|(_, result)| result.is_err() == is_failing));
         assert!(commits.iter().all(|commit| commit.is_durable() != is_failing));
-        // There is no thread for this one.
+        // The thread has ended: the caller runs the callback.
         let (sender, late) = channel();
         tell(&commits[0], 0, &sender);
         assert_eq!(late.try_recv().unwrap().1.is_err(), is_failing);
@@ -344,7 +337,7 @@ fn a_callback_may_drop_the_last_handle_and_close_during_other_callbacks() {
         gate.recv_timeout(PATIENCE).unwrap();
         drop(handle);
     });
-    // The result of a batch that becomes durable only when that handle closes the store.
+    // The batch becomes durable when that handle closes the store.
     let second = pend(&db, "b", Durability::Buffered);
     tell(&second, 2, &sender);
     drop(db);
@@ -354,7 +347,6 @@ fn a_callback_may_drop_the_last_handle_and_close_during_other_callbacks() {
     let db = with_threads(&fs);
     assert!(db.contains("b").unwrap());
 
-    // Both close; each returns.
     let (handle, tells) = (db.clone(), sender.clone());
     pend(&db, "c", Durability::Synced).on_durable(move |_| tells.send((3, handle.close())).unwrap());
     db.close().unwrap();
@@ -379,7 +371,6 @@ fn a_callback_that_panics_stops_neither_the_others_nor_the_store() {
     }
 }
 
-/// The smallest of all runtimes: parks the thread.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {

@@ -1,5 +1,4 @@
-//! Threads and handles: shared syncs, snapshots that do not change, writers that are slowed but not stopped, and a
-//! store that lives as long as any handle.
+//! Threads and handles: shared syncs, snapshots, throttled writers, and the lifetime of a store.
 
 mod interrupt;
 
@@ -60,13 +59,12 @@ fn eight_synced_writers_share_their_syncs() {
     );
     assert_eq!(writes, writers * each);
     assert!(syncs * 2 <= writes, "{syncs} syncs for {writes} writes");
-    // And each of them was made durable before its writer went on, by one sync or another.
+    // Each writer waited for durability.
     let image = fs.crash(sievedb::fs::CrashPolicy::DropUnsynced);
     drop(db);
     assert_eq!(store::open(&image).unwrap().iter().count() as u64, writes);
 }
 
-/// Flushes take longer than other writers wait for a thread that has priority.
 #[test]
 fn a_batch_larger_than_the_memtables_is_written_after_a_few_slow_flushes_whatever_others_write() {
     let fs = MemFs::new();
@@ -244,7 +242,6 @@ fn a_value_outlives_the_store_it_is_from() {
     assert_eq!(keys, [&b"long"[..], b"memory", b"table"]);
 }
 
-/// Tables that a compaction replaces while a long value is being read, chunk by chunk.
 #[test]
 fn a_long_value_is_read_whole_when_a_compaction_removes_its_table_between_two_reads() {
     let long: Vec<u8> = (0..2_500_000u32).map(|n| (n / 1000) as u8).collect();
@@ -266,7 +263,7 @@ fn a_long_value_is_read_whole_when_a_compaction_removes_its_table_between_two_re
             db.flush().unwrap();
             db.put("b", "2").unwrap();
             db.flush().unwrap();
-            // From here on only chunks are read from the file.
+            // From here on only chunks are read.
             assert!(lookup(&db).unwrap() == long);
             let other = db.clone();
             fs.arm(reads_before, move || {
@@ -327,7 +324,7 @@ fn an_iterator_that_failed_at_a_long_value_stays_failed() {
     }
 }
 
-/// Waiting memtables, the active one, and one for the entries that a group adds at once.
+/// Waiting memtables, the active one, and one for the entries of a group.
 const MEMTABLES_MAX: u64 = 3 + 1 + 1;
 
 #[test]
@@ -374,7 +371,6 @@ fn writers_are_slowed_by_degrees_while_flushes_are_slow_and_memory_stays_bounded
         "{delays} delays, {all:?} altogether, the longest {longest:?}; at most {most} bytes in memtables"
     );
     assert!(most <= MEMTABLES_MAX * memtable_bytes as u64, "{most}");
-    // Writers are slowed gradually: there are many more delays than flushes.
     assert!(delays > 2 * stats.flushes, "{delays} delays, {} flushes", stats.flushes);
     assert!(!longest.is_zero() && longest <= all, "{longest:?} of {all:?}");
     assert_eq!(db.iter().count(), writers as usize * 1500);

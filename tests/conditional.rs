@@ -1,5 +1,4 @@
-//! Conditional writes: one answer for each key, with any other work in progress; the value of an answer after a power
-//! loss; refused calls.
+//! Conditional writes: one answer per key, answers after a power loss, refused calls.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +19,6 @@ fn key(n: u64) -> Vec<u8> {
     [&b"key "[..], &n.to_be_bytes()].concat()
 }
 
-/// Runs a deed in eight threads, while memtables are flushed and tables compacted.
 pub(crate) fn during_flushes<T: Send>(db: &Db, deed: impl Fn(u64) -> T + Sync) -> Vec<T> {
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -62,7 +60,6 @@ fn each_key_is_new_to_one_of_eight_threads_through_flushes_kills_and_reopenings(
                 let before = winners[n as usize].swap(name, Ordering::Relaxed);
                 assert_eq!(before, 0, "key {n} was new twice");
             };
-            // In every round more keys of all.
             let mut any = || rng.below(keys * round / rounds);
             let mut made = 0;
             while made < calls {
@@ -111,7 +108,7 @@ fn concurrent_sums_moves_and_removals_are_neither_lost_nor_repeated() {
             |value: Option<&[u8]>| value.map_or(0, |value| u64::from_le_bytes(value.try_into().unwrap()));
         db.update(name, |value| Some((sum(value) + by).to_le_bytes().to_vec())).unwrap()
     };
-    // A number that only ever grows by one, each time by the thread that knew it.
+    // Grows by one, each time by the thread that read it.
     let count_up = || loop {
         let before = db.get("counter").unwrap();
         let now = before.as_deref().map_or(0, |value| u64::from_le_bytes(value.try_into().unwrap()));
@@ -125,7 +122,6 @@ fn concurrent_sums_moves_and_removals_are_neither_lost_nor_repeated() {
         for n in 0..each {
             add("sum", n);
             count_up();
-            // Owned by one thread at a time: replacing a job returns the previous one.
             let previous = db.replace("hand", [thread as u8]).unwrap();
             assert!(previous.is_none_or(|by| u64::from(by[0]) < THREADS));
             for _ in 0..8 {
@@ -155,7 +151,7 @@ fn no_power_loss_contradicts_a_synced_answer() {
     let (keys, calls) = (60, 60);
     let fs = MemFs::new();
     let db = store::options(&fs).background_threads(1).open(DIR).unwrap();
-    // The required value of each key whose answer was synced. Other keys may have a value or not.
+    // The value that each synced answer requires.
     let answered: Arc<Mutex<HashMap<u64, u64>>> = Arc::default();
     let (images, failure) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None::<String>)));
     let (known, made, failed) = (Arc::clone(&answered), Arc::clone(&images), Arc::clone(&failure));
@@ -189,7 +185,7 @@ fn no_power_loss_contradicts_a_synced_answer() {
             scope.spawn(move || {
                 let rng = &mut Rng::new(thread);
                 for call in 0..calls {
-                    // Threads insert the same keys with the same values, so "seen" implies the value.
+                    // All threads insert the same values: "seen" implies the value.
                     let wanted: Vec<u64> = (0..1 + rng.below(3)).map(|_| rng.below(keys)).collect();
                     let is_synced = rng.one_in(3);
                     let durability = if is_synced { Durability::Synced } else { Durability::Buffered };
@@ -275,7 +271,6 @@ fn a_lookup_that_fails_is_no_absent_and_writes_nothing() {
     db.compact().unwrap();
     db.close().unwrap();
     for (name, mut bytes) in store::files(&fs).into_iter().filter(|(name, _)| name.ends_with(".sst")) {
-        // In the first data block.
         bytes[200..300].iter_mut().for_each(|byte| *byte ^= 0x55);
         fs.overwrite(&Path::new(DIR).join(name), bytes);
     }

@@ -12,7 +12,6 @@ use crate::support::rng::Rng;
 use crate::support::sample::thorough;
 use crate::support::store::{self, DIR};
 
-/// The values of a key, oldest first, and the last one that is certainly durable.
 #[derive(Clone)]
 struct History {
     states: Vec<Option<u64>>,
@@ -25,7 +24,6 @@ impl Default for History {
     }
 }
 
-/// The keys of all threads. Each key is written by one thread.
 type Histories = HashMap<(u64, u64), History>;
 
 fn name((thread, n): (u64, u64)) -> String {
@@ -36,7 +34,6 @@ fn number(value: &[u8]) -> u64 {
     u64::from_le_bytes(value.try_into().unwrap())
 }
 
-/// Whether each key of an image holds its newest durable state or a later one.
 fn check(image: &MemFs, histories: &Histories) -> Result<(), String> {
     let db = store::open(image).map_err(|error| error.to_string())?;
     for (&key, History { states, durable }) in histories {
@@ -49,8 +46,7 @@ fn check(image: &MemFs, histories: &Histories) -> Result<(), String> {
     Ok(())
 }
 
-/// One call on a key with the value `before`; `after` is a new value. Returns the resulting value, and whether the
-/// answer was right.
+/// One call on a key with the value `before`; `after` is new. Returns the resulting value, and whether the answer was right.
 fn call(
     db: &Db,
     kind: u64,
@@ -93,7 +89,6 @@ fn no_power_loss_takes_back_a_synced_compare_and_set_update_replace_or_remove() 
     fs.observe(move |fs, op| {
         let number = made.fetch_add(1, Ordering::Relaxed);
         for policy in [CrashPolicy::DropUnsynced, CrashPolicy::Random(number)] {
-            // Other threads continue meanwhile: the durable state now, and the calls begun when the image was taken.
             let before = known.lock().unwrap().clone();
             let image = fs.crash(policy);
             let mut known = known.lock().unwrap().clone();
@@ -114,7 +109,6 @@ fn no_power_loss_takes_back_a_synced_compare_and_set_update_replace_or_remove() 
                 for n in 1..=calls {
                     let (key, kind) = ((thread, rng.below(keys)), rng.below(6));
                     let before: Option<u64> = held.get(&key).copied().flatten();
-                    // The allowed values from now on.
                     let outcome = match kind {
                         0 | 2 | 4 => Some(n),
                         1 => before,
@@ -127,7 +121,6 @@ fn no_power_loss_takes_back_a_synced_compare_and_set_update_replace_or_remove() 
                     assert!(is_right && after == outcome, "call {n} of thread {thread}, kind {kind}");
                     held.insert(key, after);
                     if is_synced {
-                        // So are the earlier writes of this thread: they are before it in the log.
                         let mut histories = histories.lock().unwrap();
                         for (_, history) in histories.iter_mut().filter(|((owner, _), _)| *owner == thread) {
                             history.durable = history.states.len() - 1;
@@ -164,7 +157,6 @@ fn all_new_entries_of_a_call_become_visible_at_one_moment() {
                         if now == rounds {
                             return partial;
                         }
-                        // The first and the last entries, and some between.
                         let keys: Vec<_> = (0..each).step_by(23).map(|n| key(now, n)).collect();
                         let seen = if reader == 0 {
                             db.multi_contains(&keys).unwrap()
@@ -181,7 +173,6 @@ fn all_new_entries_of_a_call_become_visible_at_one_moment() {
             })
             .collect();
         for now in 0..rounds {
-            // Every second key was there before.
             let is_old = |n: &u32| n % 2 == 1 && !n.is_multiple_of(23);
             (0..each).filter(is_old).for_each(|n| db.put(key(now, n), "").unwrap());
             let new = db.insert_new_many((0..each).map(|n| (key(now, n), ""))).unwrap();
@@ -193,8 +184,7 @@ fn all_new_entries_of_a_call_become_visible_at_one_moment() {
     assert_eq!(partial, [None, None], "round, and how many of its entries were seen");
 }
 
-/// Inserts keys from several threads until a call returns that the store is closed. Returns the keys that were new to
-/// a call, and the number of failed calls.
+/// Returns the new keys and the number of failed calls.
 fn insert_until_closed(db: &Db, keys: u64, calls: u64, close: impl FnOnce() + Send) -> (Vec<u64>, u64) {
     let made = AtomicU64::new(0);
     let threads = thread::scope(|scope| {

@@ -1,17 +1,11 @@
 //! Power loss at every operation.
 //!
-//! A workload runs on a file system in memory. Before every operation on a file the machine "loses power": images of
-//! the remaining files are taken. One has nothing that was not synced. Before every third operation, one has
-//! everything, and several have a random part of it (files cut, last sectors garbage, names kept or lost); before the
-//! other operations, one has such a part. Each image must open. Its contents must be a prefix of the writes, at a
-//! batch boundary, with everything that was acknowledged as durable. All of it must be durable again, for any later
-//! failure, and every table must verify.
+//! Before every operation of a workload, images of the remaining files are taken: without unsynced data, with everything, and
+//! with random parts of it (files cut, garbage in last sectors, names kept or lost); all kinds before every third operation. Each
+//! image must open with a prefix of the batches that has everything durable, survive another power loss, and verify. For a
+//! sample, power is also lost before every operation of the recovery.
 //!
-//! One history is run through, four if `SIEVEDB_THOROUGH` is set.
-//!
-//! Recovery can be interrupted like any other work. For a sample of the images, power is lost again before every
-//! operation of the recovery itself, with the same requirements. Recoveries that flush memtables while they replay
-//! are included.
+//! Runs one history, or four with `SIEVEDB_THOROUGH`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,7 +19,6 @@ use crate::support::sample::thorough;
 use crate::support::store::{self, contents};
 use crate::support::workload::{Workload, universe};
 
-/// Recovery is interrupted for one in this many images.
 const NESTED_ONE_IN: u64 = 241;
 
 fn policies(salt: u64, number: u64) -> Vec<CrashPolicy> {
@@ -42,7 +35,6 @@ struct Counts {
     operations: AtomicU64,
     images: AtomicU64,
     nested: AtomicU64,
-    /// Recoveries in which memtables were flushed.
     flushing: AtomicU64,
     shorter: AtomicU64,
 }
@@ -113,7 +105,6 @@ fn short(text: &str) -> String {
     text.chars().take(70).collect()
 }
 
-/// Recovers an image and, for some, interrupts the recovery everywhere.
 fn check(
     image: &MemFs,
     history: &History,
@@ -130,7 +121,6 @@ fn check(
     Ok(())
 }
 
-/// Opens an image and holds it against the history. Gives the number of batches that survived.
 fn recovers(image: &MemFs, history: &History, is_clean_cut: bool, goes_on: bool) -> Result<usize, String> {
     let db = store::open(image).map_err(|error| format!("does not open: {error}"))?;
     if is_clean_cut && !db.open_report().dropped.is_empty() {
@@ -145,7 +135,7 @@ fn recovers(image: &MemFs, history: &History, is_clean_cut: bool, goes_on: bool)
     if let Some(error) = findings.errors.iter().chain(&findings.damage).next() {
         return Err(format!("recovered, but: {error}"));
     }
-    // Recovered data must survive the next power loss, which comes at once.
+    // Recovered data must survive an immediate power loss.
     let again = reopened(&image.crash(CrashPolicy::DropUnsynced), "after a second power loss")?;
     if again != found {
         return Err(format!("a second power loss changes what was recovered ({batches} batches)"));
@@ -176,8 +166,7 @@ fn reopened(image: &MemFs, when: &str) -> Result<store::Contents, String> {
 }
 
 fn interrupt_recovery(image: &MemFs, history: &History, number: u64, counts: &Counts) -> Result<(), String> {
-    // Sometimes with so little room that there are many flushes and operations, so that fewer images
-    // do.
+    // A tight budget makes many operations, so fewer images get it.
     let is_tight = (number / NESTED_ONE_IN) % 4 == 3;
     let (memtable_bytes, one_in) = if is_tight { (2 << 10, 2) } else { (2600, 1) };
     let images = Arc::new(Mutex::new(Vec::new()));
@@ -191,7 +180,7 @@ fn interrupt_recovery(image: &MemFs, history: &History, number: u64, counts: &Co
         Ok(())
     });
     let keyspace = store::small().memtable_bytes(memtable_bytes);
-    // Half of them cannot copy the contents of the logs, so they flush.
+    // Half of them cannot copy the logs' contents, so they flush.
     let log_bytes_max = number / NESTED_ONE_IN % 2;
     let options = store::options(image).default_keyspace(keyspace).log_bytes_max(log_bytes_max);
     let opened = options.open(store::DIR);

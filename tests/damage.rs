@@ -1,13 +1,9 @@
-//! Every bit of a small store flipped, one at a time (of padding, one of each byte); every file cut at every
-//! length, lengthened, deleted, exchanged. Unless `SIEVEDB_THOROUGH` is set, a sample of the bits and
-//! lengths: see `support::sample`.
+//! Flips every bit of a small store; cuts every file at every length, lengthens, deletes and exchanges it. Runs a sample unless
+//! `SIEVEDB_THOROUGH` is set (`support::sample`).
 //!
-//! Two stores are damaged. The *closed* one was closed: with any damage, every lookup returns an error that names a
-//! file, or the right answer. The *crashed* one was copied while it was open, with writes after the last sync. Only
-//! there, and only for damage after the last sync of the log, the store may also have the prefix of the writes before
-//! the damage; `OpenReport` then lists the dropped bytes.
-//!
-//! A damaged filter changes no answer: all are right, the filter counts as unusable, and `verify` names it.
+//! In the *closed* store, every lookup returns the right answer or an error that names a file. The *crashed* store was copied
+//! while open: damage after the last sync of its log may also leave a prefix of the writes, and `OpenReport` lists the dropped
+//! bytes. A damaged filter changes no answer, counts as unusable, and `verify` names it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -25,16 +21,12 @@ use crate::support::rng::Rng;
 use crate::support::sample;
 use crate::support::store::{self, Contents, DIR, Findings, contents, examine};
 
-/// The files of a store, and its expected contents.
 struct Sample {
     files: BTreeMap<String, Vec<u8>>,
     history: History,
-    /// The newest contents.
     newest: Contents,
-    /// The log that was in use when the copy was made, and its length at the last sync. `None` if it was
-    /// closed.
+    /// The current log and its length at the last sync; `None` if the store was closed.
     open_log: Option<(String, usize)>,
-    /// Absent keys.
     absent: Vec<Vec<u8>>,
 }
 
@@ -42,34 +34,27 @@ static CLOSED: LazyLock<Sample> = LazyLock::new(|| Sample::make(false, 1));
 static CRASHED: LazyLock<Sample> = LazyLock::new(|| Sample::make(true, 1));
 static OTHER: LazyLock<Sample> = LazyLock::new(|| Sample::make(false, 2));
 
-/// A file and what replaces it; `None` if it is removed.
 type Change<'a> = (&'a str, Option<Vec<u8>>);
 
-/// How a changed store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
-    /// Opened for writing, and again after that.
     Write,
-    /// Opened for reading.
     Read,
-    /// The same, and verified before by whoever does not open it.
     ReadAndVerify,
 }
 
 impl Look {
-    /// Change number `n` for readers: verifying at rest takes as long as all the rest, so it is done to one
-    /// in nine.
+    /// Verifying takes as long as everything else: for one change in nine.
     fn read(n: usize) -> Self {
         if n.is_multiple_of(9) { Self::ReadAndVerify } else { Self::Read }
     }
 
-    /// The same for every other number, and writing for those between.
     fn either(n: usize) -> Self {
         if n.is_multiple_of(2) { Self::read(n / 2) } else { Self::Write }
     }
 }
 
-/// Whether a store that is not open is sound. All damage has a place, and nothing is changed.
+/// All damage has a position, and nothing is changed.
 fn verify_at_rest(fs: &MemFs) -> Result<bool, String> {
     let before = store::files(fs);
     let report = store::options(fs).verify(DIR).map_err(|error| format!("verify: {error}"))?;
@@ -87,7 +72,6 @@ struct Maker {
 }
 
 impl Maker {
-    /// One batch: values and tombstones in the default keyspace and in `users`.
     fn batch(&mut self, keys: Range<u64>, durability: Durability) {
         let users = self.db.existing_keyspace("users").unwrap();
         let mut batch = WriteBatch::new();
@@ -117,9 +101,9 @@ impl Maker {
 impl Sample {
     fn make(crashed: bool, seed: u64) -> Self {
         let fs = MemFs::new();
-        // A memtable that does not fill up: only the calls below flush.
+        // Only the calls below flush.
         let roomy = store::small().memtable_bytes(1 << 20);
-        // The content of `RESERVE` has no meaning, so its changes are not found.
+        // The contents of `RESERVE` have no meaning, so changes of it cannot be found.
         let options = store::options(&fs).reserve_bytes(0);
         let db = options.default_keyspace(roomy.clone()).open(DIR).unwrap();
         let mut history = History::new();
@@ -129,17 +113,15 @@ impl Sample {
         }
         db.existing_keyspace("dropped").unwrap().put("key 000", "must not come back").unwrap();
         let mut maker = Maker { db, history, rng: Rng::new(seed) };
-        // Compacted tables, then level 0 above them, then the log.
         maker.batch(0..40, Durability::Buffered);
         maker.db.compact().unwrap();
         if !crashed {
-            // A separate filter file.
             let policy = FilterPolicy::new(FilterKind::Bloom);
             maker.db.existing_keyspace("users").unwrap().refilter(policy).unwrap();
         }
         maker.batch(40..60, Durability::Buffered);
         maker.db.default_keyspace().flush().unwrap();
-        // The second has no table whose absence would give away that the manifest lost its last edit.
+        // No table of the second would reveal that the manifest lost its last edit.
         for name in ["dropped", "brief"] {
             maker.history.remove(name);
             maker.db.drop_keyspace(name).unwrap();
@@ -193,7 +175,6 @@ impl Sample {
         }
     }
 
-    /// Opens changed files and reads everything.
     fn ask(&self, changed: &[Change<'_>], ambiguous: bool, look: Look) -> Result<Answer, String> {
         let fs = self.fs(changed);
         let is_sound = if look == Look::ReadAndVerify { Some(verify_at_rest(&fs)?) } else { None };
@@ -222,7 +203,6 @@ impl Sample {
         }
         let is_reported = !db.open_report().dropped.is_empty();
         if look == Look::Write && findings.errors.is_empty() {
-            // A successful open with answers must succeed again, and the open drops nothing.
             db.close().map_err(|error| format!("does not close: {error}"))?;
             let again = store::open(&fs).map_err(|error| format!("opens once, then: {error}"))?;
             examine(&again, expected, &[]).map_err(|wrong| format!("opened again: {wrong}"))?;
@@ -230,8 +210,6 @@ impl Sample {
         Ok(Answer::Given { batches: least, is_reported, findings })
     }
 
-    /// Whether a byte belongs to a filter in a table that is not probed, because the table has a separate filter
-    /// file.
     fn is_dead(&self, name: &str, at: usize) -> bool {
         let owner = |bytes: &[u8]| Header::decode(&bytes[4096..]).unwrap().owner;
         let beside = self.files.iter().filter(|(name, _)| self.kind(name) == "filter");
@@ -241,7 +219,6 @@ impl Sample {
             && self.filters(name).iter().any(|filter| filter.contains(&at))
     }
 
-    /// The filter blocks of a table.
     fn filters(&self, name: &str) -> Vec<Range<usize>> {
         let bytes = &self.files[name];
         let starts = (0..bytes.len()).step_by(4096).filter(|&at| at + HEADER_BYTES <= bytes.len());
@@ -255,7 +232,6 @@ enum Answer {
     Given { batches: usize, is_reported: bool, findings: Findings },
 }
 
-/// Number of outcomes of each kind, by kind of file.
 #[derive(Debug, Default, Clone, Copy)]
 struct Tally {
     changes: u64,
@@ -282,12 +258,12 @@ fn tally(results: Vec<(&'static str, Tally)>) -> BTreeMap<&'static str, Tally> {
 }
 
 impl Sample {
-    /// Whether a change at `at` may end in a shorter prefix: behind the last sync of the log in use.
+    /// A change after the last sync of the current log may leave a shorter prefix.
     fn is_ambiguous(&self, name: &str, at: usize) -> bool {
         self.open_log.as_ref().is_some_and(|(log, synced)| log == name && at >= *synced)
     }
 
-    /// A bit flipped in a filter is an error for no reader, and is counted.
+    /// A damaged filter is counted, and is an error for no reader.
     fn judge_filter(&self, name: &str, at: usize, answer: &Answer) -> Result<(), String> {
         if self.kind(name) != "filter" && !self.filters(name).iter().any(|filter| filter.contains(&at)) {
             return Ok(());
@@ -333,13 +309,11 @@ impl Sample {
         Ok(())
     }
 
-    /// Whether a byte lies in the midst of zeros, as between the blocks of a table and its filter.
     fn is_padding(&self, name: &str, at: usize) -> bool {
         let bytes = &self.files[name];
         at >= 64 && bytes.get(at - 64..at + 64).is_some_and(|around| around.iter().all(|&byte| byte == 0))
     }
 
-    /// Flips every bit of every file, but of the padding one of each byte; unless all are wanted, a sample.
     fn flip_everything(&self) -> BTreeMap<&'static str, Tally> {
         let places: Vec<(&str, usize)> = self
             .files
@@ -432,8 +406,7 @@ fn a_closed_store_with_a_file_cut_anywhere_is_refused_or_answers_as_before() {
     assert!(tallies.values().all(|tally| tally.shorter == 0));
 }
 
-/// A cut log has also lost its promises. Its contents must be a prefix, and if it was cut within a record, the report
-/// states the cut.
+/// A cut log also lost its promises, so a prefix is allowed. The report states a cut within a record.
 #[test]
 fn a_crashed_store_with_a_file_cut_anywhere_is_refused_or_holds_a_prefix() {
     let (log, _) = CRASHED.open_log.as_ref().unwrap();
@@ -445,7 +418,7 @@ fn a_crashed_store_with_a_file_cut_anywhere_is_refused_or_holds_a_prefix() {
             CRASHED.judge(name, answer, &mut Tally::default())?;
             return Ok(None);
         }
-        // A cut among zeros, such as the first byte of a checksum, is one before them.
+        // Equals a cut before the zeros.
         let end = store::written(&bytes);
         match CRASHED.ask(&[(name, Some(bytes))], true, look)? {
             Answer::Given { batches, is_reported, findings } if findings.errors.is_empty() => {
@@ -526,7 +499,6 @@ fn a_missing_or_exchanged_file_is_noticed() {
             }
             Ok(())
         });
-        // Without its lock file a store is whole; an open for writing makes it again.
         sample.ask(&[("LOCK", None)], false, Look::Write).map(drop).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! The directory of a store: its lock, its other files, and changes to it while the store is open.
+//! The directory of a store: lock, foreign files, and changes while the store is open.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,7 +16,6 @@ fn put_synced(db: &Db, key: &str) -> sievedb::Result<()> {
     db.write_with(batch, Durability::Synced)
 }
 
-/// The visible part of a directory: names and lengths.
 fn survey(dir: &Path) -> Vec<(PathBuf, u64)> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
     let mut found: Vec<_> = entries.map(|entry| (entry.path(), entry.metadata().unwrap().len())).collect();
@@ -57,7 +56,6 @@ fn a_directory_of_other_people_is_refused_by_name_and_stays_as_it_was() {
     let db = Options::new().create_among_other_files(true).open(dir.path()).unwrap();
     db.put("a", "b").unwrap();
     db.close().unwrap();
-    // There is a store now: it needs no leave any more.
     assert!(Db::open(dir.path()).unwrap().contains("a").unwrap());
     for (path, len) in before.iter().filter(|(path, _)| path.is_file()) {
         assert_eq!(fs::read(path).unwrap().len() as u64, *len, "{}", path.display());
@@ -86,7 +84,6 @@ fn a_pipe_or_a_link_in_the_place_of_lock_is_refused_at_once() {
     let start = Instant::now();
     let error = Db::open(dir.path()).unwrap_err();
     assert!(matches!(error, Error::Io { op: "lock", .. }), "{error}");
-    // Readers need no lock.
     Options::new().read_only().open(dir.path()).unwrap();
     assert!(Options::new().verify(dir.path()).unwrap().damage.is_empty());
     fs::remove_file(&lock).unwrap();
@@ -107,7 +104,7 @@ fn a_store_whose_lock_was_removed_admits_no_writer_and_acknowledges_no_synced_wr
         fs::remove_file(dir.path().join("LOCK")).unwrap();
         assert!(matches!(Db::open(dir.path()), Err(Error::Locked { .. })), "the directory is locked too");
         assert!(Options::new().read_only().open(dir.path()).unwrap().contains("before").unwrap());
-        // Another process that follows the name alone makes the file again.
+        // As by a process that follows only the name.
         File::create(dir.path().join("LOCK")).unwrap();
         assert!(is_lost(put_synced(&db, "unseen")));
         assert!(is_lost(db.put("later", "value")) && is_lost(db.flush()) && is_lost(db.sync()));
@@ -140,7 +137,7 @@ fn a_store_whose_directory_was_moved_touches_neither_that_one_nor_the_new_one() 
             db.flush().unwrap();
         }
         fs::rename(&path, &moved).unwrap();
-        // Without `RESERVE`, which a thread may make at any time.
+        // A thread could make `RESERVE` at any time.
         let other = Options::new().reserve_bytes(0).open(&path).unwrap();
         put_synced(&other, "theirs").unwrap();
         let (theirs, tables) = (survey(&path), |dir: &Path| {
@@ -166,7 +163,6 @@ fn a_store_whose_directory_was_moved_touches_neither_that_one_nor_the_new_one() 
     }
 }
 
-/// A file as long as `len`, with nothing but a hole behind its content.
 fn grow(path: &Path, len: u64) {
     let file = File::options().write(true).open(path).unwrap();
     file.set_len(len).unwrap();
@@ -178,7 +174,7 @@ fn a_file_grown_to_a_tebibyte_keeps_neither_opening_nor_verifying_busy() {
     let made = tempfile::tempdir().unwrap();
     let db = Options::new().background_threads(0).open(made.path()).unwrap();
     let other = db.keyspace("other", KeyspaceOptions::default()).unwrap();
-    // Two logs, the first of them closed: the other keyspace keeps it.
+    // The other keyspace's entry keeps the closed log.
     other.put("k", "v").unwrap();
     put_synced(&db, "in a table").unwrap();
     db.default_keyspace().flush().unwrap();
@@ -208,20 +204,18 @@ fn a_file_grown_to_a_tebibyte_keeps_neither_opening_nor_verifying_busy() {
         let db = opened.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(db.contains("in a table").unwrap() && db.contains("in the log").unwrap(), "{name}");
         assert!(verified.damage.is_empty(), "{name}: {:?}", verified.damage);
-        // Zeros behind the last record of a log are room.
+        // Trailing zeros of a log are preallocated space.
         let is_told = name != "LOCK" && !name.ends_with(".wal");
         assert_eq!(!verified.dropped.is_empty(), is_told, "{name}");
     }
 }
 
-/// A deep directory, of which nothing is there before.
 const DEEP: &str = "/a/b/db";
 
 fn in_memory(fs: &MemFs) -> Options {
     Options::new().fs(Arc::new(fs.clone())).background_threads(0)
 }
 
-/// Writes a synced value, and finds it after a power loss.
 fn survives(fs: &MemFs) -> bool {
     let db = in_memory(fs).open(DEEP).unwrap();
     put_synced(&db, "k").unwrap();
@@ -273,7 +267,6 @@ fn a_repair_into_a_directory_that_is_there_is_durable_when_it_is_done() {
     assert!(in_memory(&image).create_if_missing(false).open(DEEP).unwrap().contains("k").unwrap());
 }
 
-/// An observer that refuses to sync directories, of these or of all.
 fn refuse_syncs(fs: &MemFs, of: Option<&'static str>, error: impl Fn() -> io::Error + Send + Sync + 'static) {
     fs.observe(move |_, op| match op {
         Op::SyncDir(dir) if of.is_none_or(|of| dir == Path::new(of)) => Err(error()),

@@ -1,4 +1,4 @@
-//! Keyspaces that are dropped while something else works on them.
+//! Keyspaces dropped while other work uses them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,6 @@ use sievedb::{
 use crate::support::faulty::{Call, FaultyFs};
 use crate::support::store::DIR;
 
-/// A call that works on a keyspace.
 type Work = fn(&Keyspace) -> sievedb::Result<()>;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -20,8 +19,7 @@ fn options(fs: &FaultyFs) -> Options {
     Options::new().fs(Arc::new(fs.clone())).background_threads(0)
 }
 
-/// A store with three keyspaces of two runs each, whose tables are not open yet. Keyspace `a` is dropped when the next
-/// table is opened.
+/// Three keyspaces of two runs each, with unopened tables; the next opening drops `a`.
 fn dropped_at_the_next_open() -> (FaultyFs, Db) {
     let fs = FaultyFs::new(&MemFs::new());
     let db = options(&fs).open(DIR).unwrap();

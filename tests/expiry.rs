@@ -1,4 +1,4 @@
-//! Entries that expire, by a simulated clock: who sees them until when, what is durable, and what a wrong clock does.
+//! Expiry with a simulated clock.
 
 mod model;
 
@@ -14,7 +14,6 @@ use sievedb::{
 
 use crate::support::store::{self, DIR, small};
 
-/// A time in 2024, at which a bucket of ten minutes begins.
 const START: u64 = 1_720_000_200_000;
 
 const MINUTE: u64 = 60_000;
@@ -23,12 +22,10 @@ fn minutes(minutes: u64) -> Duration {
     Duration::from_millis(minutes * MINUTE)
 }
 
-/// An hour in six buckets of ten minutes.
 fn hour() -> KeyspaceOptions {
     small().ttl(minutes(60)).ttl_buckets(6)
 }
 
-/// A store in memory, its clock, and a keyspace whose entries live for an hour.
 struct Store {
     fs: MemFs,
     clock: SimulatedClock,
@@ -49,12 +46,11 @@ impl Store {
         let (fs, clock) = (MemFs::new(), SimulatedClock::at(START));
         let db = options(&fs, &clock).open(DIR).unwrap();
         let keyspace = db.keyspace("k", keyspace).unwrap();
-        // The clock has gone on for longer than a bucket.
+        // The clock passed more than a bucket.
         clock.advance(minutes(10));
         Self { fs, clock, db, keyspace }
     }
 
-    /// Opens what a crash would leave, with the clock as it is.
     fn after(&self, crash: CrashPolicy) -> Self {
         Self::of(self.fs.crash(crash), self.clock.clone())
     }
@@ -70,7 +66,6 @@ impl Store {
         (self.fs, self.clock)
     }
 
-    /// Lets so many minutes pass, and does all background work.
     fn pass(&self, time: u64) {
         self.clock.advance(minutes(time));
         self.work();
@@ -84,7 +79,6 @@ impl Store {
         self.keyspace.put(key, key).unwrap();
     }
 
-    /// All keys, which every way to read has to find.
     fn keys(&self) -> String {
         keys(&self.keyspace)
     }
@@ -120,7 +114,6 @@ fn entries_live_for_their_time_and_at_most_a_bucket_longer_wherever_they_are() {
                 store.db.flush().unwrap()
             }
         };
-        // At 10, 12 and 25 minutes.
         store.put("a");
         store.pass(2);
         store.put("b");
@@ -135,7 +128,6 @@ fn entries_live_for_their_time_and_at_most_a_bucket_longer_wherever_they_are() {
         assert_eq!(store.keys(), "c");
         store.pass(9);
         assert_eq!(store.keys(), "c");
-        // Nothing was written since: idle keyspaces expire too.
         store.pass(1);
         assert_eq!(store.keys(), "");
         store.put("a");
@@ -174,7 +166,7 @@ fn a_refused_insert_restarts_the_time_once_in_a_bucket_if_the_keyspace_wants_tha
     store.pass(60);
     assert_eq!(store.keys(), "ab");
     assert_eq!(store.keyspace.get("a").unwrap().unwrap(), "a", "it has its value");
-    // Seen for ever.
+    // Refused inserts renew the entry.
     for _ in 0..30 {
         assert!(!store.keyspace.insert_if_absent("a", "").unwrap());
         store.pass(10);
@@ -324,7 +316,7 @@ fn what_a_reader_saw_expire_stays_hidden_after_a_crash_with_a_clock_that_was_set
 fn a_power_loss_that_takes_the_end_of_the_log_hides_no_later_entry() {
     let store = Store::new();
     store.db.sync().unwrap();
-    // Not durable, and too few to be flushed.
+    // Neither durable nor flushed.
     (0..9).for_each(|_| store.put("a"));
     store.pass(70);
     assert_eq!(store.keys(), "");
@@ -342,7 +334,7 @@ fn a_power_loss_leaves_no_entry_in_an_earlier_bucket_than_it_was_written_in() {
         store.put("a");
         store.db.sync().unwrap();
         store.pass(40);
-        // A boundary, and the gap before it, may be lost with the group that they precede.
+        // A boundary and the gap before it may be lost with the following group.
         (0..lost).for_each(|_| store.put("x"));
         let again = match lost {
             0 => store.after(CrashPolicy::DropUnsynced),
@@ -393,7 +385,6 @@ fn bad_input_is_refused_and_writes_nothing() {
     for time in [Duration::ZERO, minutes(99), Duration::MAX] {
         assert!(is_invalid(caller.advance_time(time)), "{time:?}");
     }
-    // Clocks that are broken.
     for time in [u64::MAX, 253_402_300_800_000] {
         store.clock.step_to(time);
         let mut batch = WriteBatch::new();
@@ -409,13 +400,11 @@ fn bad_input_is_refused_and_writes_nothing() {
         assert_eq!(store.keys(), "a");
     }
     assert_eq!(store::files(&store.fs), files);
-    // Others are not concerned.
     store.db.put("b", "").unwrap();
     caller.put("b", "").unwrap();
     store.clock.step_to(START);
     store.put("b");
     assert_eq!(store.keys(), "ab");
-    // The bounds.
     for options in [ttl(1000).ttl_buckets(128), ttl(decade).ttl_buckets(1)] {
         store.keyspace.set_options(options.clone()).unwrap();
         assert_eq!(store.keyspace.options(), options);
@@ -453,14 +442,13 @@ fn a_leap_of_the_clock_at_an_opening_hides_entries_and_removes_nothing_until_it_
     assert_eq!((leap.as_millis() as u64, store.db.stats().clock_leap), (year, Some(leap)));
     store.pass(9);
     assert_eq!((store.keys(), store.tables()), (String::new(), 1));
-    // What is written meanwhile lives.
     store.put("b");
-    // The clock was wrong.
+    // If the clock was wrong.
     let back = store.after(CrashPolicy::KeepAll);
     back.clock.step_to(START + 20 * MINUTE);
     let back = back.after(CrashPolicy::KeepAll);
     assert_eq!((back.keys(), back.db.open_report().clock_leap), ("ab".to_owned(), None));
-    // The clock was right.
+    // If the clock was right.
     let image = store.fs.crash(CrashPolicy::KeepAll);
     let store = Store::of(image, SimulatedClock::at(START + year + 20 * MINUTE));
     assert!(store.db.open_report().clock_leap.is_some());
@@ -517,14 +505,12 @@ fn options_that_are_changed_apply_to_the_entries_that_are_visible() {
     store.put("a");
     store.pass(30);
     store.put("b");
-    // Longer: what has expired is not revived.
     store.pass(40);
     assert_eq!(store.keys(), "b");
     store.keyspace.set_options(small().ttl(minutes(600)).ttl_buckets(6)).unwrap();
     assert_eq!(store.keys(), "b");
     store.pass(60);
     assert_eq!(store.keys(), "b");
-    // Shorter, with other buckets.
     store.put("c");
     store.keyspace.set_options(small().ttl(minutes(20)).ttl_buckets(20)).unwrap();
     store.work();
@@ -533,7 +519,6 @@ fn options_that_are_changed_apply_to_the_entries_that_are_visible() {
     assert_eq!(store.keys(), "c");
     store.pass(2);
     assert_eq!(store.keys(), "");
-    // Without, and again.
     store.put("d");
     store.keyspace.set_options(small()).unwrap();
     store.pass(100);
@@ -573,7 +558,7 @@ fn caller_time_moves_by_its_calls_alone_and_goes_on_after_an_opening() {
     store.put("a");
     store.pass(1000);
     assert_eq!(store.keys(), "a");
-    // Entries from before count as written at the first time.
+    // Earlier entries count as written at the first time.
     store.keyspace.advance_time(minutes(1000)).unwrap();
     assert_eq!(store.keys(), "a");
     store.keyspace.advance_time(minutes(1005)).unwrap();
@@ -587,9 +572,32 @@ fn caller_time_moves_by_its_calls_alone_and_goes_on_after_an_opening() {
     let again = store.after(CrashPolicy::KeepAll);
     assert_eq!(again.keys(), "bc");
     assert!(again.keyspace.advance_time(minutes(1000)).is_err());
-    // A far leap is what the caller says.
     again.keyspace.advance_time(minutes(1_000_000)).unwrap();
     assert_eq!((again.keys(), again.db.stats().clock_leap), (String::new(), None));
+}
+
+#[test]
+fn caller_time_after_an_opening_is_that_of_the_newest_bucket_with_a_write() {
+    for sets_time in [false, true] {
+        let store = Store::with(hour().time_source(TimeSource::Caller));
+        store.keyspace.advance_time(minutes(1000)).unwrap();
+        store.put("a");
+        store.keyspace.advance_time(minutes(1049)).unwrap();
+        let again = store.after(CrashPolicy::KeepAll);
+        assert!(again.keyspace.advance_time(minutes(999)).is_err());
+        again.keyspace.advance_time(minutes(1000)).unwrap();
+        if sets_time {
+            again.keyspace.advance_time(minutes(1049)).unwrap();
+        }
+        again.put("b");
+        again.keyspace.advance_time(minutes(1069)).unwrap();
+        assert_eq!(again.keys(), "ab");
+        again.keyspace.advance_time(minutes(1070)).unwrap();
+        let left = if sets_time { "b" } else { "" };
+        assert_eq!(again.keys(), left);
+        // A horizon is stored, unlike the time.
+        assert_eq!(again.after(CrashPolicy::KeepAll).keys(), left);
+    }
 }
 
 #[test]
@@ -602,7 +610,6 @@ fn a_reader_hides_what_has_expired_when_it_is_opened_or_refreshed() {
     let see = |reader: &Db| keys(&reader.existing_keyspace("k").unwrap());
     let mut reader = read_only();
     assert_eq!(see(&reader), "ab");
-    // The writer has not done its work.
     store.clock.advance(minutes(40));
     assert_eq!(see(&reader), "ab");
     assert_eq!(see(&read_only()), "b");
@@ -630,9 +637,23 @@ fn checkpoints_and_repaired_stores_keep_buckets_and_horizons() {
         assert_eq!(store.keys(), "bc");
         store.db.sync().unwrap();
         store.db.checkpoint("/copy").unwrap();
-        options(&store.fs.crash(CrashPolicy::KeepAll), &store.clock).verify(DIR).unwrap();
         let image = store.fs.crash(CrashPolicy::KeepAll);
+        let stats = store.db.stats().keyspace("k").unwrap().expiry.clone().unwrap();
+        assert_eq!(stats.buckets.len(), usize::from(is_flushed));
+        let closed = options(&image, &store.clock).verify(DIR).unwrap();
+        for mut verified in [closed, store.db.verify().unwrap()] {
+            let verified = verified.expiry.remove("k").unwrap();
+            match is_flushed {
+                true => assert_eq!(verified, stats),
+                false => assert_eq!((verified.horizon, verified.buckets.len()), (stats.horizon, 0)),
+            }
+        }
         let report = options(&image, &store.clock).repair(DIR, "/copy2").unwrap();
+        let kept = report.keyspaces.iter().find(|keyspace| keyspace.name == "k").unwrap();
+        let kept = kept.expiry.as_ref().unwrap();
+        // The old store may count an empty bucket before its entries'.
+        let later = kept.next_expiry.unwrap() - stats.next_expiry.unwrap();
+        assert!(kept.buckets.len() == 1 && later <= 10 * MINUTE, "{kept:?} {stats:?}");
         assert!(report.damage.is_empty() && report.doubtful_keys() == 0, "{report:?}");
         assert_eq!(report.lost_writes.len(), 0, "{report:?}");
         for (fs, dir) in [(&store.fs, "/copy"), (&image, "/copy2")] {
@@ -656,7 +677,7 @@ fn a_keyspace_whose_caller_is_behind_the_clock_of_the_system_is_flushed() {
     let db = options(&MemFs::new(), &clock).background_threads(1).open(DIR).unwrap();
     let old = db.keyspace("k", hour().time_source(TimeSource::Caller)).unwrap();
     old.advance_time(minutes(1000)).unwrap();
-    // Ten memtables, for which the writers wait.
+    // Ten memtables: the writers wait.
     (0..400_u32).for_each(|key| old.put(key.to_be_bytes(), [7; 100]).unwrap());
     db.settle().unwrap();
     assert!(db.stats().flushes > 5);
@@ -669,7 +690,7 @@ fn a_time_to_live_that_is_removed_and_set_again_by_another_clock_leaves_logs_tha
     let store = Store::new();
     store.put("a");
     store.keyspace.set_options(small()).unwrap();
-    // Caller time is far behind that of the system.
+    // Caller time is far behind system time.
     store.keyspace.set_options(hour().time_source(TimeSource::Caller)).unwrap();
     store.put("b");
     store.keyspace.advance_time(minutes(1000)).unwrap();
@@ -693,7 +714,6 @@ fn snapshots_of_a_store_that_was_opened_again_have_its_horizons() {
     store.pass(30);
     store.put("b");
     store.clock.advance(minutes(40));
-    // The tables are still there.
     let held = store.db.snapshot();
     store.work();
     let again = store.after(CrashPolicy::KeepAll);
@@ -713,8 +733,6 @@ fn snapshots_of_a_store_that_was_opened_again_have_its_horizons() {
     );
 }
 
-/// What is done in the tests of crashes and faults: writes over some buckets, with flushes, expiry and drops. Returns the
-/// keys that were written last, if nothing failed.
 fn workload(store: &Store) -> sievedb::Result<()> {
     for round in 0..12_u8 {
         let key = [b'a' + round];
@@ -732,7 +750,7 @@ fn workload(store: &Store) -> sievedb::Result<()> {
     Ok(())
 }
 
-/// Checks a store that was interrupted: what had expired is not there, and new entries live as long as they should.
+/// Hidden entries stay hidden, and new entries live as long as they should.
 fn check_after(store: &Store, hidden: &BTreeSet<String>, context: &str) {
     let keys = store.keys();
     for key in hidden {
@@ -763,7 +781,7 @@ fn a_crash_at_any_moment_revives_nothing_and_hides_nothing_that_is_new() {
     let (taken, clock, keyspace) = (Arc::clone(&images), store.clock.clone(), store.keyspace.clone());
     store.fs.observe(move |fs, op| {
         let what = format!("{:.60}", format!("{op:?}"));
-        // What a reader has seen, and does not see at this moment, is hidden for ever.
+        // An entry that a reader saw expire stays hidden.
         let (mut taken, mut seen) = (taken.lock().unwrap(), seen.lock().unwrap());
         let written: Vec<_> = ('a'..='l').map(String::from).collect();
         let found = keyspace.multi_contains(&written).unwrap();
@@ -793,7 +811,7 @@ fn a_crash_at_any_moment_revives_nothing_and_hides_nothing_that_is_new() {
     assert!(images.iter().any(|(.., hidden)| hidden.len() > 3));
     let step = if crate::support::sample::thorough() { 1 } else { 5 };
     for (number, (context, fs, now, hidden)) in images.into_iter().enumerate().step_by(step) {
-        // Every other clock is set back to the beginning.
+        // Every other clock is set back to the start.
         let time = if number % 2 == 0 { now } else { START };
         let store = Store::of(fs, SimulatedClock::at(time));
         store.clock.advance(minutes(10));

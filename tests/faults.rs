@@ -1,9 +1,7 @@
-//! Disks that fail: every operation on a file fails once, or fails from then on, with `EIO` and with "disk
-//! full"; and file systems that panic, at every operation once.
+//! Every file operation fails, once or from then on, with `EIO` or "disk full"; and every operation panics once.
 //!
-//! The caller gets an error that names the operation and the file, or the store reports the error and retries;
-//! nothing else panics. Reads continue and return the acknowledged values. Opened again, on the current files or
-//! after a power loss, the store has a prefix with everything that was acknowledged as durable.
+//! The caller gets an error with operation and file, or the store reports the failure and retries. Reads return the acknowledged
+//! values. After reopening, also after a power loss, the store has a prefix with everything durable.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -23,7 +21,6 @@ use crate::support::workload::{Workload, universe};
 #[derive(Debug, Clone, Copy)]
 struct Fault {
     seed: u64,
-    /// The number of the operation that fails.
     at: u64,
     kind: Kind,
     forever: bool,
@@ -46,7 +43,6 @@ fn error(kind: io::ErrorKind) -> io::Error {
     }
 }
 
-/// The effect of the fault.
 struct Hit {
     op: Arc<Mutex<String>>,
     happened: Arc<AtomicBool>,
@@ -71,7 +67,6 @@ fn inject(fs: &MemFs, fault: Fault) -> Hit {
     hit
 }
 
-/// How many operations on files the workload of a seed does.
 fn operations(seed: u64) -> u64 {
     let fs = MemFs::new();
     let count = Arc::new(AtomicU64::new(0));
@@ -94,7 +89,7 @@ fn an_operation_that_fails_is_reported_and_costs_nothing_that_was_durable() {
             for (index, kind) in [io::ErrorKind::Other, io::ErrorKind::StorageFull].into_iter().enumerate() {
                 let kind = Kind::Error(kind);
                 for forever in [false, true] {
-                    // A sample has each operation fail in one of the four ways, in turn.
+                    // A sample uses the four ways in turn.
                     if thorough() || at % 4 == 2 * index as u64 + u64::from(forever) {
                         faults.push(Fault { seed, at, kind, forever });
                     }
@@ -126,11 +121,8 @@ fn a_file_system_that_panics_costs_nothing_that_was_durable() {
 
 #[derive(Debug, PartialEq, Clone, Copy)]
 enum Outcome {
-    /// A call failed.
     Failed,
-    /// Every call succeeded. The failure was the removal of an obsolete file, preallocation in a log, or background
-    /// work that the store reported and retried; or the disk was full when the store was opened, and the report
-    /// states it.
+    /// Every call succeeded: the failed operation was optional, retried, or reported by the open.
     Survived,
 }
 
@@ -170,7 +162,7 @@ fn fail_and_reopen(fault: Fault) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// The failure of the file operation is returned directly, or as the cause of "writing is disabled".
+/// Directly, or as the cause of "writing is disabled".
 fn is_typed(error: &Error) -> Result<(), String> {
     // A directory above the store is only synced.
     let is_above = |op: &str, path: &Path| op == "sync" && Path::new(store::DIR).starts_with(path);
@@ -190,7 +182,7 @@ fn is_typed(error: &Error) -> Result<(), String> {
 
 fn still_reads(db: &sievedb::Db, history: &History) -> Result<(), String> {
     let found = contents(db).map_err(|error| format!("does not read: {error}"))?;
-    // The batch that failed may show or not; everything before it does.
+    // The failed batch may be visible; all earlier ones must be.
     history.find_from(history.written().saturating_sub(1), &found)?;
     let findings = store::examine(db, &found, &universe())?;
     findings.errors.first().map_or(Ok(()), |error| Err(format!("does not read: {error}")))
@@ -247,7 +239,7 @@ fn a_failed_sync_disables_writing_for_good_and_reads_go_on() {
 #[test]
 fn a_compaction_that_stops_because_writing_has_ended_returns_the_reason() {
     let fs = MemFs::new();
-    // One memtable, so that writers do not wait for the compaction.
+    // Writers do not wait for the compaction.
     let keyspace = store::small().memtable_bytes(256 << 10);
     let db = store::options(&fs).default_keyspace(keyspace).open(store::DIR).unwrap();
     for key in 0..3000 {

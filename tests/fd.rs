@@ -1,7 +1,6 @@
-//! Few open files: a store of many tables works under a low limit of open files.
+//! A store of many tables under a low limit of open files.
 //!
-//! The test runs itself in a process of its own, under a limit that the shell sets before it begins, and
-//! counts what that process has open.
+//! The test runs itself as a process under a limit set by the shell, and counts the open files of that process.
 
 use std::process::Command;
 
@@ -11,8 +10,8 @@ use crate::support::store;
 
 const TABLES: u32 = 60;
 const OPEN_FILES_MAX: usize = 8;
-/// The open files of a process: its three streams, the lock, a log, a manifest and a table being written, the
-/// directory, the tables of the cache, and some room for the test itself.
+/// Three streams, the lock, a log, a manifest and a table being written, the directory, cached tables, and some for
+/// the test.
 const LIMIT: usize = 40;
 const CHILD: &str = "SIEVEDB_TEST_FEW_FILES";
 const NAME: &str = "fd::many_tables_are_read_and_written_under_a_low_limit_of_open_files";
@@ -21,7 +20,6 @@ fn open_now() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count())
 }
 
-/// Everything in the store, and the most files that were open meanwhile.
 fn read_all(db: &Db, before: usize) {
     let check = || {
         let open = open_now();
@@ -47,7 +45,6 @@ fn read_all(db: &Db, before: usize) {
 fn work(threads: usize) {
     let dir = tempfile::tempdir().unwrap();
     let open = || {
-        // Level 0 as large as can be: every flush leaves a table, and all of them overlap.
         let options = store::small().l0_runs(1000).memtable_bytes(1 << 20);
         let options = Options::new().open_files_max(OPEN_FILES_MAX).default_keyspace(options);
         options.background_threads(threads).open(dir.path()).unwrap()
@@ -72,7 +69,6 @@ fn work(threads: usize) {
     assert!(db.verify().unwrap().damage.is_empty());
 }
 
-/// Opens files until there is no room for another.
 fn use_up_files() -> Vec<std::fs::File> {
     std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
 }
@@ -89,7 +85,7 @@ fn work_without_room(threads: usize) {
     let all = || assert_eq!(db.iter().filter(|item| item.is_ok()).count(), TABLES as usize);
     all();
     let held = use_up_files();
-    // Tables are in the cache, and give way: to each other, to a log, to new tables, to a listing.
+    // Cached tables are closed in favour of each other, of a log, of new tables, of a listing.
     for n in 0..TABLES {
         assert!(db.contains(n.to_be_bytes()).unwrap(), "{n}");
     }
@@ -105,7 +101,6 @@ fn work_without_room(threads: usize) {
     all();
 }
 
-/// A limit that was left as it is leaves room for other things than tables.
 fn defaults_fit() {
     let dir = tempfile::tempdir().unwrap();
     let options = store::small().l0_runs(1000).memtable_bytes(1 << 20);
@@ -118,7 +113,6 @@ fn defaults_fit() {
     assert!(db.stats().open_files <= (LIMIT / 4) as u64, "{}", db.stats().open_files);
 }
 
-/// A view of more tables than can be held open, next to its writer.
 fn read_next_to_a_writer() {
     let dir = tempfile::tempdir().unwrap();
     let options = store::small().l0_runs(1000).memtable_bytes(1 << 20);
@@ -138,14 +132,13 @@ fn read_next_to_a_writer() {
     let mut held = use_up_files();
     let error = Options::new().read_only().open(dir.path()).unwrap_err();
     assert!(error.to_string().contains(&format!("over the limit of {LIMIT}")), "{error}");
-    // There is room for fewer than half of the limit: some of the tables are not held.
+    // Some tables do not fit into the rest of the limit.
     held.truncate(held.len().saturating_sub(12));
     let view = Options::new().read_only().open(dir.path()).unwrap();
     assert_eq!(view.iter().filter(|item| item.is_ok()).count(), TABLES as usize);
     drop((view, held));
 }
 
-/// How many removed files below `dir` this process has open.
 fn removed_and_open(dir: &std::path::Path) -> usize {
     let is_removed = |entry: std::io::Result<std::fs::DirEntry>| {
         let target = entry.ok().and_then(|entry| std::fs::read_link(entry.path()).ok());

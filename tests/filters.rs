@@ -1,7 +1,5 @@
-//! Filters that are damaged, replaced and rebuilt while a store is in use.
-//!
-//! After any failure of a filter, every answer comes from the data, and the table is not rewritten. A damaged filter
-//! is counted and rebuilt in the background, in a separate file, and stays so after a power loss.
+//! Filters damaged, replaced and rebuilt while a store is in use. After a failure every answer comes from the data; the filter is
+//! counted and rebuilt in the background as a separate file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,7 +27,6 @@ fn absent() -> Vec<Vec<u8>> {
     (0..KEYS).map(|n| format!("key {n:04} not there").into_bytes()).collect()
 }
 
-/// A closed store of several tables on two levels, and its contents.
 fn sample() -> (MemFs, Contents) {
     let fs = MemFs::new();
     let roomy = store::small().memtable_bytes(1 << 20);
@@ -44,7 +41,6 @@ fn sample() -> (MemFs, Contents) {
     (fs, expected)
 }
 
-/// An independent copy.
 fn copy(fs: &MemFs) -> MemFs {
     fs.crash(CrashPolicy::KeepAll)
 }
@@ -59,13 +55,11 @@ fn overwrite(fs: &MemFs, name: &str, bytes: Vec<u8>) {
     fs.overwrite(&Path::new(DIR).join(name), bytes);
 }
 
-/// The offset of the filter in a table.
 fn filter_offset(table: &[u8]) -> usize {
     let mut starts = (0..table.len()).step_by(4096).filter(|&at| at + HEADER_BYTES <= table.len());
     starts.find(|&at| Header::decode(&table[at..]).is_ok()).expect("a filter")
 }
 
-/// Flips a bit in the filter of each table.
 fn damage_filters(fs: &MemFs) {
     for (name, mut bytes) in of_kind(fs, ".sst") {
         let at = filter_offset(&bytes);
@@ -82,7 +76,6 @@ fn unusable(stats: &Stats) -> u64 {
     stats.keyspaces.iter().map(|keyspace| keyspace.total().unusable_filters).sum()
 }
 
-/// Asserts that every answer is right and no file is damaged.
 fn assert_sound(db: &Db, expected: &Contents) {
     let findings = examine(db, expected, &absent()).unwrap();
     assert!(findings.errors.is_empty() && findings.damage.is_empty(), "{findings:?}");
@@ -114,7 +107,6 @@ fn a_damaged_filter_is_rebuilt_in_the_background_and_the_next_open_finds_it() {
     assert!(counts.negatives > 20, "{counts:?}");
     assert_eq!((stats.unusable_filters, stats.rebuilt_filters), (0, 0));
     assert_eq!(of_kind(&fs, ".filter").len(), tables.len());
-    // Tables written by compaction have their filters inside; filter files are removed with their tables.
     db.compact().unwrap();
     step_all(&db);
     assert_sound(&db, &expected);
@@ -135,7 +127,6 @@ fn background_threads_rebuild_a_damaged_filter() {
     }
 }
 
-/// A store whose tables all have separate filter files.
 fn refiltered() -> (MemFs, Contents) {
     let (fs, expected) = sample();
     let db = store::open(&fs).unwrap();
@@ -144,8 +135,6 @@ fn refiltered() -> (MemFs, Contents) {
     (fs, expected)
 }
 
-/// Asserts that answers are right with the damaged file, the filter counts as unusable, `verify` names the
-/// file, and the background rebuilds the filter for good.
 fn check_rebuild(fs: &MemFs, expected: &Contents) -> Result<(), String> {
     let db = store::open(fs).map_err(|error| format!("does not open: {error}"))?;
     let findings = examine(&db, expected, &absent())?;
@@ -212,7 +201,6 @@ fn a_filter_file_that_is_missing_cut_long_exchanged_or_foreign_is_rebuilt() {
     });
 }
 
-/// An older filter of the same table, right in everything but that the manifest names another one.
 #[test]
 fn an_older_filter_of_the_table_is_not_taken_for_the_one_in_the_manifest() {
     let (fs, expected) = refiltered();
@@ -286,7 +274,6 @@ fn an_old_filter_file_is_removed_only_when_no_reader_can_use_it() {
     let now = of_kind(&fs, ".filter");
     assert_eq!(now.len(), first.len());
     assert!(first.keys().all(|name| !now.contains_key(name)));
-    // The old handle of a table must not remove its file.
     assert_sound(&db, &expected);
     let iter = db.iter();
     db.compact().unwrap();
@@ -338,7 +325,6 @@ fn in_strict_mode_damage_of_a_filter_is_an_error_until_it_is_rebuilt() {
     assert_sound(&db, &expected);
 }
 
-/// Flips a bit in the first data block of a table.
 fn damage_data(fs: &MemFs, name: &str) {
     let mut bytes = of_kind(fs, ".sst")[name].clone();
     bytes[64 + 30] ^= 1;
@@ -362,7 +348,6 @@ fn a_filter_whose_table_cannot_be_read_is_tried_once_and_writing_goes_on() {
     }
     db.put("after", "all").unwrap();
     db.flush().unwrap();
-    // The caller of refilter gets the error, and the other tables get new filters.
     let refused = db.refilter(FilterPolicy::new(FilterKind::Ribbon)).unwrap_err();
     assert!(matches!(&refused, Error::Corruption { file, .. } if file.ends_with(broken)), "{refused}");
     let stats = db.stats();
@@ -392,7 +377,6 @@ fn a_table_that_a_compaction_cannot_read_is_set_aside_and_writes_go_on() {
     assert_eq!(db.get("new 000000").unwrap().as_deref(), Some(&[2; 40][..]));
 }
 
-/// A store in which filters are rebuilt or replaced, from damaged or intact files.
 #[derive(Clone, Copy, Debug)]
 enum Work {
     Heal,
@@ -427,7 +411,6 @@ impl Work {
         Ok(())
     }
 
-    /// Asserts that every answer is right, and that the work can be done again and succeeds.
     fn check(self, fs: &MemFs, expected: &Contents) -> Result<(), String> {
         let text = |error: Error| error.to_string();
         let db = Self::open(fs).map_err(text)?;
@@ -499,7 +482,7 @@ fn an_operation_that_fails_during_a_filter_rebuild_costs_no_answer() {
             let (count, hit) = (AtomicU64::new(0), Arc::new(Mutex::new(None::<String>)));
             let note = Arc::clone(&hit);
             fs.observe(move |_, op| {
-                // Making `RESERVE` is tried again later, and fails no call.
+                // Making `RESERVE` is retried.
                 if format!("{op:?}").contains("RESERVE") || count.fetch_add(1, Ordering::SeqCst) != at {
                     return Ok(());
                 }
@@ -530,7 +513,6 @@ fn an_operation_that_fails_during_a_filter_rebuild_costs_no_answer() {
     }
 }
 
-/// Writers check their last writes, readers check that no key disappears, and filters are replaced meanwhile.
 #[test]
 fn filters_change_under_readers_and_writers_and_no_key_is_ever_missed() {
     let fs = MemFs::new();
@@ -607,7 +589,6 @@ fn filters_of_closed_tables_answer_from_memory() {
         options.memory_budget((64 << 20) / 10).open_files_max(25).open(DIR).unwrap()
     };
     let db = open();
-    // Nothing is merged.
     let options = KeyspaceOptions::new().l0_runs(1000);
     let keyspaces: Vec<_> =
         (0..KEYSPACES).map(|n| db.keyspace(&n.to_string(), options.clone()).unwrap()).collect();
@@ -631,7 +612,6 @@ fn filters_of_closed_tables_answer_from_memory() {
     };
     let ask = |round: u32| {
         for keyspace in &keyspaces {
-            // Within the bounds of all tables.
             assert!(!keyspace.contains([3, 1000 + round].map(u32::to_be_bytes).concat()).unwrap());
         }
     };
@@ -642,7 +622,7 @@ fn filters_of_closed_tables_answer_from_memory() {
     (1..=ROUNDS).for_each(ask);
     let (operations, negatives) = (fs.operations() - operations, total().2 - negatives);
     let asked = u64::from(ROUNDS * KEYSPACES * TABLES);
-    // One false positive in a hundred reads a block: it opens the file, and reads it twice.
+    // One false positive in a hundred opens the file and reads it twice.
     assert!(negatives > asked * 97 / 100, "{negatives} of {asked}");
     assert!(operations <= 5 * (asked - negatives), "{operations} for {} false positives", asked - negatives);
     let memory = db.stats().memory;

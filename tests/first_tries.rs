@@ -1,5 +1,4 @@
-//! The first calls that users of sled, fjall, RocksDB, redb or `BTreeMap` try. They compile without extra type
-//! annotations, and have the expected effect.
+//! First calls of users of sled, fjall, RocksDB, redb or `BTreeMap`, without type annotations.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -17,7 +16,6 @@ type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 type Try = (&'static str, fn(Db) -> Outcome);
 
-/// The tried calls, each on a new store.
 const TRIES: [Try; 72] = [
     ("1. text for keys and values", |db| {
         db.put("planet", "Saturn")?;

@@ -1,7 +1,5 @@
-//! A process that forks while it has a store open.
-//!
-//! The test runs itself in a separate process, whose only threads are the store's. That process opens a store, forks,
-//! and checks the calls of its child on the handle: each fails at once, with an error that states the reason.
+//! A process forks while it has a store open: each call of the child on the handle fails at once with the reason. The test runs
+//! itself as that process.
 
 #![expect(unsafe_code, reason = "there is no fork without it")]
 
@@ -22,7 +20,7 @@ fn contents(dir: &Path) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-/// The calls of the forked process; returns the number of the first call whose error lacks the reason, or 0.
+/// Returns the first call whose error lacks the reason, or 0.
 fn use_the_handle(db: Db, pending: &Commit) -> i32 {
     let parent = std::os::unix::process::parent_id();
     let (tells, told) = std::sync::mpsc::channel();
@@ -60,7 +58,6 @@ fn use_the_handle(db: Db, pending: &Commit) -> i32 {
     results.iter().position(|result| !says_why(result)).map_or(0, |index| index as i32 + 1)
 }
 
-/// Forks, and returns the exit code of the child.
 fn in_a_forked_process(run: impl FnOnce() -> i32) -> i32 {
     // SAFETY: the child calls only `run`, the subject of the test, and then ends without unwinding.
     let child = unsafe { libc::fork() };
@@ -87,7 +84,7 @@ fn in_a_forked_process(run: impl FnOnce() -> i32) -> i32 {
 
 fn fork_with(threads: usize) {
     let dir = tempfile::tempdir().unwrap();
-    // Without `RESERVE`, which a thread of the parent may make meanwhile.
+    // A thread of the parent could make `RESERVE` meanwhile.
     let db = Options::new().background_threads(threads).reserve_bytes(0).open(dir.path()).unwrap();
     db.keyspace("old", KeyspaceOptions::new()).unwrap().put("k", "v").unwrap();
     db.settle().unwrap();
@@ -96,7 +93,7 @@ fn fork_with(threads: usize) {
     let before = contents(dir.path());
     let code = in_a_forked_process(|| use_the_handle(handle, &pending));
     assert_eq!(code, 0, "call {code} of the forked process did not say why");
-    // A store that the child opens belongs to it, and not to its children.
+    // A store that the child opens is its own, not its children's.
     let own = tempfile::tempdir().unwrap();
     let code = in_a_forked_process(|| {
         let store = Options::new().background_threads(0).open(own.path()).unwrap();
@@ -107,7 +104,6 @@ fn fork_with(threads: usize) {
         })
     });
     assert_eq!(code, 0);
-    // The last handle of the child is another one.
     let code = in_a_forked_process(|| {
         let store = db.clone();
         store.put("c", "d").map_or(0, |()| 1)

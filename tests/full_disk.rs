@@ -1,6 +1,5 @@
-//! A full disk: the store opens, reads, takes deletes and compacts itself free.
-//!
-//! The file system has room for so many bytes. An append beyond that adds what fits, and fails.
+//! On a full disk the store opens, reads, takes deletes and frees space. An append beyond the file system's room writes a part,
+//! and fails.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,10 +15,8 @@ use crate::support::faulty::{Call, Effect, FaultyFs};
 use crate::support::sample::thorough;
 use crate::support::store::{self, DIR};
 
-/// How many keys one batch deletes.
 const STEP: u32 = 70;
 
-/// More than these stores need to free themselves.
 const RESERVE: u64 = 1 << 20;
 
 fn options(fs: &MemFs) -> Options {
@@ -57,8 +54,7 @@ fn put(db: &Db, n: u32) -> Result<()> {
     db.write_with(batch, if n.is_multiple_of(10) { Durability::Synced } else { Durability::Buffered })
 }
 
-/// Writes, and then lets another program take the rest of the disk. Returns the number of acknowledged writes. The
-/// next one was refused, and may be found after the end of the process.
+/// Fills the disk. Returns the number of acknowledged writes; the next one is refused, but may be found later.
 fn fill(db: &Db, fs: &MemFs) -> u32 {
     db.put("first", "v").unwrap();
     (0..1500).for_each(|n| put(db, n).unwrap());
@@ -73,7 +69,6 @@ fn fill(db: &Db, fs: &MemFs) -> u32 {
     full
 }
 
-/// Deletes the next keys.
 fn delete(db: &Db, from: u32) -> Result<()> {
     let mut batch = WriteBatch::new();
     for n in from..from + STEP {
@@ -82,13 +77,11 @@ fn delete(db: &Db, from: u32) -> Result<()> {
     db.write_with(batch, Durability::Synced)
 }
 
-/// The contents, without the write that was refused.
 fn contents(db: &Db, full: u32) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let all = db.iter().map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap());
     all.filter(|(found, _)| *found != key(full)).collect()
 }
 
-/// The contents after `full` writes and the deletion of the first `deleted` of them.
 fn expected(full: u32, deleted: u32) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let kept = (deleted..full).map(|n| (key(n), value(n)));
     kept.chain([(b"first".to_vec(), b"v".to_vec())]).collect()
@@ -110,13 +103,12 @@ fn a_store_on_a_full_disk_opens_reads_takes_deletes_and_compacts_itself_free() {
         drop(db);
 
         let db = open(&fs).unwrap();
-        // Closing has given up the reserve; otherwise opening did.
+        // Closing has released the reserve; otherwise opening did.
         assert_eq!(db.open_report().full_disk.is_some(), is_killed);
         assert_eq!(contents(&db, full), expected(full, 0));
         let deleted = full - 2 * STEP;
         (0..deleted).step_by(STEP as usize).for_each(|n| delete(&db, n).unwrap());
         assert_eq!(contents(&db, full), expected(full, deleted));
-        // Each attempt frees a part, with which the next gets further.
         let attempts: Vec<_> = (0..20).map(|_| (db.compact().err(), fs.used())).collect();
         assert!(attempts.last().unwrap().0.is_none(), "{attempts:?}");
         assert_eq!(contents(&db, full), expected(full, deleted));
@@ -131,7 +123,7 @@ fn a_store_on_a_full_disk_opens_reads_takes_deletes_and_compacts_itself_free() {
     }
 }
 
-/// Opens a store after a power loss; this many keys were deleted, and perhaps the next ones.
+/// The last deletes may be missing.
 fn check(image: &MemFs, full: u32, deleted: u32) {
     let db = open(image).unwrap();
     let found = contents(&db, full);
@@ -180,7 +172,7 @@ fn a_cut_log_is_intact_up_to_the_cut_and_later_bytes_do_not_count() {
     let full = fill(&db, &fs);
     let is_log = |path: &PathBuf| path.extension().is_some_and(|end| end == "wal");
     let logs = || fs.files(DIR.as_ref()).into_iter().filter(|(path, _)| is_log(path));
-    // The next delete cuts this one. It may also fill the log after it, which is closed then.
+    // The next delete cuts this log, and may fill and close the one after it.
     let (cut, bytes) = logs().next_back().unwrap();
     delete(&db, 0).unwrap();
     assert!(logs().count() > 1 && logs().any(|log| log == (cut.clone(), bytes.clone())));
@@ -208,7 +200,7 @@ fn a_store_opens_whose_logs_hold_a_full_memtable_for_which_the_disk_has_no_room(
     let fs = MemFs::new();
     let keyspace = KeyspaceOptions::new().memtable_bytes(256 << 10).compression(Compression::None);
     let options = Options::new().fs(Arc::new(fs.clone())).background_threads(0).memory_budget(4 << 20);
-    // Less than a flush needs, and more than an opening.
+    // Less than a flush needs, more than an open.
     let options = options.default_keyspace(keyspace).reserve_bytes(128 << 10);
     let db = options.clone().open(DIR).unwrap();
     while db.step().unwrap() {}
@@ -270,7 +262,7 @@ fn a_store_on_a_full_disk_opens_although_its_reserve_cannot_be_read() {
         Call::Open(path) if path.ends_with("RESERVE") => Some((Effect::None, io::Error::other("unreadable"))),
         _ => None,
     });
-    // Too little for a copy of the log's contents, and enough for a new log next to it.
+    // Enough for a new log, too little for a copy of the log's contents.
     image.set_room(Some(image.used() + (8 << 10)));
     let db = options(&image).fs(Arc::new(fs)).open(DIR).unwrap();
     assert!(db.open_report().full_disk.is_some());
@@ -304,7 +296,7 @@ fn a_store_opens_if_the_disk_is_full_at_the_first_promise_of_its_new_log() {
             image.set_room(Some(image.used()));
         }
         db.delete(key(0)).unwrap();
-        // The file keeps more than such a small store needs.
+        // More than such a small store needs is kept.
         put(&db, 3).unwrap();
         let image = image.crash(CrashPolicy::KeepAll);
         let db = open(&image).unwrap();
@@ -333,7 +325,7 @@ fn an_unreadable_reserve_is_reported_and_removed_as_soon_as_possible() {
     db.delete(key(0)).unwrap();
     assert!(!has_reserve(&mem) && is_full(&put(&db, 0).unwrap_err()));
     mem.set_room(None);
-    // The file system does not report the free space, so the reserve is tried at its next due time.
+    // Free space is unknown, so the reserve is tried when it is next due.
     let start = Instant::now();
     while let Err(error) = put(&db, 0) {
         assert!(is_full(&error) && start.elapsed() < Duration::from_secs(60), "{error}");
@@ -342,7 +334,6 @@ fn an_unreadable_reserve_is_reported_and_removed_as_soon_as_possible() {
     assert!(has_reserve(&mem) && db.background_error().is_none());
 }
 
-/// The operations on the file `RESERVE` that fail once the disk is full.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Broken {
     Nothing,
@@ -364,12 +355,10 @@ impl Broken {
     }
 }
 
-/// The retries of a caller until puts are accepted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
     Settle,
     Step,
-    /// Nothing: there are threads.
     Wait,
 }
 
@@ -396,7 +385,6 @@ impl FreedDisk {
         fs.tells_free.store(self.tells_free, Ordering::SeqCst);
     }
 
-    /// A put that does not find out whether there is space.
     fn takes_put(&self, db: &Db, fs: &FaultyFs) -> bool {
         fs.tells_free.store(false, Ordering::SeqCst);
         fs.judge(|_, call| {

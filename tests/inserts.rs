@@ -1,5 +1,4 @@
-//! Inserts with entries that follow from the answers, and inserts whose durability is reported later: atomic next to
-//! other threads and flushes, and after a power loss.
+//! Inserts with derived entries and with durability reported later: atomic next to other work and after a power loss.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,8 +23,8 @@ fn keyspaces(db: &Db) -> [Keyspace; 2] {
     ["counts", "owners"].map(|name| db.keyspace(name, KeyspaceOptions::new()).unwrap())
 }
 
-/// Inserts keys of one thread. In the same step a count of the thread's new keys so far is written to one keyspace, and
-/// to the other the thread of each new key. `during` runs in the closure.
+/// Also writes the thread's count of new keys to one keyspace, and its number for each new key to the other. `during` runs in the
+/// closure.
 fn insert(
     db: &Db,
     thread: u64,
@@ -50,7 +49,6 @@ fn insert(
     Ok(before + new.count() as u64)
 }
 
-/// Whether the counts match the present keys, and each key has its owner.
 fn check(db: &Db) -> Result<HashMap<u64, u64>, String> {
     let [counts, owners] = &keyspaces(db);
     let all = |keyspace: &Keyspace| keyspace.iter().map(|item| item.unwrap()).collect::<Vec<_>>();
@@ -84,7 +82,7 @@ fn counts_and_owners_written_with_the_inserts_of_eight_threads_match_the_keys() 
             count = insert(&db, thread, &wanted, count, buffered, || {
                 runs += 1;
                 again.fetch_add(u64::from(runs == 2), Ordering::Relaxed);
-                // Now and then another writer comes first for certain.
+                // Another writer certainly comes first.
                 if call % 8 == 7 && runs == 1 {
                     stolen = insert(&db, 100 + thread, &wanted[..1], stolen, buffered, || {}).unwrap();
                 }
@@ -111,7 +109,6 @@ fn no_power_loss_separates_inserts_from_their_other_writes_or_reverts_a_synced_a
     let db = store::options(&fs).background_threads(1).open(DIR).unwrap();
     keyspaces(&db);
     db.sync().unwrap();
-    // The keys of which an answer was synced, "new" or "seen".
     let answered: Arc<Mutex<Vec<u64>>> = Arc::default();
     let (images, failure) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None::<String>)));
     let (known, made, failed) = (Arc::clone(&answered), Arc::clone(&images), Arc::clone(&failure));
@@ -159,7 +156,6 @@ fn no_power_loss_separates_inserts_from_their_other_writes_or_reverts_a_synced_a
     check(&db).unwrap();
 }
 
-/// The remaining keys after a power loss.
 fn survive(fs: &MemFs, keys: &[&str]) -> Vec<bool> {
     store::open(&fs.crash(CrashPolicy::DropUnsynced)).unwrap().multi_contains(keys).unwrap()
 }

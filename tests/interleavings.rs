@@ -1,4 +1,4 @@
-//! Concurrent operations: stopped at the worst moment by an observer, or many at once.
+//! Concurrent operations: stopped by an observer, or many at once.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,6 @@ use sievedb::{Db, Error, KeyspaceOptions, Options};
 
 const DIR: &str = "/db";
 
-/// Longer than anything takes that ends.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 fn options(fs: &MemFs) -> Options {
@@ -23,7 +22,6 @@ fn ends_with(path: &Path, end: &str) -> bool {
     path.to_string_lossy().ends_with(end)
 }
 
-/// A gate that is closed until it is opened.
 #[derive(Default)]
 struct Gate(Mutex<bool>, Condvar);
 
@@ -38,7 +36,6 @@ impl Gate {
     }
 }
 
-/// Runs something in another thread; fails if it does not end.
 fn ends<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = mpsc::channel();
     thread::spawn(move || done.send(run()));
@@ -65,7 +62,6 @@ fn a_writer_that_waits_for_a_flush_goes_on_when_the_keyspace_is_dropped() {
         done.send(written)
     });
     reached.pass();
-    // The writer fills the other memtables meanwhile, and then waits.
     thread::sleep(Duration::from_millis(300));
     db.drop_keyspace("k").unwrap();
     gate.open();
@@ -247,7 +243,6 @@ fn a_panic_in_a_writer_returns_errors_to_the_other_writers() {
     assert!(db.contains("before").unwrap());
 }
 
-/// Whether the store failed because of the panic of [`panic_at`].
 fn is_panicked(error: &Error) -> bool {
     match error {
         Error::Panicked { message, .. } => &**message == "a file system that panics",

@@ -1,11 +1,7 @@
-//! A process that is killed while it writes.
-//!
-//! The test starts its own binary again as a child that loads a store on the real file system from several
-//! threads, with background flushes and compactions, and prints which writes were acknowledged. The parent
-//! kills it with SIGKILL at a random moment, opens the store and looks: every acknowledged write is there,
-//! each writer's writes are there up to some number without a hole, whole (a batch writes two keyspaces), and
-//! every table verifies. Then the next child goes on where this one was killed, fifty times on the same
-//! store. Readers in the parent open live views of the same store meanwhile, with the same checks.
+//! A process is killed while it writes. A child loads a store from several threads and prints each acknowledged write; the parent
+//! kills it at a random moment and opens the store. Each writer's batches, which write two keyspaces, are whole and without a gap
+//! up to at least the last acknowledged one, and every table verifies. The next child continues, fifty times; the parent checks
+//! live views meanwhile.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
@@ -18,7 +14,7 @@ use sievedb::{Db, Durability, KeyspaceOptions, Options, WriteBatch};
 
 use crate::support::rng::Rng;
 
-/// Set for the child: the directory of the store, and how long each writer pauses after a write, in microseconds.
+/// Directory, and the writers' pause in microseconds.
 const CHILD: &str = "SIEVEDB_KILL_TEST_CHILD";
 const PAUSE: &str = "SIEVEDB_KILL_TEST_PAUSE";
 
@@ -43,7 +39,6 @@ fn value(writer: u64, n: u64) -> Vec<u8> {
     value
 }
 
-/// How many writes of this writer are there: 0, 1, 2, … without a hole and nothing behind.
 fn written(db: &Db, writer: u64) -> u64 {
     let Some(mirror) = db.existing_keyspace("mirror") else {
         assert_eq!(db.iter().count(), 0);
@@ -65,7 +60,6 @@ fn written(db: &Db, writer: u64) -> u64 {
     n
 }
 
-/// The same by one scan.
 fn scanned(db: &Db, writer: u64) -> u64 {
     let (prefix, mut numbers) = (format!("{writer} "), Vec::new());
     for item in db.prefix(&prefix) {
@@ -85,14 +79,13 @@ fn scanned(db: &Db, writer: u64) -> u64 {
     count
 }
 
-/// Not a test by itself: the code of the child process. Without the variable it does nothing.
+/// Without the variable, returns at once.
 #[test]
 fn child() {
     let Some(dir) = std::env::var_os(CHILD) else { return };
     let pause = std::env::var(PAUSE).map_or(0, |pause| pause.parse().unwrap());
     let db = open(Path::new(&dir));
     let mirror = db.keyspace("mirror", options()).unwrap();
-    // The first change takes a few syncs.
     db.sync().unwrap();
     say("ready");
     std::thread::scope(|scope| {
@@ -106,7 +99,7 @@ fn child() {
                         key(writer, n),
                         n.to_le_bytes(),
                     );
-                    // Data in the page cache of the operating system also survive the process.
+                    // The page cache survives a killed process.
                     let durability =
                         if n.is_multiple_of(8) { Durability::Synced } else { Durability::Buffered };
                     db.write_with(batch, durability).unwrap();
@@ -120,7 +113,7 @@ fn child() {
     });
 }
 
-/// One line in one write, so that lines of several threads do not mix.
+/// One write: lines of threads do not mix.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     if writeln!(out, "\n{line}").and_then(|()| out.flush()).is_err() {
@@ -138,11 +131,10 @@ fn a_process_killed_at_fifty_random_moments_loses_no_acknowledged_write() {
     let mut acknowledged = [0; WRITERS as usize];
     for kill in 0..KILLS {
         let delay = Duration::from_micros(rng.below(40_000));
-        // One child in four is killed while it opens.
         let opens_first = !delay.as_micros().is_multiple_of(4);
         let seen = run_and_kill(&store, opens_first, 0, |_| std::thread::sleep(delay));
         acknowledged.iter_mut().zip(seen).for_each(|(sum, seen)| *sum = seen.max(*sum));
-        // A read-only open leaves the killed state to the next child; an open for writing recovers it here.
+        // A read-only open leaves the recovery to the next child.
         let db = if kill % 2 == 0 { open(&store) } else { Options::new().read_only().open(&store).unwrap() };
         for writer in 0..WRITERS {
             let least = &mut acknowledged[writer as usize];
@@ -163,11 +155,9 @@ fn a_process_killed_at_fifty_random_moments_loses_no_acknowledged_write() {
     assert!(acknowledged.iter().all(|&n| n > 100), "{acknowledged:?}");
 }
 
-/// How many writes of each writer were acknowledged, counting from the first write of all.
 type Acknowledged = [AtomicU64; WRITERS as usize];
 
-/// Runs a child until `work` has returned; gives the acknowledged writes. With `opens_first` the child has opened the store
-/// before `work` begins.
+/// The writes acknowledged until `work` returned. With `opens_first` the child has opened the store before `work`.
 fn run_and_kill(
     store: &Path,
     opens_first: bool,
@@ -194,7 +184,7 @@ fn run_and_kill(
             let mut words = line.split(' ');
             if words.next() == Some("ack") {
                 let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
-                // A line that the kill has cut acknowledges nothing.
+                // A line cut by the kill acknowledges nothing.
                 if let (Some(writer), Some(n)) = (number(), number())
                     && writer < WRITERS
                 {
@@ -211,8 +201,7 @@ fn run_and_kill(
     [0, 1, 2].map(|writer| seen[writer].load(Ordering::SeqCst))
 }
 
-/// Checks that a view has each writer's writes up to some number, at least the writes that were acknowledged before
-/// the view.
+/// A view has at least the writes acknowledged before it, without gaps.
 fn check_view(db: &Db, least: &mut [u64; WRITERS as usize], about: &str) {
     for writer in 0..WRITERS {
         let (found, least) = (scanned(db, writer), &mut least[writer as usize]);
@@ -242,7 +231,6 @@ fn readers_next_to_a_process_that_is_killed_see_its_writes_up_to_some_moment() {
                 let before = db.clone();
                 check_view(&db, &mut least, &about);
                 let seen = least;
-                // The child writes something that the view lacks.
                 while now().iter().zip(seen).all(|(&now, seen)| now <= seen) {
                     std::thread::sleep(Duration::from_millis(1));
                 }

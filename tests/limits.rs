@@ -1,5 +1,4 @@
-//! Every limit from both sides: a value just within it is read back whole, a value just over it is refused without a
-//! change. And options: out of range, changed, kept.
+//! Every limit from both sides: a value within it is read back, one over it is refused without a change.
 
 use std::sync::Arc;
 
@@ -32,12 +31,10 @@ fn invalid<T>(result: sievedb::Result<T>) {
     }
 }
 
-/// Bytes that differ by position and that compress.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at >> 12) as u8 ^ (at >> 20) as u8).collect()
 }
 
-/// The contents now, and after a flush, a compaction and reopening.
 fn in_every_state(fs: &MemFs, db: Db, check: impl Fn(&Db)) {
     check(&db);
     db.flush().unwrap();
@@ -48,7 +45,7 @@ fn in_every_state(fs: &MemFs, db: Db, check: impl Fn(&Db)) {
     db.close().unwrap();
     let db = store::open(fs).unwrap();
     check(&db);
-    // Once more: the manifest that this opening wrote is another one.
+    // This opening wrote another manifest.
     drop(db);
     check(&store::open(fs).unwrap());
 }
@@ -73,7 +70,6 @@ fn keys_up_to_64_kib_are_keys_and_a_longer_one_is_refused() {
         for key in &present {
             assert_eq!(db.get(key).unwrap().unwrap()[..], (key.len() as u32).to_le_bytes());
         }
-        // Looking up a key that cannot exist is no error.
         assert_eq!(db.get(&long).unwrap(), None);
         assert_eq!(db.range(long.clone()..).count(), present.iter().filter(|key| ***key > long).count());
         assert!(db.iter().map(|item| item.unwrap().0.to_vec()).eq(present.iter().map(|key| key.to_vec())));
@@ -150,7 +146,7 @@ fn values_around_every_boundary_of_the_format_come_back_whole() {
     });
 }
 
-/// The largest of all, in one test so that they follow each other.
+/// In one test: one at a time.
 #[test]
 fn a_value_of_256_mib_is_kept_a_longer_one_is_refused_and_so_is_a_batch_over_1_gib() {
     let largest = pattern(VALUE_BYTES_MAX);
@@ -201,7 +197,6 @@ fn a_keyspace_has_a_name_of_1_to_255_bytes() {
     let db = store::open(&fs).unwrap();
     let options = KeyspaceOptions::new;
     invalid(db.keyspace("", options()));
-    // Counted in bytes, not in letters.
     let longest = "ä".repeat(KEYSPACE_NAME_BYTES_MAX / 2) + "a";
     assert_eq!(longest.len(), KEYSPACE_NAME_BYTES_MAX);
     db.keyspace(&longest, options()).unwrap().put("k", "v").unwrap();
@@ -346,7 +341,6 @@ fn options_stay_with_their_keyspace_until_they_are_changed() {
     let other = KeyspaceOptions::new().block_bytes(900);
     let db = open(Some(&own));
     assert_eq!(db.keyspace("other", other.clone()).unwrap().options(), other);
-    // One that exists keeps its own.
     assert_eq!(db.keyspace("other", own.clone()).unwrap().options(), other);
     drop(db);
     let db = open(None);
@@ -378,7 +372,7 @@ fn changed_options_shape_the_tables_that_are_written_from_then_on() {
     let options = KeyspaceOptions::new().filter(bloom).compression(Compression::Lz4).table_bytes(10_000);
     keyspace.set_options(options).unwrap();
     assert_eq!(total(&db).filter_keys, 0, "what is written stays as it is");
-    // One run alone would not be merged with anything.
+    // A single run would not be merged.
     keyspace.put(0u32.to_be_bytes(), [7; 100]).unwrap();
     keyspace.compact().unwrap();
     let after = total(&db);
@@ -390,7 +384,7 @@ fn changed_options_shape_the_tables_that_are_written_from_then_on() {
 fn a_dropped_keyspace_counts_for_no_memory_any_more() {
     let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0).memory_budget(1 << 20);
     let db = options.open(DIR).unwrap();
-    // Together far more than the quarter of the budget that memtables get; one at a time well below it.
+    // Together far more than the memtables' quarter of the budget.
     for round in 0..20 {
         let keyspace = db.keyspace("short-lived", KeyspaceOptions::new().memtable_bytes(1 << 20)).unwrap();
         for n in 0..50u8 {

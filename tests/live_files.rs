@@ -1,4 +1,4 @@
-//! The list of the files of a store: copies of them are the store at one moment, whatever the store does meanwhile.
+//! Copies of the listed files are the store at one moment, next to any other work.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,6 @@ fn bytes(file: &LiveFile) -> sievedb::Result<Vec<u8>> {
     Ok(open.read_to_vec(file.len() as usize, 0).unwrap_or_else(|error| panic!("{}: {error}", file.name())))
 }
 
-/// Copies the files to a file system of their own.
 fn copied(live: &LiveFiles) -> sievedb::Result<MemFs> {
     let fs = MemFs::new();
     sievedb::fs::Fs::create_dir(&fs, Path::new(COPY)).unwrap();
@@ -52,7 +51,7 @@ fn copies_of_the_files_are_the_moment_of_the_list_whatever_the_store_does_until_
             workload.run(30).unwrap();
             let about = format!("seed {seed}, {round}");
             let db = workload.db().unwrap().clone();
-            // Every third list is that of a handle for reading.
+            // Every third list comes from a read-only handle.
             let (live, expected) = if round % 3 == 2 {
                 let reader = store::open_read_only(&fs).unwrap();
                 (reader.live_files().unwrap(), contents(&reader).unwrap())
@@ -64,7 +63,6 @@ fn copies_of_the_files_are_the_moment_of_the_list_whatever_the_store_does_until_
             workload.run(25).unwrap();
             let copy = match copied(&live) {
                 Ok(copy) => copy,
-                // Closing the store ends the protection.
                 Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
                     closed += 1;
                     continue;
@@ -128,7 +126,6 @@ fn the_files_of_a_closed_store_cannot_be_listed_and_a_list_keeps_the_store_open(
     assert!(live.seqno() >= 1);
     drop(db);
     assert!(matches!(store::open(&fs), Err(Error::Locked { .. })));
-    // One file is enough.
     let file = live.files()[0].clone();
     drop(live);
     assert!(matches!(store::open(&fs), Err(Error::Locked { .. })));

@@ -1,9 +1,6 @@
-//! Readers next to a writer: for any actions of the writer between two file operations of a reader, the reader sees
-//! one moment of the store.
-//!
-//! The writer runs in hooks of the reader's file operations ([`HookedFs`]), so every interleaving follows from a seed
-//! or from the number of an operation. [`Writer`] keeps the contents after each of its operations. A reader must see
-//! one of these contents, from the beginning of its opening to the end.
+//! A reader next to a writer sees one moment of the store. The writer runs in hooks of the reader's file operations
+//! ([`HookedFs`]), so a seed or an operation's number determines the interleaving. The reader must see the contents after a
+//! writer's operation since its opening began.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,7 +16,6 @@ use crate::support::workload::Workload;
 const SEEDS: std::ops::Range<u64> = 0..6;
 const VIEWS: usize = 8;
 
-/// A writer and the contents after each of its operations.
 struct Writer {
     workload: Workload,
     states: Vec<Contents>,
@@ -50,7 +46,6 @@ fn reader(fs: &HookedFs) -> Options {
     store::options(&MemFs::new()).fs(Arc::new(fs.clone())).read_only()
 }
 
-/// Runs the writer between the operations of a reader, `one_in` times.
 fn run_between(fs: &HookedFs, writer: &Arc<Mutex<Writer>>, seed: u64, one_in: u64) {
     let (writer, mut rng) = (Arc::clone(writer), Rng::new(seed));
     fs.set_hook(move |_| {
@@ -60,7 +55,7 @@ fn run_between(fs: &HookedFs, writer: &Arc<Mutex<Writer>>, seed: u64, one_in: u6
     });
 }
 
-/// Checks that `db` holds one of the states from `oldest` to `newest`; gives its number.
+/// Returns the number of the matching state from `oldest` to `newest`.
 fn check(db: &Db, writer: &Arc<Mutex<Writer>>, (oldest, newest): (usize, usize), about: &str) -> usize {
     let found = store::contents(db).unwrap_or_else(|error| panic!("{about}: {error}"));
     let writer: MutexGuard<'_, Writer> = writer.lock().unwrap();
@@ -84,7 +79,7 @@ fn a_view_and_its_refresh_are_one_moment_for_any_writes_between_their_operations
             let oldest = newest();
             let mut db = match reader(&fs).open(DIR) {
                 Err(error @ Error::Changed { .. }) => {
-                    assert!(error.to_string().contains("64 tries"), "{about}: {error}");
+                    assert!(error.to_string().contains("64 attempts"), "{about}: {error}");
                     given_up += 1;
                     continue;
                 }
@@ -95,7 +90,6 @@ fn a_view_and_its_refresh_are_one_moment_for_any_writes_between_their_operations
             assert!(report.dropped.is_empty() && report.ignored.is_empty(), "{about}: {report:?}");
             tries += as_of.tries;
             views += 1;
-            // While it is read, the writer goes on, and removes files.
             run_between(&fs, &writer, view as u64, 20);
             let number = check(&db, &writer, (oldest, newest()), &about);
             let damage = db.verify().unwrap();
@@ -107,7 +101,6 @@ fn a_view_and_its_refresh_are_one_moment_for_any_writes_between_their_operations
                 let refreshed = db.refresh();
                 run_between(&fs, &writer, view as u64, 20);
                 let range = match refreshed {
-                    // It has stayed as it was.
                     Err(Error::Changed { .. }) => (last, last),
                     refreshed => {
                         changed += u64::from(refreshed.unwrap_or_else(|error| panic!("{about}: {error}")));
@@ -126,7 +119,7 @@ fn a_view_and_its_refresh_are_one_moment_for_any_writes_between_their_operations
     assert!(views > 40 && changed > 80 && tries > 2 * views && given_up < views / 4);
 }
 
-/// A store with a log that is nearly full, some tables, and a keyspace `side`.
+/// A nearly full log, some tables, and a keyspace `side`.
 fn prepared() -> (MemFs, Db, Keyspace) {
     let mem = MemFs::new();
     let db = store::open(&mem).unwrap();
@@ -137,7 +130,6 @@ fn prepared() -> (MemFs, Db, Keyspace) {
     }
     db.flush().unwrap();
     while db.step().unwrap() {}
-    // Until the next log is prepared, and only just.
     for n in 0.. {
         db.put((n * 2_u32).to_be_bytes(), [9; 100]).unwrap();
         while db.step().unwrap() {}
@@ -148,13 +140,11 @@ fn prepared() -> (MemFs, Db, Keyspace) {
     (mem, db, side)
 }
 
-/// How many logs have such a length.
 fn logs(mem: &MemFs, is_counted: fn(usize) -> bool) -> usize {
     let is_log = |(name, bytes): &(&String, &Vec<u8>)| name.ends_with(".wal") && is_counted(bytes.len());
     store::files(mem).iter().filter(is_log).count()
 }
 
-/// The actions of a writer between two operations of a reader. It records the contents after each change.
 type Script = fn(&MemFs, Db, Keyspace, &mut dyn FnMut(&Db)) -> Db;
 
 const SCRIPTS: [(&str, Script); 7] = [
@@ -163,7 +153,7 @@ const SCRIPTS: [(&str, Script); 7] = [
         note(&db);
         db
     }),
-    // The next log was named before, so no edit shows it.
+    // No edit shows the next log, which was named before.
     ("a log ends and the next one begins", |mem, db, _, note| {
         for n in 0.. {
             db.put(format!("more {n}"), [1; 100]).unwrap();
@@ -305,7 +295,6 @@ fn a_file_missing_in_two_attempts_in_a_row_is_damage_and_not_a_change() {
         let report = store::options(&image).verify(DIR).unwrap();
         assert!(report.changed.is_empty() && !report.damage.is_empty(), "{report:?}");
     }
-    // A table is damaged while somebody writes.
     let damaged = first(".sst");
     let mut bytes = files[damaged.file_name().unwrap().to_str().unwrap()].clone();
     bytes[200] ^= 1;
@@ -336,7 +325,6 @@ fn a_file_that_the_limit_does_not_let_a_view_hold_is_a_change_and_no_damage_once
     assert!(tables > 30, "{tables}");
     let view = |limit| store::options(&mem).open_files_max(limit).read_only().open(DIR).unwrap();
     let (few, all) = (view(8), view(tables as usize));
-    // All are there, held open or not.
     assert_eq!(view(8).iter().filter(|item| item.is_ok()).count(), 2000);
     for n in 0..2000_u32 {
         db.put(n.to_be_bytes(), "new").unwrap();
@@ -383,7 +371,6 @@ fn clones_of_a_reader_that_are_refreshed_separately_keep_their_tables() {
     }
 }
 
-/// Replaces all files of the store.
 fn put_in_place(mem: &MemFs, files: Vec<(PathBuf, Vec<u8>)>) {
     mem.files(Path::new(DIR)).iter().for_each(|(path, _)| mem.remove(path).unwrap());
     files.into_iter().for_each(|(path, bytes)| mem.overwrite(&path, bytes));
@@ -443,14 +430,13 @@ fn a_reader_whose_directory_has_another_store_by_now_copies_no_file_of_that_stor
     }
 }
 
-/// Without filters and with values of one length, tables of two histories differ in their blocks alone.
+/// Tables of two histories differ only in their blocks.
 fn bare(mem: &MemFs) -> Options {
     let none = FilterPolicy::new(FilterKind::None);
     store::options(mem).default_keyspace(KeyspaceOptions::new().filter(none))
 }
 
-/// A reader of a store that flushes a value of `a`, is compacted if `compacts`, and then replaced by a backup that flushes
-/// another value. The number of the table is the same.
+/// The backup reuses a table's number for another value.
 fn replace_by_a_backup(compacts: bool) {
     let mem = MemFs::new();
     let db = bare(&mem).open(DIR).unwrap();
@@ -486,7 +472,7 @@ fn replace_by_a_backup(compacts: bool) {
     }
     let (db, second) = begin("two");
     assert_eq!(first, second);
-    // Until all numbers of the backup are at least the numbers that the reader has seen.
+    // Until the backup reaches all numbers that the reader has seen.
     for n in 0..10_u32 {
         db.put(n.to_be_bytes(), "more").unwrap();
         db.flush().unwrap();

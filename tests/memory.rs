@@ -1,6 +1,4 @@
-//! The allocations of the whole program, compared with the memory budget, independent of the store's own ledger.
-//!
-//! A program of its own, with an allocator that counts. Its tests run one at a time.
+//! The program's allocations, counted by its allocator, compared with the memory budget. The tests run one at a time.
 
 #![expect(clippy::disallowed_methods, reason = "tests spell out keys")]
 
@@ -15,7 +13,6 @@ use sievedb::{Db, Error, FilterKind, FilterPolicy, KeyspaceOptions, Options, Wri
 #[global_allocator]
 static ALLOCATED: PeakAlloc = PeakAlloc;
 
-/// The allocations belong to one test.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -23,14 +20,12 @@ fn alone() -> MutexGuard<'static, ()> {
 
 const BUDGET: usize = 16 << 20;
 
-/// Memory that does not grow with data: the slots of caches, buffers of logs and files, blocks that are being read
-/// and decompressed, threads.
+/// Independent of the data: slots of caches, buffers of logs and files, blocks being read, threads.
 const FIXED_BYTES: usize = 2 << 20;
 
-/// Four times the budget.
 const KEYS: u64 = 200_000;
 
-/// Keys of a table whose filter takes half of the budget to build.
+/// Building this filter takes half of the budget.
 const MANY: u64 = 400_000;
 
 fn key(number: u64) -> [u8; 8] {
@@ -38,7 +33,6 @@ fn key(number: u64) -> [u8; 8] {
 }
 
 fn value(number: u64) -> [u8; 300] {
-    // Half of it cannot be compressed.
     let mut value = [7; 300];
     for (index, chunk) in value.chunks_exact_mut(16).enumerate() {
         chunk[..8].copy_from_slice(&key(number ^ (index as u64) << 32));
@@ -55,15 +49,13 @@ fn open(dir: &Path) -> Db {
     options.default_keyspace(KeyspaceOptions::new().filter(policy(16.0))).open(dir).unwrap()
 }
 
-/// The store as it stands on the disk while it is in use: as after a crash.
 fn copy(from: &Path, to: &Path) {
     for file in fs::read_dir(from).unwrap().map(Result::unwrap) {
         fs::copy(file.path(), to.join(file.file_name())).unwrap();
     }
 }
 
-/// A store that was used with a large budget and lost its process before anything was flushed: all of it is
-/// in the logs. Each batch has ten long values for one keyspace and an empty one for another.
+/// Each batch has ten long values for one keyspace and an empty one for another.
 fn write_with_a_large_budget(crashed: &Path) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let large = KeyspaceOptions::new().memtable_bytes(16 * BUDGET);
@@ -83,8 +75,6 @@ fn write_with_a_large_budget(crashed: &Path) -> u64 {
     KEYS / 10
 }
 
-/// A store whose tables were written with a large budget: one keyspace with values, one with very many small
-/// keys.
 fn tables_of_a_large_budget(dir: &Path) {
     let options = Options::new().memory_budget(64 * BUDGET).background_threads(0);
     let db = options.open(dir).unwrap();
@@ -103,7 +93,6 @@ fn tables_of_a_large_budget(dir: &Path) {
     db.close().unwrap();
 }
 
-/// Runs a phase and asserts that both the allocations and the ledger stay within the budget.
 fn phase<T>(name: &str, before: usize, run: impl FnOnce() -> T) -> T {
     ALLOCATED.reset_peak_usage();
     let result = run();
@@ -141,7 +130,7 @@ fn a_program_with_a_store_allocates_little_more_than_the_budget() {
     };
     phase("read", before, || read(&db));
     phase("scan", before, || assert_eq!(db.iter().map(Result::unwrap).count() as u64, KEYS));
-    // The small keyspace is not flushed as often as the large one, and must keep nothing of it.
+    // The rarely flushed small keyspace must not hold memory of the large one.
     phase("write to two keyspaces at once", before, || {
         let small = db.keyspace("small", KeyspaceOptions::new()).unwrap();
         let large = db.keyspace("large", KeyspaceOptions::new()).unwrap();
@@ -173,7 +162,7 @@ fn a_program_with_a_store_allocates_little_more_than_the_budget() {
             }
         });
     });
-    // Memory held by the caller is counted separately. The cache is already full, so it does not keep those blocks.
+    // The caller's memory is counted separately.
     phase("fill the cache", before, || read(&db));
     let number = |index: u64| index * (KEYS / 500);
     let held: Vec<_> = phase("hold", before, || {
@@ -182,7 +171,7 @@ fn a_program_with_a_store_allocates_little_more_than_the_budget() {
         values
     });
     let bytes = db.stats().memory.held as usize;
-    // A block of 4 KiB for each value, except the blocks still in the cache.
+    // 4 KiB for each value, except in cached blocks.
     assert!((500 * 2000..500 * 6000).contains(&bytes), "blocks of 500 values: {bytes}");
     phase("read beside what is held", before + bytes, || read(&db));
     assert!((0..500).all(|index| held[index as usize][..] == value(number(index))));
@@ -194,7 +183,7 @@ fn a_program_with_a_store_allocates_little_more_than_the_budget() {
     let crashed = tempfile::tempdir().unwrap();
     (0..20_000).for_each(|number| db.put(key(number), value(number)).unwrap());
     db.flush().unwrap();
-    // As many as one memtable holds, so that they are in the log only.
+    // Few enough for one memtable: only in the log.
     (0..1500).for_each(|number| db.put(key(number), value(number)).unwrap());
     db.settle().unwrap();
     copy(dir.path(), crashed.path());
@@ -206,7 +195,7 @@ fn a_program_with_a_store_allocates_little_more_than_the_budget() {
     let full = taken();
     let (allocated, counted) = (full.0 - empty.0, full.1 - empty.1);
     assert!(counted > BUDGET / 8 * 7, "{counted}");
-    // Blocks are counted with all their metadata.
+    // Includes the blocks' metadata.
     assert!(allocated <= counted, "{allocated} bytes are allocated, {counted} are counted");
     db.close().unwrap();
     let db = phase("open after a crash", before, || open(crashed.path()));
@@ -231,7 +220,7 @@ fn a_program_with_a_store_allocates_little_more_than_the_budget() {
     let many = db.existing_keyspace("many").unwrap();
     phase("new filters for large tables", before, || {
         assert_eq!(db.iter().map(Result::unwrap).count() as u64, MANY / 100);
-        // A long scan leaves half of the cache free; lookups fill it.
+        // A long scan leaves half of the cache free.
         assert!((0..MANY / 100).all(|number| db.contains(key(number)).unwrap()));
         assert!(db.stats().memory.blocks as usize > BUDGET / 2);
         many.refilter(policy(10.0)).unwrap();
@@ -250,11 +239,10 @@ fn a_program_with_a_store_allocates_little_more_than_the_budget() {
     assert!(left < 1 << 20, "{left} bytes are left when it is closed");
 }
 
-/// The most that the entry of a table, and of a keyspace, takes, as the guide states it.
+/// The guide states the maximum of a table's and a keyspace's entry.
 const TABLE_ENTRY_BYTES: usize = 1900;
 const KEYSPACE_ENTRY_BYTES: usize = 2500;
 
-/// Asserts that the peak since the last call is within the budget and so many bytes more.
 fn check_peak(name: &str, before: usize, (budget, beside): (usize, usize)) {
     let peak = ALLOCATED.peak_usage() - before;
     println!("{name}: {:.1} MiB", peak as f64 / f64::from(1 << 20));
@@ -273,7 +261,7 @@ fn many_keyspaces_and_tables_allocate_their_entries_within_the_budget() {
     let dir = tempfile::tempdir().unwrap();
     let options = || Options::new().memory_budget(BUDGET).background_threads(0);
     let entries = TABLES * TABLE_ENTRY_BYTES + KEYSPACES * KEYSPACE_ENTRY_BYTES;
-    // Cached blocks give way to entries, here with half of the budget.
+    // Entries displace cached blocks, here half of the budget.
     let beside = entries - BUDGET / 2;
     let before = ALLOCATED.current_usage();
     ALLOCATED.reset_peak_usage();

@@ -1,13 +1,8 @@
-//! The store and a sorted map: the same operations, the same answers.
+//! The store and a sorted map get the same operations and give the same answers. quickcheck draws and shrinks histories: writes
+//! over several keyspaces, lookups, scans from both ends, snapshots and iterators held during other work, changed options, and
+//! every kind of reopening. Trees are tiny and several levels deep.
 //!
-//! A history is a long list of operations that quickcheck draws from a seed: writes and batches over several
-//! keyspaces, lookups, walks from both ends with bounds of every kind, snapshots and iterators that are held
-//! while flushes, compactions and drops go on underneath, options that change, and reopening in every way.
-//! Trees are tiny in bytes and several levels deep. When a history fails, quickcheck makes it smaller.
-//!
-//! Unless `SIEVEDB_THOROUGH` is set, a fifth to a third of the histories are run.
-//!
-//! The seed is printed, and taken from `SIEVEDB_SEED` if that is set; any seed must pass.
+//! Runs a part of the histories unless `SIEVEDB_THOROUGH` is set. The seed is printed; `SIEVEDB_SEED` sets it.
 
 mod ops;
 mod reference;
@@ -23,7 +18,6 @@ use crate::support::sample::thorough;
 use ops::History;
 use world::{Disk, Reached, World};
 
-/// Operations of one history.
 const OPS: usize = 1000;
 
 fn seed() -> u64 {
@@ -43,12 +37,10 @@ fn live(history: &History, disk: Disk, reached: &Mutex<Option<Reached>>) -> Resu
     Ok(())
 }
 
-/// So many histories, or a sample of them.
 fn histories(all: u64, sample: u64) -> u64 {
     if thorough() { all } else { sample }
 }
 
-/// Asserts that the histories reached the states they are meant to reach.
 fn assert_reached(reached: &Mutex<Option<Reached>>, histories: u64) {
     let reached = &reached.lock().unwrap().unwrap();
     println!("{reached:?}");
@@ -79,7 +71,7 @@ fn histories_with_threads_agree_with_a_sorted_map() {
     assert_reached(&REACHED, histories);
 }
 
-/// Few, because a disk syncs some thousand times for each.
+/// Each syncs a disk thousands of times.
 #[test]
 fn histories_on_disk_agree_with_a_sorted_map() {
     static REACHED: Mutex<Option<Reached>> = Mutex::new(None);
@@ -90,7 +82,6 @@ fn histories_on_disk_agree_with_a_sorted_map() {
     assert_reached(&REACHED, histories);
 }
 
-/// Sets of options for the same data that differ as much as possible.
 fn option_sets() -> Vec<(Options, KeyspaceOptions)> {
     let filter = |kind, bits| KeyspaceOptions::new().filter(FilterPolicy::new(kind).bits_per_key(bits));
     let small = Options::new().memory_budget(1 << 20).open_files_max(8).log_bytes_max(1).audit_absent(2);

@@ -1,9 +1,6 @@
-//! Power loss while logs are created in advance, come into use, and are recorded as ended.
-//!
-//! A store writes numbered keys, sometimes synced, and does background work after each, so that nearly every log is
-//! named before it is used. Before every operation on a file, images of the remaining files after a power loss are
-//! taken. Each must open, for reading and for writing, with the first keys up to some number, at least the synced
-//! ones. In some runs an append to a log fails on the way, so that writing resumes.
+//! Power loss while logs are prepared, put into use, and recorded as ended. Nearly every log is named in advance. Each image
+//! opens, also read-only, with the first keys up to at least the last synced one. In some runs an append fails, so that writing
+//! resumes.
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,17 +15,15 @@ use crate::support::store::{self, DIR};
 
 const KEYS: u64 = 100;
 
-/// Keys that were written, or may have been, and keys that were synced.
 #[derive(Default)]
 struct Progress {
     begun: AtomicU64,
     durable: AtomicU64,
 }
 
-/// An append to a log that fails: its number, from 0, and the error.
+/// The number of the append, from 0, and its error.
 type Failure = (u64, ErrorKind);
 
-/// Memtables that hold a few dozen keys.
 fn options(fs: &MemFs) -> Options {
     store::options(fs).default_keyspace(store::small().memtable_bytes(32 << 10))
 }
@@ -88,7 +83,7 @@ fn lose_power_everywhere(failure: Option<Failure>) -> Result<[u64; 3], String> {
             batch.put(n.to_be_bytes(), value(n));
             db.write_with(batch, durability)
         };
-        // The failed write is repeated: writing has resumed.
+        // The failed write succeeds: writing has resumed.
         write().or_else(|_| write()).map_err(|error| format!("key {n}: {error}"))?;
         if durability == Durability::Synced {
             progress.durable.store(n + 1, Ordering::Relaxed);
@@ -104,7 +99,7 @@ fn lose_power_everywhere(failure: Option<Failure>) -> Result<[u64; 3], String> {
     Ok([0, 1, 2].map(|count| counts[count].load(Ordering::Relaxed)))
 }
 
-/// The log to which an operation appends records, other than its close record.
+/// The log to which records other than its close record are appended.
 fn appended_log(op: &Op<'_>) -> Option<String> {
     let Op::Append(path, bytes) = op else { return None };
     let name = path.file_name()?.to_str()?;
@@ -143,7 +138,6 @@ fn check(image: &MemFs, progress: &Progress, policy: CrashPolicy) -> Result<(), 
     Ok(())
 }
 
-/// How many keys there are, which must be the first ones.
 fn keys(db: &Db) -> Result<u64, String> {
     let mut count = 0u64;
     for item in db.iter() {

@@ -1,13 +1,11 @@
-//! Each key is new once, whatever happens to the process.
+//! Each key is new once, even if the process is killed.
 //!
-//! The test starts its own binary again as a child. Eight threads of it insert random keys with `insert_if_absent`
-//! into a store on the real file system, and each thread appends each new key to a file when it gets the answer. The
-//! memory is so small that memtables are flushed, tables compacted, and filters loaded and unloaded all the time;
-//! this is counted. The parent kills the child with SIGKILL at random moments, and starts the next one on the same
-//! store. In the end every key is in the store, each key was new at most once, and at most one key per thread and
-//! kill was new to no thread: its answer was killed on its way to the file.
+//! A child with eight threads inserts random keys by `insert_if_absent` and notes each new key in a file. Little memory causes
+//! flushes, compactions, and loading and unloading of filters, which is counted. The parent kills children at random moments.
+//! Every key must be present and new at most once; per thread and kill, at most one key was new to no thread, because its answer
+//! was lost.
 //!
-//! `cargo test --release --test store -- --ignored --nocapture once::` does so with 10^7 calls for 10^6 keys.
+//! `cargo test --release --test store -- --ignored --nocapture once::` makes 10^7 calls for 10^6 keys.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write as _};
@@ -19,19 +17,15 @@ use sievedb::{Db, FilterKind, FilterPolicy, KeyspaceOptions, Options};
 
 use crate::support::rng::Rng;
 
-/// Set for the child: the directory of the store, the number of keys, the calls of each thread, a seed, the memory
-/// budget, and the size of tables.
+/// Directory, number of keys, calls of each thread, seed, memory budget, table size.
 const CHILD: &str = "SIEVEDB_ONCE_TEST_CHILD";
 
 const THREADS: u64 = 8;
 
-/// A record that is no key: how many calls a thread has made so far.
 const CALLS: u64 = 1 << 63;
 
-/// A record that is no key: how often it has changed so far which filters are in memory.
 const CHANGES: u64 = 1 << 62;
 
-/// How often a thread notes its calls.
 const NOTE_EVERY: u64 = 512;
 
 struct Run<'a> {
@@ -39,7 +33,6 @@ struct Run<'a> {
     keys: u64,
     calls: u64,
     kills: u64,
-    /// How long the children live that are killed.
     life: Duration,
     memory_budget: usize,
     table_bytes: u64,
@@ -61,7 +54,7 @@ fn key(n: u64) -> [u8; 16] {
     key
 }
 
-/// Not a test by itself: the code of the child process. Without the variable it does nothing.
+/// Without the variable, returns at once.
 #[test]
 fn child() {
     let Ok(wanted) = std::env::var(CHILD) else { return };
@@ -76,7 +69,7 @@ fn child() {
             scope.spawn(move || {
                 let path = dir.join(format!("{seed}-{thread}"));
                 let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
-                // One write for one record, so that a kill cuts none.
+                // A kill cuts no record.
                 let mut note = |record: u64| file.write_all(&record.to_le_bytes()).unwrap();
                 let rng = &mut Rng::new(seed << 8 | thread);
                 let end = Instant::now() + Duration::from_secs(60);
@@ -85,7 +78,7 @@ fn child() {
                     if db.insert_if_absent(key(n), n.to_le_bytes()).unwrap() {
                         note(n);
                     }
-                    // Which filters are in memory is decided once a second: one thread goes on until it changes.
+                    // Filter residency changes at most once a second: one thread waits for it.
                     let may_end = || thread > 0 || db.stats().residency_changes > 0 || Instant::now() > end;
                     let ends = made >= calls && may_end();
                     if made % NOTE_EVERY == 0 || ends {
@@ -118,7 +111,7 @@ fn spawn(run: &Run<'_>, calls: u64, seed: u64) -> Child {
         .unwrap()
 }
 
-/// The keys that were new to a child, and how many calls and changes of residency it has made at least.
+/// The keys that were new to a child; lower bounds of its calls and residency changes.
 fn read_notes(dir: &Path, seed: u64) -> (Vec<u64>, u64, u64) {
     let (mut new, mut calls, mut changes) = (Vec::new(), 0, 0);
     for thread in 0..THREADS {

@@ -1,5 +1,4 @@
-//! The order that is never broken: log before the next log, table and filter before manifest, manifest before
-//! `CURRENT` and before old files go. See `support::audit` for the rules.
+//! The order of file operations: see `support::audit` for the rules.
 
 use std::sync::PoisonError;
 

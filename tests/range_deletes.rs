@@ -1,4 +1,4 @@
-//! Range deletes: the entries they hide, the readers affected, and the cost.
+//! Range deletes: hidden entries, readers, and cost.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -9,21 +9,15 @@ use sievedb::{Db, Error, IndexedBatch, KeyspaceOptions, Options, WriteBatch};
 
 use crate::support::store::{self, DIR};
 
-/// Where the entries and the range deletes of a test are.
 const PLACES: [Place; 5] =
     [Place::Memtable, Place::OldTables, Place::NewTables, Place::Compacted, Place::Replayed];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// All in a memtable.
     Memtable,
-    /// The entries in tables, the range deletes in a memtable.
     OldTables,
-    /// Both in tables, the range deletes in newer ones.
     NewTables,
-    /// Merged, below a snapshot that keeps both.
     Compacted,
-    /// Both from the log.
     Replayed,
 }
 
@@ -33,7 +27,7 @@ fn open() -> (MemFs, Db) {
     (fs, db)
 }
 
-/// A memtable that nothing below fills, tables that are as large, and filters in memory that are believed.
+/// Without automatic flushes and audits of filters.
 fn roomy(fs: &MemFs) -> Db {
     let keyspace = store::small().memtable_bytes(1 << 20).table_bytes(1 << 20);
     store::options(fs).audit_absent(0).default_keyspace(keyspace).open(DIR).unwrap()
@@ -48,7 +42,6 @@ fn keys(db: &Db) -> String {
     up.join(" ")
 }
 
-/// A store with these keys, and then these ranges deleted.
 fn deleted(place: Place, put: &str, ranges: &[(&str, &str)]) -> (MemFs, Db) {
     let fs = MemFs::new();
     let mut db = roomy(&fs);
@@ -78,7 +71,6 @@ fn deleted(place: Place, put: &str, ranges: &[(&str, &str)]) -> (MemFs, Db) {
 #[test]
 fn scans_lookups_and_seeks_find_no_deleted_key_wherever_entries_and_ranges_are() {
     let put = "a b c d e f g h i j k l m";
-    // Overlapping, nested, one in the other's middle, touching, and one of no key.
     let ranges = [("b", "d"), ("c", "f"), ("g", "l"), ("h", "i"), ("x", "y"), ("f", "f\0")];
     for place in PLACES {
         let (_fs, db) = deleted(place, put, &ranges);
@@ -96,7 +88,6 @@ fn scans_lookups_and_seeks_find_no_deleted_key_wherever_entries_and_ranges_are()
         let at = |cursor: &sievedb::Cursor<'_>| {
             cursor.key().map(|key| String::from_utf8(key.to_vec()).unwrap()).unwrap_or_default()
         };
-        // Into a span, to its edges, and next to them.
         for (sought, next, previous) in [
             ("", "a", ""),
             ("a", "a", "a"),
@@ -115,18 +106,15 @@ fn scans_lookups_and_seeks_find_no_deleted_key_wherever_entries_and_ranges_are()
             cursor.seek_for_prev(sought).unwrap();
             assert_eq!(at(&cursor), previous, "{place:?}: seek for prev {sought}");
         }
-        // Turning round at a span.
         cursor.seek("a").unwrap();
         assert!(cursor.next().unwrap() && at(&cursor) == "l", "{place:?}");
         assert!(cursor.prev().unwrap() && at(&cursor) == "a", "{place:?}");
         assert!(!cursor.prev().unwrap());
-        // Ranges that begin or end inside.
         let count = |from: &str, to: &str| db.range(from..to).count();
         assert_eq!((count("c", "l"), count("c", "m"), count("a", "h")), (0, 1, 1), "{place:?}");
         assert_eq!(db.first().unwrap().unwrap().0, "a");
         assert_eq!(db.last().unwrap().unwrap().0, "m");
         assert_eq!(db.len().unwrap(), 3);
-        // Later writes are visible.
         db.put("e", "again").unwrap();
         assert_eq!(keys(&db), "a e l m", "{place:?}");
         assert_eq!(db.pop_first().unwrap().unwrap().0, "a");
@@ -144,7 +132,6 @@ fn a_key_that_newer_filters_deny_stays_deleted() {
         (0..500_u32).for_each(|n| db.put(n.to_be_bytes(), [7; 40]).unwrap());
         db.compact().unwrap();
         if level == 1 {
-            // Lookups in the table of the range delete, outside of it.
             (1000..1200_u32).for_each(|n| db.put(n.to_be_bytes(), [7; 40]).unwrap());
         }
         let snapshot = db.snapshot();
@@ -240,7 +227,6 @@ fn reversed_ranges_dropped_keyspaces_and_readers_are_refused_and_nothing_is_writ
     batch.put("half", "of it").delete_range_in(&gone, ..);
     assert!(is_dropped(db.write(batch)));
     assert!(matches!(db.delete_range(vec![0; 65_537]..), Err(Error::LimitExceeded { .. })));
-    // Ranges of no key.
     db.delete_range("k".."k").unwrap();
     db.delete_range((Bound::Excluded("k"), Bound::Excluded("k"))).unwrap();
     db.delete_range(.."").unwrap();
@@ -268,7 +254,6 @@ fn conditional_writes_see_a_range_delete_between_their_lookup_and_their_write() 
     });
     assert_eq!(updated.unwrap().unwrap(), b"0+"[..], "the deleted value is not revived");
     assert_eq!(seen, [Some(b"1".to_vec()), None]);
-    // Also if it was flushed meanwhile, and if it is in a table.
     for flushed in [false, true] {
         db.put("k", "1").unwrap();
         db.delete_prefix("k").unwrap();
@@ -309,7 +294,6 @@ fn transactions_conflict_with_a_range_delete_of_keys_they_read_present_or_absent
         assert!(!conflicts(&|tx| drop(tx.get("k12").unwrap()), ("k13", "k14")), "{place}");
         assert!(conflicts(&|tx| assert!(tx.range("x".."z").next().is_none()), ("y", "y1")), "{place}");
         assert!(!conflicts(&|tx| assert!(tx.range("x".."y").next().is_none()), ("y", "y1")), "{place}");
-        // It counts as no read.
         assert!(!conflicts(&|tx| _ = tx.delete_range("k20".."k30"), ("k20", "k30")), "{place}");
     }
 }
@@ -365,7 +349,6 @@ fn a_reader_of_a_store_in_use_sees_range_deletes_when_it_refreshes() {
     }
 }
 
-/// Blocks of tables that a call reads or finds in the cache.
 fn blocks<T>(db: &Db, call: impl FnOnce() -> T) -> u64 {
     let count = || {
         let stats = db.stats();
@@ -404,7 +387,6 @@ fn alternating_range_deletes_and_lookups_give_the_right_answers_without_a_flush(
     let key = |n: u32| n.to_be_bytes();
     (0..100).for_each(|n| db.put(key(n * len / 50), "v").unwrap());
     for n in 0..len {
-        // Nested from the outside to the inside.
         db.delete_range(key(n)..key(2 * len - n)).unwrap();
         assert!(db.get(key(n)).unwrap().is_none());
     }

@@ -1,4 +1,4 @@
-//! The report and the result of a repair after a given loss, one store each.
+//! Repairs after given losses.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,10 +16,8 @@ use crate::support::store::{self, Contents, DIR, contents};
 
 const NEW: &str = "/new";
 
-/// Files by name.
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// All files as they are, of a store that stays open.
 fn copy(fs: &MemFs) -> Files {
     store::files(&fs.crash(CrashPolicy::KeepAll))
 }
@@ -36,7 +34,6 @@ fn repair(files: &Files) -> (RepairReport, Contents) {
     (report, found)
 }
 
-/// A store whose memtable is flushed into many tables.
 fn open(fs: &MemFs) -> Db {
     let keyspace = store::small().memtable_bytes(64 << 10).compression_at(1, Compression::None);
     store::options(fs).default_keyspace(keyspace).open(DIR).unwrap()
@@ -63,7 +60,6 @@ fn without_a_manifest_a_flush_that_was_not_finished_loses_nothing() {
     db.flush().unwrap();
     let flushed = store::files(&fs);
     assert!(names(&flushed, |name| name.ends_with(".sst")).count() > 1);
-    // The first table is whole, and the power failed before the second was.
     let first = names(&flushed, |name| name.ends_with(".sst")).next().unwrap();
     files.insert(first.clone(), flushed[first].clone());
     files.retain(|name, _| name != "CURRENT" && !name.starts_with("MANIFEST"));
@@ -114,7 +110,7 @@ fn a_lost_delete_leaves_its_key_certain_as_of_the_write_before() {
     let (report, found) = repair(&files);
     assert_eq!(report.lost_writes[0].seqnos, (11, Some(11)), "{report:#?}");
     let as_of: Vec<_> = report.keyspaces.iter().map(|of| (&of.name[..], of.as_of)).collect();
-    // The other keyspace loses no write: its entries after the lost one are in a table.
+    // The other keyspace loses no write: its later entries are in a table.
     assert_eq!(as_of, [("default", Some(10)), ("other", Some(15)), ("doubtful", None)], "{report:#?}");
     let keys = |name: &str| found[name].keys().map(|key| store::show(key)).collect::<Vec<_>>();
     let certain: Vec<_> = (1..9).map(|n| store::show(key(n).as_bytes())).collect();
@@ -136,7 +132,6 @@ fn after_a_lost_edit_values_are_certain_as_of_the_previous_flush() {
     db.flush().unwrap();
     let mut files = copy(&fs);
     let name = names(&files, |name| name.starts_with("MANIFEST")).next().unwrap().clone();
-    // The edit that adds the table of the second flush.
     let manifest = files.get_mut(&name).unwrap();
     let at = manifest.windows(7).rposition(|bytes| bytes == key(10).as_bytes()).unwrap();
     assert!(at > first[&name].len());
@@ -148,9 +143,8 @@ fn after_a_lost_edit_values_are_certain_as_of_the_previous_flush() {
     assert_eq!((kept("default"), kept("doubtful")), (20, 10), "{report:#?}");
 }
 
-/// A store whose log was cut on a full disk, before a write that failed and is in the log as a whole. The previous
-/// manifest is back in force, and the manifest with the cut is gone. Another write got the number of the failed
-/// write.
+/// The log was cut on a full disk before a failed write that is whole in it. The previous manifest is in force again, and another
+/// write got the same number.
 fn with_a_log_that_was_cut(failed: &[&str], later: &[&str]) -> Files {
     let mem = MemFs::new();
     let fs = FaultyFs::new(&mem);
@@ -206,7 +200,7 @@ fn an_opening_that_was_interrupted_puts_no_write_of_the_old_log_in_doubt() {
     fill(&db, 0..20);
     db.sync().unwrap();
     let (image, before) = (fs.crash(CrashPolicy::KeepAll), copy(&fs));
-    // Power is lost when the batches were copied, before there is a manifest that names the copy.
+    // Power is lost before a manifest names the copy of the batches.
     let left = Arc::new(Mutex::new(Files::new()));
     let kept = Arc::clone(&left);
     image.observe(move |fs, op| {
@@ -221,7 +215,7 @@ fn an_opening_that_was_interrupted_puts_no_write_of_the_old_log_in_doubt() {
         files.keys().find(|name| name.ends_with(".wal") && !before.contains_key(*name)).unwrap().clone();
     let log = files.get_mut(&new).unwrap();
     log.truncate(log.len() / 2);
-    // The edit of the keyspace is lost, so the manifest does not determine which logs are current.
+    // The manifest does not determine the current logs.
     files.extend(earlier.into_iter().filter(|(name, _)| name.starts_with("MANIFEST")));
     let (report, found) = repair(&files);
     assert_eq!((report.manifest, report.logs), (ManifestCondition::Cut, 2), "{report:#?}");
@@ -245,12 +239,12 @@ fn a_filter_in_a_value_does_not_end_the_data_of_a_table() {
         (files, name)
     };
     let find = |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).position(|found| found == what).unwrap();
-    // The filter of the value stands where one of the table could stand.
+    // The filter of the value is in a table's possible place.
     let (files, name) = table_with(3000);
     let (mut files, _) = table_with(3000 + 4096 - find(&files[&name], &header::MAGIC) % 4096);
     let table = files.get_mut(&name).unwrap();
     assert_eq!(find(table, &header::MAGIC) % 4096, 0);
-    // Its block is damaged in front of it, and another one behind it; index, properties and footer are gone.
+    // A block before it and one after it are damaged; index, properties and footer are lost.
     table[200] ^= 1;
     let other = find(table, &[7; 100]);
     table[other] ^= 1;
@@ -292,7 +286,7 @@ fn no_path_makes_the_new_store_inside_the_damaged_one() {
     assert!(report.is_complete() && dir.path().join("s2/new/CURRENT").exists(), "{report:#?}");
 }
 
-/// The writes of the sessions of [`four_sessions`], in their order; `None` deletes. The first has the number 1.
+/// Writes per session; `None` deletes. The first has the number 1.
 const SESSIONS: [&[(&str, Option<&str>)]; 4] = [
     &[("a", Some("1")), ("b", Some("1")), ("c", Some("1"))],
     &[("a", Some("2")), ("b", None), ("e", Some("2"))],
@@ -300,7 +294,6 @@ const SESSIONS: [&[(&str, Option<&str>)]; 4] = [
     &[("c", Some("4")), ("e", None)],
 ];
 
-/// A store that was opened, written to and closed four times. Everything is in its logs.
 fn four_sessions(fs: &MemFs) -> Files {
     for session in SESSIONS {
         let db = open(fs);
@@ -315,7 +308,6 @@ fn four_sessions(fs: &MemFs) -> Files {
     copy(fs)
 }
 
-/// The contents of the store after this many writes.
 fn after(writes: u64) -> BTreeMap<&'static str, &'static str> {
     let mut entries = BTreeMap::new();
     for &(key, value) in SESSIONS.into_iter().flatten().take(writes as usize) {

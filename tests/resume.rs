@@ -1,10 +1,7 @@
-//! Appends that fail: the writer gets the error, writing resumes in new files, and power may be lost at any
-//! operation meanwhile.
+//! Failed appends: the writer gets the error, writing resumes in new files, and power may be lost at any operation.
 //!
-//! An append fails without effect, after half of its bytes, or after all of them; so does a renaming. Readers never
-//! see the failed write. Until writing has resumed, an opening after a power loss may find it, as a whole; afterwards
-//! it is gone for good. All earlier acknowledged writes are present: synced ones always, buffered ones once writing
-//! has resumed.
+//! An append or rename fails with no, half of its, or its whole effect. Readers never see the failed write; an open after a power
+//! loss may find it until writing has resumed. All earlier synced writes are present, and buffered ones once writing has resumed.
 
 use std::io;
 use std::path::Path;
@@ -27,18 +24,16 @@ fn open(fs: &FaultyFs) -> Db {
     store::options(&fs.mem).fs(Arc::new(fs.clone())).open(DIR).unwrap()
 }
 
-/// The first failing operation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Victim {
-    /// The append of a batch to the log.
     Batch,
-    /// The close record of a log that is full.
+    /// The close record of a full log.
     Close,
     /// The edit that begins a log.
     Log,
     /// The edit of a flush.
     Flush,
-    /// The edit of a keyspace that is created.
+    /// The edit of a new keyspace.
     Creation,
 }
 
@@ -52,7 +47,6 @@ impl Victim {
         }
     }
 
-    /// Does what fails.
     fn strike(self, db: &Db, users: &Keyspace) -> Result<()> {
         match self {
             Self::Batch => write_both(db, users, "lost", Durability::Synced),
@@ -63,14 +57,12 @@ impl Victim {
     }
 }
 
-/// One batch in two keyspaces.
 fn write_both(db: &Db, users: &Keyspace, key: &str, durability: Durability) -> Result<()> {
     let mut batch = WriteBatch::new();
     batch.put(key, "v").put_in(users, key, "v");
     db.write_with(batch, durability)
 }
 
-/// A store with tables, a memtable that waits to be flushed, synced writes and buffered ones after them.
 fn prepare(fs: &FaultyFs) -> (Db, Keyspace) {
     let db = open(fs);
     let users = db.keyspace("users", store::small()).unwrap();
@@ -91,18 +83,15 @@ fn prepare(fs: &FaultyFs) -> (Db, Keyspace) {
     (db, users)
 }
 
-/// The progress of a test. The requirements after a power loss depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 enum Progress {
-    /// The failed call may be found.
     InDoubt,
-    /// It is gone, and everything acknowledged is durable.
+    /// It is lost, and everything acknowledged is durable.
     Resumed,
-    /// So is `after`.
+    /// `after` is durable too.
     Acknowledged,
 }
 
-/// Opens the files after a power loss, and returns a description of the error.
 fn check(image: &MemFs, progress: Progress) -> Result<(), String> {
     let db = store::open(image).map_err(|error| format!("does not open: {error}"))?;
     let users = db.existing_keyspace("users").ok_or("keyspace users is gone")?;
@@ -144,7 +133,7 @@ fn check(image: &MemFs, progress: Progress) -> Result<(), String> {
     }
 }
 
-/// A failed sync of a log or manifest is not tried again.
+/// A failed sync of a log or manifest is not retried.
 fn ends_writing(call: Call<'_>) -> bool {
     matches!(call, Call::Sync(_)) && ["wal", "manifest"].contains(&&*call.kind())
 }
@@ -154,8 +143,8 @@ fn policies(seed: u64) -> [CrashPolicy; 4] {
     [CrashPolicy::DropUnsynced, CrashPolicy::KeepAll, random(1), random(2)]
 }
 
-/// Fails the first append of the victim's kind, then the later operations according to `second`, and checks power
-/// losses at each of them. Returns the number of operations, and of checked images.
+/// Loses power at the victim's first append, which fails, and at later operations, which fail by `second`. Returns the number of
+/// operations and of images.
 fn fail(victim: Victim, (effect, cause): (Effect, Cause), second: Option<(u64, Effect)>) -> (u64, u64) {
     let fs = FaultyFs::new(&MemFs::new());
     let (db, users) = prepare(&fs);
@@ -167,7 +156,7 @@ fn fail(victim: Victim, (effect, cause): (Effect, Cause), second: Option<(u64, E
     fs.judge(move |mem, call| {
         if !failed.load(Ordering::SeqCst) {
             let is_victim = matches!(call, Call::Append(_)) && call.kind() == victim.file();
-            // A new log is created before the old one ends: its header is not the victim.
+            // A new log is created before the old one ends.
             let is_header = mem
                 .files(DIR.as_ref())
                 .iter()
@@ -182,7 +171,6 @@ fn fail(victim: Victim, (effect, cause): (Effect, Cause), second: Option<(u64, E
             return None;
         }
         let number = counted.fetch_add(1, Ordering::SeqCst);
-        // With a second fault, a sample.
         let step = if second.is_some() { 5 } else { 1 };
         for policy in policies(number).into_iter().filter(|_| number.is_multiple_of(step)) {
             checked.fetch_add(1, Ordering::SeqCst);
@@ -200,14 +188,13 @@ fn fail(victim: Victim, (effect, cause): (Effect, Cause), second: Option<(u64, E
     assert!(matches!(error, Error::Io { .. }), "{context}: {error}");
     assert!(has_failed.load(Ordering::SeqCst), "{context}");
     assert!(!db.contains("lost").unwrap() && !users.contains("lost").unwrap());
-    // The first attempt to resume may fail too, but not the next.
+    // Only the first attempt to resume may fail too.
     let resumed = (0..3).any(|_| db.flush().is_ok());
     assert!(resumed && db.stats().disabled.is_none(), "{context}: {:?}", db.stats().disabled);
     *progress.lock().unwrap() = Progress::Resumed;
     assert!(db.existing_keyspace("lost").is_none() && db.contains("buffered 2").unwrap());
     while write_both(&db, &users, "after", Durability::Synced).is_err() {}
     *progress.lock().unwrap() = Progress::Acknowledged;
-    // A file that could not be removed does not keep a store from being settled.
     while db.settle().is_err() || db.background_error().is_some() {}
     for policy in policies(0) {
         check(&fs.mem.crash(policy), Progress::Acknowledged)
@@ -227,7 +214,6 @@ fn after_an_append_that_fails_writing_resumes_and_power_may_be_lost_at_any_opera
     let mut images = 0;
     for victim in Victim::EACH {
         for effect in Effect::EACH {
-            // On a full disk the log is cut, otherwise memtables become tables.
             for cause in [full as Cause, broken] {
                 let (operations, checked) = fail(victim, (effect, cause), None);
                 assert!(operations > 20, "{victim:?}: resuming does only {operations} operations");
@@ -246,7 +232,7 @@ fn a_second_failure_while_writing_resumes_costs_nothing_either() {
         let (operations, _) = fail(victim, (effect, cause), None);
         for at in 0..operations {
             for (index, second) in Effect::EACH.into_iter().enumerate() {
-                // A sample has every other operation fail in one of the three ways, in turn.
+                // A sample uses the three ways in turn for every other operation.
                 if !thorough() && at % 6 != 2 * index as u64 {
                     continue;
                 }
@@ -258,7 +244,7 @@ fn a_second_failure_while_writing_resumes_costs_nothing_either() {
     println!("{cases} second failures, {images} images");
 }
 
-/// As [`fail`], but two threads write at once until each has succeeded. Returns how many images were checked.
+/// [`fail`] with two writers that both succeed in the end. Returns the number of images.
 fn resume_together(victim: Victim, cause: Cause) -> u64 {
     let fs = FaultyFs::new(&MemFs::new());
     let (db, users) = prepare(&fs);
@@ -274,7 +260,7 @@ fn resume_together(victim: Victim, cause: Cause) -> u64 {
         if matches!(call, Call::Open(_)) {
             return None;
         }
-        // Read before the image is made: the other thread may get on meanwhile.
+        // Before the image: the other thread continues.
         let progress = *seen.lock().unwrap();
         for policy in policies(checked.load(Ordering::SeqCst)) {
             checked.fetch_add(1, Ordering::SeqCst);
@@ -289,7 +275,6 @@ fn resume_together(victim: Victim, cause: Cause) -> u64 {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Err(error) = write_both(&db, &users, "after", Durability::Synced) {
-                    // Damage found by a check ends writing.
                     assert!(matches!(error, Error::Io { .. }), "{error}");
                 }
                 *progress.lock().unwrap() = Progress::Acknowledged;
@@ -315,7 +300,7 @@ fn two_threads_that_resume_at_once_lose_nothing_if_power_is_lost_at_any_operatio
     assert!(images > 400, "{images} images");
 }
 
-/// EIO, as far as `ErrorKind` goes.
+/// `ErrorKind` has no variant for EIO.
 fn broken() -> io::Error {
     io::Error::other("input/output error")
 }
@@ -324,12 +309,10 @@ fn out_of_files() -> io::Error {
     io::Error::from_raw_os_error(24)
 }
 
-/// Whether an operation is of this row of the guide's table.
 type Row = fn(&Call<'_>) -> bool;
 
 type Cause = fn() -> io::Error;
 
-/// Failures that pass.
 const PASSING: [(&str, Row, Cause); 12] = [
     ("create a table", |call| matches!(call, Call::Create(_)) && call.kind() == "sst", full),
     ("create a table", |call| matches!(call, Call::Create(_)) && call.kind() == "sst", out_of_files),
@@ -352,7 +335,7 @@ fn a_passing_failure_is_reported_loses_nothing_and_ends_by_itself() {
             let context = format!("{row}: {}, {threads} threads", error());
             let fs = FaultyFs::new(&MemFs::new());
             prepare(&fs).0.close().unwrap();
-            // Opened anew, no table is open.
+            // After reopening, no table is open.
             let options = store::options(&fs.mem).fs(Arc::new(fs.clone())).background_threads(threads);
             let db = options.open(DIR).unwrap();
             let users = db.existing_keyspace("users").unwrap();
@@ -367,7 +350,7 @@ fn a_passing_failure_is_reported_loses_nothing_and_ends_by_itself() {
             fs.recover();
             users.flush().unwrap_or_else(|error| panic!("{context}: {error}"));
             write_both(&db, &users, "after", Durability::Synced).unwrap();
-            // Each thread may be at a job that met the fault before it went away.
+            // Each thread may have met the fault in its current job.
             assert!((0..=threads).any(|_| db.settle().is_ok()), "{context}: {:?}", db.settle());
             for result in [users.compact(), db.compact(), db.settle()] {
                 result.unwrap_or_else(|error| panic!("{context}: {error}"));
@@ -387,7 +370,7 @@ fn a_passing_failure_is_reported_loses_nothing_and_ends_by_itself() {
 #[test]
 fn a_filter_that_cannot_be_opened_for_lack_of_open_files_is_used_later() {
     let fs = FaultyFs::new(&MemFs::new());
-    // Absent keys lie between the keys of the table.
+    // Absent keys between the keys of the table.
     let keys = |end: &'static str| (1000..2000).map(move |key| format!("{key}{end}"));
     let db = open(&fs);
     keys("").for_each(|key| db.put(key, "v").unwrap());
@@ -443,7 +426,6 @@ fn a_table_that_cannot_be_opened_for_a_compaction_is_not_set_aside() {
     }
 }
 
-/// Failed syncs that other work relies on.
 const FINAL: [(&str, Row); 3] = [
     ("the log", |call| matches!(call, Call::Sync(_)) && call.kind() == "wal"),
     ("the manifest", |call| matches!(call, Call::Sync(_)) && call.kind() == "manifest"),
@@ -548,7 +530,7 @@ fn a_long_manifest_whose_replacement_fails_costs_nothing() {
             fails.then(|| (effect, full()))
         });
         let keyspace = db.default_keyspace();
-        // The edit itself is durable, whatever becomes of the new manifest.
+        // The edit itself is durable, with or without the new manifest.
         let mut runs = 0;
         while !hit.load(Ordering::SeqCst) {
             runs += 1;
@@ -583,7 +565,7 @@ fn a_closed_store_on_a_full_disk_begins_to_write_by_itself_once_there_is_room() 
     fail_with_threads(|_| {});
 }
 
-/// Appends to a closed store fail from this action on, until all calls have reported it.
+/// Appends to a closed store fail from this action on.
 fn fail_with_threads(begin: impl Fn(&Db)) {
     let fs = FaultyFs::new(&MemFs::new());
     prepare(&fs).0.close().unwrap();
@@ -593,7 +575,6 @@ fn fail_with_threads(begin: impl Fn(&Db)) {
     begin(&db);
     fs.judge(|_, call| matches!(call, Call::Append(_)).then(|| (Effect::Half, full())));
     assert!(write_both(&db, &users, "lost", Durability::Buffered).is_err());
-    // It was tried again and failed again.
     while db.stats().background_failures < 3 {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }

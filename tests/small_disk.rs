@@ -1,7 +1,5 @@
-//! Small disks, filled, emptied by deletes and filled again: every key that is left is right, and there is room again.
-//!
-//! Each history is run on a file system in memory with room for so many bytes, and on a tmpfs where one can be mounted.
-//! The store is reopened at every stage. A stage ends with the first write that is refused.
+//! Small disks, filled, emptied by deletes and refilled: every remaining key is right, and space is freed. Runs in memory, and on
+//! a tmpfs if it can be mounted. Each stage ends with a refused write and a reopening.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,14 +12,12 @@ use sievedb::{Db, Error, Options};
 
 const MIB: u64 = 1 << 20;
 
-/// How long background work may take until a disk has room again.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn is_full(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull)
 }
 
-/// SplitMix64.
 fn mixed(number: u64) -> u64 {
     let mut z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -33,13 +29,11 @@ fn key(number: u64) -> [u8; 8] {
     mixed(number).to_be_bytes()
 }
 
-/// A value that cannot be compressed.
 fn value(number: u64, bytes: usize) -> Vec<u8> {
     let words = (0..bytes.div_ceil(8) as u64).flat_map(|word| mixed(mixed(number) ^ word).to_le_bytes());
     words.take(bytes).collect()
 }
 
-/// A disk of a limited size.
 struct Disk {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
@@ -54,7 +48,6 @@ impl Disk {
         Self { fs: Arc::new(fs), dir: "/db".into(), mounted: None }
     }
 
-    /// `None`: this user may not mount.
     fn mount(bytes: u64) -> Option<Self> {
         let at = tempfile::tempdir().unwrap().keep();
         let size = format!("size={bytes}");
@@ -81,7 +74,6 @@ impl Drop for Disk {
     }
 }
 
-/// A store on a small disk, and its required contents.
 struct History<'d> {
     disk: &'d Disk,
     budget: Option<usize>,
@@ -89,7 +81,6 @@ struct History<'d> {
     value_bytes: usize,
     db: Option<Db>,
     held: BTreeMap<[u8; 8], u64>,
-    /// Keys of writes that were refused. An opening may find them.
     refused: Vec<[u8; 8]>,
     next: u64,
 }
@@ -109,7 +100,6 @@ impl<'d> History<'d> {
         self.budget.map_or(options.clone(), |bytes| options.memory_budget(bytes))
     }
 
-    /// Closes the store, unless it is not open, and opens it.
     fn reopen(&mut self) {
         if let Some(db) = self.db.take() {
             db.close().unwrap_or_else(|error| panic!("close: {error}"));
@@ -120,7 +110,7 @@ impl<'d> History<'d> {
         );
     }
 
-    /// Ends the process, as far as that is possible here: the writes after the last sync are in the files.
+    /// As after a kill: includes unsynced writes.
     fn check(&self) {
         let mut found = BTreeMap::new();
         for item in self.db().iter() {
@@ -135,7 +125,6 @@ impl<'d> History<'d> {
         assert!(found.keys().all(|key| self.refused.contains(key)), "{} keys too many", found.len());
     }
 
-    /// Puts new keys until one is refused. Returns how many were written.
     fn fill(&mut self) -> u64 {
         let before = self.next;
         loop {
@@ -152,7 +141,7 @@ impl<'d> History<'d> {
         }
     }
 
-    /// Deletes all but one in so many keys. A delete that is refused is tried again while the store makes room.
+    /// Retries refused deletes while the store frees space.
     fn delete_all_but(&mut self, one_in: usize) {
         let start = Instant::now();
         let keys: Vec<_> = self.held.keys().copied().enumerate().filter(|(at, _)| at % one_in != 0).collect();
@@ -172,7 +161,6 @@ impl<'d> History<'d> {
         }
     }
 
-    /// Waits until the store takes puts again, which needs nothing but time.
     fn await_room(&mut self) {
         let start = Instant::now();
         loop {
@@ -206,7 +194,6 @@ impl<'d> History<'d> {
         self.check();
         self.await_room();
         self.reopen();
-        // Again, at once.
         let again = self.fill();
         assert!(again > first / 3, "{again} after {first}\n{}", self.db().stats());
         self.reopen();
@@ -226,7 +213,6 @@ impl<'d> History<'d> {
     }
 }
 
-/// Budgets; `None` is the default.
 const BUDGETS: [Option<usize>; 4] = [Some(1 << 20), Some(4 << 20), Some(16 << 20), None];
 
 fn run_all(sizes: &[(u64, usize)], disk: impl Fn(u64) -> Option<Disk>) {
@@ -244,7 +230,7 @@ fn run_all(sizes: &[(u64, usize)], disk: impl Fn(u64) -> Option<Disk>) {
     }
 }
 
-/// Sizes of disks, with lengths of values. The large ones take many minutes.
+/// Disk sizes and value lengths. The large ones take many minutes.
 fn sizes() -> Vec<(u64, usize)> {
     match std::env::var_os("SIEVEDB_LARGE_DISKS") {
         None => vec![(8 * MIB, 400), (20 * MIB, 1000)],

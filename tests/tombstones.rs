@@ -1,4 +1,4 @@
-//! Deleted keys leave nothing behind, and scans that meet many of them become fast again.
+//! Deleted keys disappear, and scans over many of them become fast again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,6 @@ fn key(n: u32) -> [u8; 4] {
     n.wrapping_mul(0x9e37_79b1).to_be_bytes()
 }
 
-/// A store of several levels, of which every key has been deleted and every delete flushed.
 fn all_deleted(fs: &MemFs, before_deleting: impl FnOnce(&Db)) -> Db {
     let db = store::open(fs).unwrap();
     (0..KEYS).for_each(|n| db.put(key(n), [7; 40]).unwrap());
@@ -32,7 +31,6 @@ fn tables(db: &Db) -> u64 {
     db.stats().keyspaces[0].total().tables
 }
 
-/// Does all work that there is; it comes to an end.
 fn settle(db: &Db) {
     assert!((0..5000).any(|_| !db.step().unwrap()), "there is always more to do");
 }
@@ -45,7 +43,6 @@ fn a_store_whose_keys_are_all_deleted_is_empty_once_settled() {
     assert_eq!(tables(&db), 0);
     assert_eq!(db.iter().count(), 0);
     assert!(db.verify().unwrap().damage.is_empty());
-    // Also if the last keys are deleted one by one, and written again in between.
     for n in 0..50 {
         db.put(key(n), "again").unwrap();
         db.put(key(n + 1), "kept").unwrap();
@@ -76,7 +73,6 @@ fn tombstones_that_a_snapshot_held_back_go_when_it_is_released() {
     drop(newer);
 }
 
-/// Hidden entries that a call has skipped.
 fn skipped<T>(db: &Db, call: impl FnOnce(&Db) -> T) -> (u64, T) {
     let count = || db.stats().keyspaces[0].skipped_entries;
     let before = count();
@@ -84,11 +80,9 @@ fn skipped<T>(db: &Db, call: impl FnOnce(&Db) -> T) -> (u64, T) {
     (count() - before, result)
 }
 
-/// The most entries that a call skips, for any place of the deleted entries: twice as many keys as it passes before
-/// it looks for an empty range, each with a tombstone and the hidden value.
+/// A call passes 16 keys, each with a tombstone and a hidden value, before it searches for an empty range; twice that is allowed.
 const SKIPPED_MAX: u64 = 2 * 2 * 16;
 
-/// A store that does background work only in `step`.
 fn without_threads() -> Db {
     let keyspace = KeyspaceOptions::new().memtable_bytes(128 << 10).table_bytes(32 << 10);
     let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0);
@@ -109,7 +103,6 @@ fn a_queue_skips_few_deleted_entries_however_long_it_is_used() {
         assert_eq!(popped.0, n.to_be_bytes());
         assert!(skipped <= SKIPPED_MAX, "{skipped} hidden entries by call {n}");
         push(&db);
-        // With background work, and for a long time without.
         while n % 1000 < 200 && db.step().unwrap() {}
     }
     assert_eq!(db.iter().count(), 1000);
@@ -130,7 +123,6 @@ fn both_ends_of_drained_entries_are_found_in_few_steps_in_memtables_and_in_table
             assert!(first.0 == n.to_be_bytes() && last.0 == (KEYS - 1 - n).to_be_bytes());
             assert!(up <= SKIPPED_MAX && down <= SKIPPED_MAX, "{up} and {down} by call {n}, {is_flushed}");
         }
-        // A cursor that jumps anywhere among the deleted keys, and ranges within them.
         let mut cursor = db.cursor(..);
         for n in 0..KEYS {
             let expected = |n: u32| ((KEYS / 3)..(2 * KEYS / 3)).contains(&n).then(|| n.to_be_bytes());
@@ -161,7 +153,6 @@ fn many_keys_that_were_deleted_at_once_are_passed_by_one_scan_and_jumped_over_by
         assert!(skipped <= SKIPPED_MAX && key == 2000u32.to_be_bytes(), "{skipped}");
     }
     assert_eq!(snapshot.first().unwrap().unwrap().0, 0u32.to_be_bytes());
-    // Keys that are put there are found at once.
     for n in [1000u32, 1500, 500] {
         db.put(n.to_be_bytes(), "again").unwrap();
         let (skipped, key) = first(&db);
@@ -216,7 +207,6 @@ fn scans_of_ranges_that_are_deleted_and_written_again_agree_with_a_sorted_map() 
                 7 if snapshots.len() < 3 => snapshots.push((db.snapshot(), model.clone())),
                 7 => drop(snapshots.swap_remove(rng.below(3) as usize)),
                 8 => {
-                    // A transaction sees its own writes together with the writes of the store.
                     let transaction = db.transaction();
                     transaction.put(key(at), "own");
                     let end = rng.below(KEYS);
@@ -266,7 +256,7 @@ fn scans_that_skip_many_deleted_entries_of_tables_have_them_compacted() {
     (0..80_000u32).for_each(|n| db.put(n.to_be_bytes(), "entry").unwrap());
     db.flush().unwrap();
     db.settle().unwrap();
-    // Too few tombstones for the share that they are of all entries to be a reason, and no two in a row.
+    // Too few tombstones, no two in a row.
     (0..10_000u32).step_by(2).for_each(|n| db.delete(n.to_be_bytes()).unwrap());
     db.flush().unwrap();
     settle(&db);

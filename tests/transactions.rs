@@ -1,4 +1,4 @@
-//! Transactions of many threads: whether their histories are serializable, also after a power loss.
+//! Concurrent transactions are serializable, also after a power loss.
 
 mod history;
 
@@ -14,7 +14,6 @@ use crate::support::rng::Rng;
 use crate::support::store::{self, DIR};
 use history::{Id, Key, Run};
 
-/// Keys in each of two keyspaces.
 const KEYS: u16 = 14;
 
 fn seed() -> u64 {
@@ -32,15 +31,13 @@ fn name(key: Key) -> [u8; 2] {
     (key % KEYS).to_be_bytes()
 }
 
-/// The data of random transactions. For each key, a third keyspace has the number of the transaction that last wrote
-/// or deleted it.
+/// A third keyspace has the last transaction that wrote or deleted each key.
 struct Keys {
     db: Db,
     spaces: [Keyspace; 2],
     writers: Keyspace,
 }
 
-/// A transaction in progress, and its operations.
 struct Work<'k> {
     keys: &'k Keys,
     tx: Transaction,
@@ -61,7 +58,6 @@ impl Keys {
         Work { keys: self, tx, run, writes: Vec::new() }
     }
 
-    /// Writes keys that nobody has looked at.
     fn write_blindly(&self, id: Id, rng: &mut Rng) -> Run {
         let mut batch = WriteBatch::new();
         let key = rng.below(2 * u64::from(KEYS)) as Key;
@@ -77,7 +73,7 @@ impl Keys {
 }
 
 impl Work<'_> {
-    /// Notes that a key was read, and checks that it is what its last writer left.
+    /// The value read must come from its last writer.
     fn note(&mut self, key: Key, found: Option<&Value>) {
         if let Some(&(_, is_there)) = self.writes.iter().rev().find(|(own, _)| *own == key) {
             assert_eq!(found.map(number), is_there.then_some(self.run.id), "its own write");
@@ -102,7 +98,6 @@ impl Work<'_> {
         self.note(key, found.as_ref());
     }
 
-    /// Goes some steps into a range from both ends.
     fn walk(&mut self, rng: &mut Rng) {
         let space = rng.below(2) as usize;
         let first = space as Key * KEYS;
@@ -133,7 +128,6 @@ impl Work<'_> {
         }
     }
 
-    /// Goes some steps up or down from a key, with a cursor.
     fn go(&mut self, rng: &mut Rng) {
         let (space, from, is_up) = (rng.below(2) as usize, rng.below(u64::from(KEYS)) as Key, rng.one_in(2));
         let mut cursor = self.tx.keyspace(&self.keys.spaces[space]).cursor(..);
@@ -194,7 +188,6 @@ fn random_transactions_of_eight_threads_leave_a_serializable_history() {
                     3 => work.walk(rng),
                     4..=5 => work.go(rng),
                     6..=7 => work.write(rng),
-                    // Others come in between.
                     _ => std::thread::yield_now(),
                 }
             }
@@ -213,7 +206,6 @@ fn random_transactions_of_eight_threads_leave_a_serializable_history() {
         runs
     });
     let mut runs: Vec<Run> = runs.into_iter().flatten().collect();
-    // The last version of each key is seen, too.
     let mut last = keys.begin(next.fetch_add(1, Ordering::Relaxed));
     (0..2 * KEYS).for_each(|key| last.look_at(key, false));
     runs.push(last.run);
@@ -229,8 +221,7 @@ fn random_transactions_of_eight_threads_leave_a_serializable_history() {
     assert!(keys.db.verify().unwrap().damage.is_empty());
 }
 
-/// For each customer an account in two keyspaces, which together must not be overdrawn, and for each thread the sum
-/// of its payments.
+/// Two accounts per customer, whose sum must not be negative; each thread records the sum of its payments.
 struct Bank {
     db: Db,
     books: [Keyspace; 2],
@@ -251,7 +242,7 @@ impl Bank {
         Self { paid: db.open_keyspace("paid").unwrap(), books, db }
     }
 
-    /// Pays a customer, if the two accounts together have as much, from one of them.
+    /// If the two accounts together suffice.
     fn pay(&self, tx: &Transaction, thread: u64, rng: &mut Rng) -> Result<()> {
         let (customer, sum) = (rng.below(CUSTOMERS).to_be_bytes(), rng.below(40) as i64);
         let both = [0, 1].map(|book| tx.keyspace(&self.books[book]).get(customer).map(amount));
@@ -270,7 +261,7 @@ impl Bank {
         Ok(())
     }
 
-    /// Moves money between two customers, if the first one has as much in both accounts together.
+    /// If both accounts of the first suffice.
     fn transfer(&self, tx: &Transaction, rng: &mut Rng) -> Result<()> {
         let (from, to) = (rng.below(CUSTOMERS).to_be_bytes(), rng.below(CUSTOMERS).to_be_bytes());
         let [book, other] = [0, 1].map(|book| tx.keyspace(&self.books[book]));
@@ -282,7 +273,6 @@ impl Bank {
         Ok(())
     }
 
-    /// Pays everybody one in a keyspace, in a range: nobody may be forgotten.
     fn grant(&self, tx: &Transaction, thread: u64) -> Result<()> {
         let book = tx.keyspace(&self.books[0]);
         let mut sum = 0;
@@ -344,7 +334,7 @@ fn no_money_is_made_and_no_two_accounts_are_overdrawn_together() {
             });
             match done {
                 Ok(()) => {}
-                // On a busy machine the last try may take longer than others wait.
+                // Expected on a busy machine.
                 Err(Error::Conflict { .. }) => {
                     given_up.fetch_add(1, Ordering::Relaxed);
                 }
@@ -366,8 +356,7 @@ fn no_power_loss_contradicts_a_synced_transaction() {
     let fs = MemFs::new();
     let db = store::options(&fs).background_threads(1).open(DIR).unwrap();
     let other = db.open_keyspace("other").unwrap();
-    // Each pair of counters, one in each keyspace, counts the transactions that have changed it. The reads and writes
-    // of a synced call are known.
+    // Each pair of counters, one per keyspace, counts the transactions that changed it.
     let known: Arc<Mutex<Vec<u64>>> = Arc::new(Mutex::new(vec![0; pairs]));
     let (images, failure) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None::<String>)));
     let (told, made, failed) = (Arc::clone(&known), Arc::clone(&images), Arc::clone(&failure));

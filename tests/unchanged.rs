@@ -1,9 +1,6 @@
-//! A store that was closed is opened without changing it, and begins new files before its first change.
-//!
-//! The stores come from a workload with keyspaces, tables and logs. Some were not closed completely: the process
-//! died, or the power was lost, before an operation of the close, or of the work shortly before it. The data that an
-//! opening finds must survive an immediate power loss, and one before every operation of the first change; the synced
-//! writes of that change must survive too.
+//! Opening a closed store does not change it; new files begin before its first change. Some stores were closed incompletely, by a
+//! kill or power loss around the close. Their data, and the synced writes of the first change, must survive a power loss before
+//! every operation of that change.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -20,12 +17,11 @@ use crate::support::workload::{Workload, universe};
 
 const KEY: &str = "key 05";
 
-/// Opens a store with the options that its keyspaces have.
 fn open(fs: &MemFs) -> Result<Db> {
     Options::new().fs(Arc::new(fs.clone())).background_threads(0).memory_budget(1 << 20).open(DIR)
 }
 
-/// Counts the operations from now on. That the directory is to be there is none.
+/// Except the creation of the directory.
 fn operations(fs: &MemFs) -> Arc<AtomicU64> {
     let count = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&count);
@@ -36,7 +32,6 @@ fn operations(fs: &MemFs) -> Arc<AtomicU64> {
     count
 }
 
-/// The files of a store that was closed after this work.
 fn closed(seed: u64, operations: u64) -> MemFs {
     let fs = MemFs::new();
     let mut workload = Workload::new(&fs, seed);
@@ -45,7 +40,7 @@ fn closed(seed: u64, operations: u64) -> MemFs {
     fs
 }
 
-/// The same, and the files if the process or the machine dies before an operation of the close.
+/// With the files if process or machine dies before an operation of the close.
 fn all_closed(seed: u64, operations: u64) -> Vec<MemFs> {
     let fs = MemFs::new();
     let mut workload = Workload::new(&fs, seed);
@@ -100,7 +95,6 @@ fn opening_reading_verifying_and_closing_a_closed_store_changes_and_syncs_nothin
     assert!(with_tables > 4 && with_entries_in_logs > 4, "{with_tables}, {with_entries_in_logs}");
 }
 
-/// The possible first calls.
 type Change = (&'static str, fn(&Db) -> Result<()>);
 
 const CHANGES: [Change; 7] = [
@@ -125,7 +119,6 @@ fn without_created(mut contents: Contents) -> Contents {
     contents
 }
 
-/// Opens an image, and changes the store; power is lost before every operation.
 fn lose_power(image: &MemFs, (name, change): Change, counts: &[AtomicU64; 3]) -> Result<(), String> {
     let count = operations(image);
     let db = open(image).map_err(|error| format!("does not open: {error}"))?;

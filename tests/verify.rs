@@ -1,4 +1,4 @@
-//! `verify` lists all damage with its offset and the keys concerned, whether or not the store can be opened.
+//! `verify` lists all damage with offset and keys, even if the store cannot be opened.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,6 @@ fn key(n: usize) -> String {
     format!("key {n:05}")
 }
 
-/// A closed store with one table of many blocks, and another and a log above it.
 fn sample() -> MemFs {
     let fs = MemFs::new();
     let roomy = store::small().memtable_bytes(1 << 20).table_bytes(1 << 20);
@@ -35,7 +34,6 @@ fn verify(fs: &MemFs) -> VerifyReport {
     report
 }
 
-/// The files whose names end like this, the longest first.
 fn paths(fs: &MemFs, ending: &str) -> Vec<PathBuf> {
     let mut files: Vec<_> = store::files(fs).into_iter().filter(|(name, _)| name.ends_with(ending)).collect();
     files.sort_by_key(|(_, bytes)| std::cmp::Reverse(bytes.len()));
@@ -100,7 +98,7 @@ fn a_store_is_verified_while_it_is_written_to() {
         std::thread::spawn(move || {
             for n in 0..6000 {
                 db.put(key(n * 7 % 3000), [b'v'; 40]).unwrap();
-                // Then the log has room, which is cut off when it ends.
+                // Preallocated space is cut off when a log ends.
                 if n % 20 == 0 {
                     db.sync().unwrap();
                 }
@@ -137,7 +135,7 @@ fn each_damaged_block_is_listed_once_with_the_keys_around_it() {
         concerned.extend((100..KEYS).filter(|&n| (&keys.first..=&keys.last).contains(&&key(n).into_bytes())));
     }
     assert!(lost.iter().all(|n| concerned.contains(n)), "{lost:?} but {concerned:?}");
-    // Where a block begins the separator before it may be the last key of the block before.
+    // The separator before a block may be the previous block's last key.
     assert!(concerned.len() <= lost.len() + 2 * places.len(), "{lost:?} but {concerned:?}");
 }
 
@@ -166,8 +164,7 @@ fn verify_lists_damage_in_manifest_log_and_table_of_a_store_that_cannot_be_opene
             other => panic!("{other:?}"),
         }
     }
-    // The hash seed, which only the manifest has, is found in the filters: they are held against the keys all
-    // the same.
+    // Filters contain the hash seed too, so they are still probed.
     assert_eq!((report.tables, report.filters), (2, 2));
     let Some(keys) = &report.damage.iter().find_map(|damage| damage.keys.as_ref()) else {
         panic!("{report:?}")
@@ -175,7 +172,7 @@ fn verify_lists_damage_in_manifest_log_and_table_of_a_store_that_cannot_be_opene
     assert_eq!((&keys.keyspace, &keys.first[..]), (&None, key(0).as_bytes()));
 }
 
-/// Offsets of the fragments of a log that are a whole record of more than a hundred bytes each.
+/// Offsets of the fragments of a log that are whole records of more than a hundred bytes.
 fn records(log: &[u8]) -> Vec<usize> {
     const PAGE: usize = 32 << 10;
     let (mut at, mut found) = (64, Vec::new());
@@ -212,7 +209,6 @@ fn verify_lists_all_damage_of_a_log() {
     }
 }
 
-/// The damage of a file in the words of the printer, and the bytes of its torn end.
 fn printed(bytes: &[u8]) -> (Vec<(u64, &'static str, String)>, u64) {
     let mut damage = Vec::new();
     let view = inspect::View::new().detail(inspect::Detail::Shape);
@@ -272,12 +268,12 @@ fn printer_and_verify_agree_on_logs_and_manifests_with_any_bit_flipped() {
             found.retain(|(_, _, detail)| !detail.starts_with("it ends with edit"));
             let dropped = report.dropped.iter().find(|tail| tail.file == path).map_or(0, |tail| tail.bytes);
             if bit / 8 < 64 {
-                // Behind a damaged header only the printer goes on.
+                // After a damaged header only the printer continues.
                 assert!(!found.is_empty() && !expected.is_empty(), "bit {bit}: {report:?}");
                 continue;
             }
             assert_eq!(found, expected, "{}, bit {bit}", path.display());
-            // In a refused file no end is dropped.
+            // A refused file drops no end.
             assert!(!expected.is_empty() || dropped == torn_bytes, "{}, bit {bit}", path.display());
             corrupt += u32::from(!expected.is_empty());
             torn += u32::from(torn_bytes > 0);

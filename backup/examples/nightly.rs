@@ -1,11 +1,11 @@
 //! A backup every night: made, pruned, and once a week restored and compared.
 //!
-//! Run it with `cargo run --package sievedb-backup --example nightly`. It plays three weeks in a temporary directory.
+//! `cargo run --package sievedb-backup --example nightly` plays three weeks in a temporary directory.
 
 use sievedb::{Db, Options};
 use sievedb_backup::{Control, Repository, Restore};
 
-/// Number of nights that are kept.
+/// Nights that are kept.
 const KEPT: u64 = 7;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -40,7 +40,7 @@ fn work(db: &Db, day: u32) -> sievedb::Result<()> {
     db.flush()
 }
 
-/// The job of `cron` by night, in a process of its own, while the program goes on.
+/// The nightly `cron` job, in its own process, next to the program.
 fn night(store: &std::path::Path, repository: &Repository) -> Result<(), Box<dyn std::error::Error>> {
     let db = Options::new().read_only().open(store)?;
     let report = repository.backup(&db, &mut Control::new().limit_rate(100 << 20))?;
@@ -55,7 +55,7 @@ fn night(store: &std::path::Path, repository: &Repository) -> Result<(), Box<dyn
     Ok(())
 }
 
-/// Restores the newest backup, and removes the restored store. Returns the number of entries.
+/// Restores the newest backup, and removes the result. Returns the number of entries.
 fn rehearse(repository: &Repository, dir: &std::path::Path) -> Result<usize, Box<dyn std::error::Error>> {
     repository.restore(dir, &Restore::new(), &mut Control::new())?;
     let restored = Options::new().read_only().open(dir)?;

@@ -5,7 +5,7 @@ A reference implementation of "Backup repository" in format.md, format version 1
 files are verified. DIR appears when it is complete and durable. It is a store with the id of its origin and may take
 the place of the origin; `sievedb checkpoint` makes a copy with an id of its own. Exit code 1: an error, and no DIR.
 """
-import argparse, os, re, shutil, struct, sys, tempfile, zlib
+import argparse, contextlib, os, re, shutil, struct, sys, tempfile, zlib
 from operator import xor
 from pathlib import Path
 
@@ -98,7 +98,7 @@ def checksum(owner, offset, data):  # SUM of format.md
 
 
 def read_index(path):
-    """Returns the time of a backup, and its files: {name: (length, content, CRC-32 of each part)}."""
+    """Returns the time of a backup, its files: {name: (length, content, CRC-32 of each part)}, and the store id."""
     data = path.read_bytes()
     if len(data) < 92 or data[:8] != bytes.fromhex("89 53 49 45 56 45 0d 0a"):
         fail(path, "not a backup index, or it ends early", 0)
@@ -142,7 +142,7 @@ def read_index(path):
         files[name], last = (length, content, parts), name
     if at != end:
         fail(path, "bytes after the last file", at)
-    return time, files
+    return time, files, data[16:32]
 
 
 def listing(directory, pattern):
@@ -151,23 +151,45 @@ def listing(directory, pattern):
     return {match[1]: path for path in paths if (match := re.fullmatch(pattern, path.name))}
 
 
+def read_stored(repo, content):
+    """Returns path and bytes of a file, or None. Meanwhile a writer may move it between the directories."""
+    for directory, prefix in (("files", ""), ("unused", "[0-9]+-"), ("files", "")):
+        for path in listing(repo / directory, f"{prefix}({content})").values():
+            with contextlib.suppress(FileNotFoundError):
+                return path, path.read_bytes()
+
+
+def choose(repo, at):
+    """Returns the files and the path of an index; by default of the newest complete backup, if all are of one store."""
+    backups, errors = [], []
+    for id, path in listing(repo / "backups", r"([0-9A-Za-z-][0-9A-Za-z.-]*)\.index").items():
+        try:
+            backups += [(*read_index(path), path)] if at in (None, id) else []
+        except ValueError as error:
+            errors.append(error)
+    if not backups:
+        raise errors[0] if errors else ValueError(f"{repo / 'backups'}: no backup{f' {at}' if at else ''}")
+    backups.sort(key=lambda backup: (backup[0], backup[3]), reverse=True)
+    if len(stores := {backup[2]: backup[3].stem for backup in reversed(backups)}) > 1:
+        fail(repo, "backups of several stores; choose one with --at, such as the newest: " + ", ".join(stores.values()))
+    there = listing(repo / "unused", "[0-9]+-(.+)").keys() | listing(repo / "files", "(.+)").keys()
+    there -= listing(repo / "files", r"(.+)\.damaged").keys()
+    complete = [backup for backup in backups if all(file[1] in there for file in backup[1].values())]
+    chosen = (complete or backups)[0]
+    for why in errors + [f"{newer[3]}: incomplete" for newer in backups[:backups.index(chosen)]]:
+        print(f"restore.py: note: passed over: {why}", file=sys.stderr)
+    return chosen[1], chosen[3]
+
+
 def restore(repo, directory, at):
     if os.path.lexists(directory):
         fail(directory, "exists")
-    backups = [(*read_index(path), path) for id, path in listing(repo / "backups", r"(.+)\.index").items()
-               if at in (None, id)]
-    if not backups:
-        fail(repo / "backups", f"no backup {at}" if at else "no backup")
-    stored = listing(repo / "unused", "[0-9]+-(.+)") | listing(repo / "files", "(.+)")
-    complete = [backup for backup in backups if all(file[1] in stored for file in backup[1].values())]
-    _, files, index = max(complete or backups, key=lambda backup: (backup[0], backup[2]))
-
+    files, index = choose(repo, at)
     work = Path(tempfile.mkdtemp(prefix=directory.name + ".incomplete-", dir=directory.parent))
     try:
         for name, (length, content, parts) in files.items():
-            if content not in stored:
-                fail(index, f"{name} is missing: {content} is neither in files/ nor in unused/")
-            path, data = stored[content], stored[content].read_bytes()
+            lost = f"{name} is missing: {content} is neither in files/ nor in unused/"
+            path, data = read_stored(repo, content) or fail(index, lost)
             if len(data) != length:
                 fail(path, f"{name} has {len(data)} bytes instead of {length}", min(len(data), length))
             for i, part in enumerate(parts):

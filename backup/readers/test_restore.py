@@ -1,5 +1,5 @@
 """Tests of restore.py with the golden repository and the vectors of format-vectors.md."""
-import hashlib, os, shutil, struct, subprocess, sys, tempfile, unittest
+import hashlib, os, shutil, struct, subprocess, sys, tempfile, unittest, unittest.mock
 from pathlib import Path
 
 import restore
@@ -99,6 +99,69 @@ class Restore(unittest.TestCase):
             self.index.write_bytes(changed)
             self.refused(self.index, what)
 
+    def copy_of_index(self, id, time, store=None):
+        """Adds a backup of the same files."""
+        data = bytearray(self.index.read_bytes())
+        data[16:32], data[64:72] = store or data[16:32], struct.pack("<Q", time)
+        data[60:64] = struct.pack("<I", restore.checksum(data[32:48], 0, bytes(data[:60])))
+        data[-8:] = struct.pack("<Q", restore.checksum(data[32:48], 64, bytes(data[64:-8])))
+        path = self.index.with_name(id + ".index")
+        path.write_bytes(data)
+        return path
+
+    def test_damaged_and_foreign_indexes_are_passed_over(self):
+        newer = self.copy_of_index("20990101T000000.000Z-x", 1 << 42)
+        self.change(newer, 70)
+        for name in (f"._{newer.name}", f"{self.index.stem} (1).index", f"{self.index.stem} 2.index"):
+            (newer.parent / name).write_bytes(b"other")
+        done = self.run_script()
+        self.assertEqual(done.returncode, 0)
+        self.assertTrue(done.stderr.startswith(f"restore.py: note: passed over: {newer}: offset 64: "), done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1)
+        shutil.rmtree(self.dir)
+        self.refused(newer, "offset 64: ", newer.stem)
+
+    def test_marked_file_makes_a_backup_incomplete(self):
+        only = self.files["000006.wal"]
+        only.with_name(only.name + ".damaged").touch()
+        self.restored()  # No other is complete, and the file is intact.
+        self.change(only, 70)
+        self.refused(only, "offset 0: 000006.wal is damaged")
+
+    def test_newer_incomplete_backup_is_passed_over(self):
+        newer = self.copy_of_index("20990101T000000.000Z-x", 1 << 42)
+        content = self.files["000006.wal"].name.encode()
+        checksum = bytes.fromhex(content.decode().split("-")[0])
+        data = newer.read_bytes().replace(checksum, b"\1" * 16)
+        newer.write_bytes(data[:-8] + struct.pack("<Q", restore.checksum(data[32:48], 64, data[64:-8])))
+        done = self.run_script()
+        self.assertEqual((done.returncode, done.stderr), (0, f"restore.py: note: passed over: {newer}: incomplete\n"))
+
+    def test_several_stores(self):
+        other = self.copy_of_index("20990101T000000.000Z-x", 1 << 42, b"s" * 16)
+        self.copy_of_index("20980101T000000.000Z-x", 1 << 41, b"s" * 16)
+        self.refused(self.repo, f"backups of several stores; choose one with --at, such as the newest: "
+                                f"{self.index.stem}, {other.stem}")
+        self.restored("--at", self.index.stem)
+
+    def test_file_that_is_moved_meanwhile(self):
+        path, looks = self.files["CURRENT"], []
+        unused = self.repo / "unused" / f"1700000000-{path.name}"
+        unused.parent.mkdir()
+        path.rename(unused)
+
+        def moved_after(directory, pattern, listing=restore.listing):
+            found = listing(directory, pattern)
+            if path.name in found and pattern != "[0-9]+-(.+)":
+                looks.append(directory.name)
+                if directory.name == "unused":
+                    unused.rename(path)
+            return found
+
+        with unittest.mock.patch("restore.listing", moved_after):
+            restore.restore(self.repo, self.dir, None)
+        self.assertEqual(looks, ["unused", "files"])
+
     def test_directory_exists_and_unknown_backup(self):
         self.refused(self.repo / "backups", "no backup other", "other")
         self.dir.mkdir()
@@ -115,8 +178,8 @@ class Restore(unittest.TestCase):
         self.assertEqual(struct.pack("<3Q", *sums), vector)
         index = self.root / "vector"
         shutil.copy(GOLDEN / "backup-index.bin", index)
-        time, files = restore.read_index(index)
-        self.assertEqual((time, len(files)), (1795678105123, 5))
+        time, files, store = restore.read_index(index)
+        self.assertEqual((time, len(files), store), (1795678105123, 5, index.read_bytes()[16:32]))
         self.assertEqual(files["000002.sst"], (2500000, "11" * 16 + "-2500000", [0x1000, 0x1001, 0x1002]))
 
 

@@ -1,15 +1,14 @@
 //! Makes a backup.
 //!
-//! 1. The files of the store are listed, which protects them ([`Db::live_files`]).
-//! 2. A file with the identity of one of the last backup is taken from there, if the repository still has it. The others
-//!    are copied into `incomplete/`, synced, and renamed to their content in `files/`; one that is there already is dropped.
-//! 3. Files that were found unused are moved back, and files that were removed meanwhile are copied again. `files/` is synced.
+//! 1. [`Db::live_files`] lists the files of the store and protects them.
+//! 2. A file is reused if the last index has its identity, or the repository its content. The others are copied into
+//!    `incomplete/`, synced, and renamed to their content in `files/`.
+//!    A file that is marked as damaged is copied again; then its marker is removed.
+//! 3. Reused files are moved from `unused/` to `files/`, or copied if they were deleted meanwhile. `files/` is synced.
 //! 4. The index is written, synced and renamed into `backups/`, which is synced.
 //!
-//! # Next to others
-//!
-//! Another backup may give a file the same name: then it has the same bytes. [`Repository::prune`] moves unused files away, and
-//! deletes them after a day. So a file that step 3 sees in `files/` exists for another day at least, and step 4 follows at once.
+//! Two concurrent backups give the same name only to the same bytes. [`Repository::prune`] deletes a file a day after it has
+//! moved it to `unused/`, so a file that step 3 finds in `files/` outlives step 4.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -21,7 +20,7 @@ use crate::content::{Content, PART_BYTES, Sums};
 use crate::control::{Control, Stage};
 use crate::error::{Error, Result};
 use crate::index::{Identity, Index, IndexedFile};
-use crate::repository::{Backup, Repository, is_of_store, millis, random};
+use crate::repository::{Backup, Repository, Stored, is_of_store, millis, random};
 use crate::stored::create;
 
 /// The result of [`Repository::backup`].
@@ -30,41 +29,42 @@ use crate::stored::create;
 pub struct BackupReport {
     /// The backup.
     pub backup: Backup,
-    /// Files that were copied; the others were in the repository.
+    /// Copied files; the repository had the others.
     pub copied_files: u64,
-    /// Their lengths together.
+    /// The sum of their lengths.
     pub copied_bytes: u64,
 }
 
-/// The files of the last backups, by identity.
 type Known = BTreeMap<Identity, IndexedFile>;
 
 impl Repository {
-    /// Makes a backup of a store: all keyspaces as they are at one moment during the call. It has every write that returned
-    /// before the call. Writers go on meanwhile. Files that the repository already has are not copied; a table never changes,
-    /// so a call copies new tables, and the log since the last flush.
+    /// Makes a backup of all keyspaces at one moment during the call, with every write that returned before it. Writers continue.
+    /// Tables never change, so a call copies only new tables and the log since the last flush; the bytes of other files in the
+    /// repository are not read ([`Repository::verify`] reads them). With a handle of
+    /// [`Options::read_only`](sievedb::Options::read_only), also next to a writer in another process, the backup has the moment
+    /// that the handle sees. Store and repository may be in different file systems.
     ///
-    /// A handle that was opened with [`Options::read_only`](sievedb::Options::read_only) is a backup of the moment that it
-    /// sees, also next to a writer in another process. `db` may be in another file system than the repository.
+    /// With a handle of [`Options::read_only`](sievedb::Options::read_only) it is the moment that the handle sees, also next to
+    /// a writer in another process. Store and repository may be in different file systems.
     ///
-    /// A call that fails, is cancelled or is killed leaves no backup, and all others complete. Files that it has copied stay
-    /// until [`Repository::prune`].
+    /// A call that fails, is cancelled or is killed leaves the others complete, and no backup, unless its index was already
+    /// written. The next call reuses the files that it has copied.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the repository is in the store, [`Error::Cancelled`], [`Error::Io`], and
-    /// [`Error::Store`] with the errors of [`Db::live_files`].
+    /// [`Error::InvalidArgument`] if the repository is in the store; [`Error::Io`], also if the parent directory of the
+    /// repository does not exist; [`Error::Cancelled`]; [`Error::Store`] with the errors of [`Db::live_files`].
     pub fn backup(&self, db: &Db, control: &mut Control<'_>) -> Result<BackupReport> {
         self.check_outside(db.path())?;
         self.create_dirs()?;
-        // Again: a path that did not exist may have led anywhere.
+        // A missing path could not be resolved before.
         self.check_outside(db.path())?;
         let live = db.live_files()?;
-        // A handle for reading may see a moment that is long past.
+        // A read-only handle may see an earlier moment.
         let time = db.open_report().as_of.map_or_else(|| self.now(), |as_of| millis(as_of.time));
         let (store_id, seqno) = (live.store_id(), live.seqno());
         let (known, last) = self.known(store_id)?;
-        // Backups of a store are in the order of its writes, also if the clock was set back.
+        // A store's backups ascend with its sequence numbers, even if the clock was set back.
         let after_last =
             last.filter(|last| last.seqno <= seqno).map_or(0, |last| last.time.saturating_add(1));
         let time = time.max(after_last);
@@ -80,12 +80,11 @@ impl Repository {
                 let (copied_files, copied_bytes) = backing_up.copied;
                 return Ok(BackupReport { backup, copied_files, copied_bytes });
             }
-            // Others have removed files because there was no index that names them. There is one now.
+            // Another process removed it before the index named it.
             backing_up.run(&live)?;
         }
     }
 
-    /// Checks that the repository is not in the store, which would find unknown files in its directory.
     fn check_outside(&self, store: &Path) -> Result<()> {
         let Ok(store) = self.fs.canonical(store) else { return Ok(()) };
         for existing in self.dir.ancestors() {
@@ -107,8 +106,8 @@ impl Repository {
         Ok(())
     }
 
-    /// The files of the last backup of the store, and its index. If there is none, the files of the last backup of each other
-    /// store: this one may be a copy of it. Two such stores may have different filter files of one identity.
+    /// The files of the store's last backup, and its index. Otherwise the files of the last backups of other stores, which may be
+    /// the origin of a copy, without filters, which may differ under the same identity.
     fn known(&self, store_id: [u8; 16]) -> Result<(Known, Option<Index>)> {
         let ids = self.ids()?;
         let own = ids.iter().rev().find(|id| is_of_store(id, &store_id));
@@ -121,7 +120,7 @@ impl Repository {
             }
         };
         let mut known = Known::new();
-        // An index that cannot be read only means that more is copied.
+        // More is copied without a readable index.
         let mut indexes: Vec<Index> = last.into_iter().filter_map(|id| self.read_index(id).ok()).collect();
         for index in &indexes {
             let is_own = index.store_id == store_id;
@@ -134,7 +133,6 @@ impl Repository {
 
 struct BackingUp<'c, 'a> {
     repository: &'c Repository,
-    /// The directory of the store.
     dir: &'c Path,
     control: &'c mut Control<'a>,
     known: Known,
@@ -143,32 +141,37 @@ struct BackingUp<'c, 'a> {
 }
 
 impl BackingUp<'_, '_> {
-    /// Steps 2 and 3. Returns the files by name.
+    /// Steps 2 and 3.
     fn run(&mut self, live: &LiveFiles) -> Result<Vec<IndexedFile>> {
         let files: BTreeMap<Identity, &LiveFile> =
             live.files().iter().map(|file| (Identity::of(file), file)).collect();
         loop {
-            let missing = self.missing(&files)?;
+            let stored = self.repository.stored()?;
+            let missing = self.missing(&stored, &files)?;
             if missing.is_empty() {
                 break;
             }
             self.control.begin(Stage::Copying, missing.iter().map(|identity| identity.len).sum())?;
             for identity in missing {
-                let copied = self.copy(files[&identity], identity.clone())?;
-                self.known.insert(identity, copied);
+                let file = files[&identity];
+                let (content, parts) = match self.find(&stored, file)? {
+                    Some(found) => found,
+                    None => self.copy(&stored, file)?,
+                };
+                self.known.insert(identity.clone(), IndexedFile { identity, content, parts });
             }
         }
         self.repository.sync_dir(&self.repository.files_dir())?;
         Ok(files.keys().map(|identity| self.known[identity].clone()).collect())
     }
 
-    /// The files that the repository does not have. Files that were found unused are moved back.
-    fn missing(&self, files: &BTreeMap<Identity, &LiveFile>) -> Result<Vec<Identity>> {
-        let (repository, stored) = (self.repository, self.repository.stored()?);
+    /// The files that the repository lacks. Moves known files back from `unused/`.
+    fn missing(&self, stored: &Stored, files: &BTreeMap<Identity, &LiveFile>) -> Result<Vec<Identity>> {
+        let repository = self.repository;
         let (mut missing, mut was_moved) = (Vec::new(), false);
         for identity in files.keys() {
             let content = self.known.get(identity).map(|file| file.content);
-            let is_there = content.map_or(Ok(false), |content| repository.has(&stored, content))?;
+            let is_there = content.map_or(Ok(false), |content| repository.has(stored, content))?;
             let Some(content) = content.filter(|_| is_there) else {
                 missing.push(identity.clone());
                 continue;
@@ -176,7 +179,7 @@ impl BackingUp<'_, '_> {
             if let Some(unused) = stored.path(content).filter(|_| !stored.is_in_use(content)) {
                 match repository.rename(unused, &repository.file_path(content)) {
                     Ok(()) => was_moved = true,
-                    // Deleted meanwhile, or moved by another backup: looked for again.
+                    // Deleted, or moved by another backup, as the next round finds out.
                     Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
                         missing.push(identity.clone());
                     }
@@ -185,45 +188,81 @@ impl BackingUp<'_, '_> {
             }
         }
         if was_moved {
-            // The new name first: a power loss may then leave two names, and never none.
+            // The new names first: a power loss leaves no file without a name.
             repository.sync_dir(&repository.files_dir())?;
             repository.sync_dir(&repository.unused_dir())?;
         }
         Ok(missing)
     }
 
-    /// Copies a file into the repository, unless it has the same content already.
-    fn copy(&mut self, file: &LiveFile, identity: Identity) -> Result<IndexedFile> {
+    /// The sums of a file whose content is in the repository. To limit reads, searches only if a file there has its length.
+    fn find(&mut self, stored: &Stored, file: &LiveFile) -> Result<Option<(Content, Vec<u32>)>> {
+        if !stored.has_len(file.len()) {
+            return Ok(None);
+        }
+        let (content, parts) = self.read(file, |control, part| control.copied(part.len() as u64))?;
+        if self.repository.has(stored, content)? {
+            return Ok(Some((content, parts)));
+        }
+        // It is read once more.
+        self.control.add(file.len());
+        Ok(None)
+    }
+
+    /// Copies a file into the repository.
+    fn copy(&mut self, stored: &Stored, file: &LiveFile) -> Result<(Content, Vec<u32>)> {
         let path = self.repository.incomplete_path()?;
         let copied = self.write(file, &path).and_then(|(content, parts)| {
-            let there = self.repository.file_path(content);
-            if self.repository.has_len(&there, content.len)? {
-                self.repository.discard(&path);
+            let (repository, is_marked) = (self.repository, stored.is_marked(content));
+            let there = repository.file_path(content);
+            // Copied by another backup.
+            if !is_marked && repository.has_len(&there, content.len)? {
+                repository.discard(&path);
             } else {
-                self.repository.rename(&path, &there)?;
+                repository.rename(&path, &there)?;
             }
-            Ok(IndexedFile { identity, content, parts })
+            if is_marked {
+                repository.sync_dir(&repository.files_dir())?;
+                // Without its marker it would count as intact.
+                if let Some(unused) = stored.path(content).filter(|_| !stored.is_in_use(content)) {
+                    repository.remove(unused)?;
+                }
+                repository.unmark(content)?;
+            }
+            Ok((content, parts))
         });
         copied.inspect_err(|_| self.repository.discard(&path))
     }
 
-    /// Copies a file to a path, durably.
+    /// Durable.
     fn write(&mut self, file: &LiveFile, path: &Path) -> Result<(Content, Vec<u32>)> {
-        let from = file.open()?;
         let mut write = create(self.repository, path)?;
+        let sums = self.read(file, |control, part| {
+            write(Some(part))?;
+            control.copied(part.len() as u64)
+        })?;
+        write(None)?;
+        self.copied.0 += 1;
+        self.copied.1 += file.len();
+        Ok(sums)
+    }
+
+    /// Passes each part to `take`, and returns the sums.
+    fn read(
+        &mut self,
+        file: &LiveFile,
+        mut take: impl FnMut(&mut Control<'_>, &[u8]) -> Result<()>,
+    ) -> Result<(Content, Vec<u32>)> {
+        let from = file.open()?;
         let (mut sums, mut at) = (Sums::new(), 0);
         while at < file.len() {
             let len = PART_BYTES.min(file.len() - at);
             let read = from.read_to_vec(len as usize, at);
             let part = read.map_err(|error| Error::io("read", &self.dir.join(file.name()), error))?;
             sums.add(&part);
-            write(Some(&part))?;
+            take(self.control, &part)?;
             at += len;
-            self.control.copied(len)?;
         }
-        write(None)?;
-        self.copied.0 += 1;
-        self.copied.1 += at;
         Ok(sums.finish())
     }
 }

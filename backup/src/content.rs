@@ -1,16 +1,13 @@
-//! A content: the checksum and the length of the bytes of a file. They are the file's name in the repository.
-//!
-//! The checksum is XXH3 of 128 bits. It detects accidents; two different files with the same checksum and length do not occur
-//! by chance, but they can be made on purpose. CRC-32s of parts of 1 MiB locate damage.
+//! A content: checksum and length of a file, its name in the repository. The checksum is XXH3-128, which detects accidents but
+//! not forgeries. CRC-32s of parts of 1 MiB locate damage.
 
 use std::fmt;
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// Length of the parts of a file that have checksums of their own. A part of the format.
+/// Fixed by the format.
 pub(crate) const PART_BYTES: u64 = 1 << 20;
 
-/// The checksum of a file, as in its name, and its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Content {
     pub(crate) checksum: [u8; 16],
@@ -26,7 +23,6 @@ impl Content {
         (content.to_string() == name).then_some(content)
     }
 
-    /// How many parts the file has.
     pub(crate) fn parts(&self) -> u64 {
         self.len.div_ceil(PART_BYTES)
     }
@@ -38,7 +34,6 @@ impl fmt::Display for Content {
     }
 }
 
-/// The checksums of a file that is read from front to back.
 pub(crate) struct Sums {
     hash: Xxh3,
     len: u64,
@@ -50,7 +45,7 @@ impl Sums {
         Self { hash: Xxh3::new(), len: 0, parts: Vec::new() }
     }
 
-    /// Adds the next part: [`PART_BYTES`], or the rest of the file. Returns its checksum.
+    /// Adds the next part, of [`PART_BYTES`] except the last. Returns its checksum.
     pub(crate) fn add(&mut self, part: &[u8]) -> u32 {
         self.hash.update(part);
         self.len += part.len() as u64;

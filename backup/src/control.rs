@@ -1,4 +1,4 @@
-//! How far a call is, how fast it may be, and whether it is to end.
+//! Progress, rate limit and cancellation of a call.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
-/// Longest pause before a call that waits finds that it was cancelled.
+/// The longest pause between two checks for cancellation.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// A stage of a call.
@@ -15,27 +15,27 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 pub enum Stage {
     /// Files are copied.
     Copying,
-    /// Files are read and checked.
+    /// Files are verified.
     Verifying,
-    /// A new store is made from the readable data of a damaged one. The unit is keyspaces instead of bytes.
+    /// A store is made from the readable data of a damaged one. Progress counts keyspaces instead of bytes.
     Salvaging,
 }
 
-/// How far a call is.
+/// The progress of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
     /// The stage of the call.
     pub stage: Stage,
-    /// Bytes done in this stage.
+    /// Bytes completed in this stage.
     pub bytes_done: u64,
-    /// Bytes to do in this stage.
+    /// Total bytes in this stage.
     pub bytes: u64,
 }
 
 type Watch<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 
-/// Watches a long call: progress, a limit of its rate, and cancelling.
+/// Watches a long call, limits its rate, and cancels it.
 ///
 /// ```
 /// use std::ops::ControlFlow;
@@ -51,7 +51,7 @@ pub struct Control<'a> {
     rate: Option<u64>,
     watch: Option<Box<Watch<'a>>>,
     progress: Option<Progress>,
-    /// When the first byte that the limit concerns was copied, and how many there were.
+    /// The first byte that the limit applies to: its time, and the number of bytes since.
     paced: Option<(Instant, u64)>,
 }
 
@@ -68,39 +68,38 @@ impl<'a> Control<'a> {
         Self::default()
     }
 
-    /// Limits copying to this many bytes a second, on average over the call; 0 means no limit.
+    /// Limits the bytes that are copied, or compared with the repository, to this many a second, on average over the call;
+    /// 0 means no limit.
     #[must_use]
     pub fn limit_rate(mut self, bytes_per_second: u64) -> Self {
         self.rate = Some(bytes_per_second).filter(|&rate| rate > 0);
         self
     }
 
-    /// Calls `watch` after each part of a file. If it returns [`ControlFlow::Break`], the call ends soon, with
-    /// [`Error::Cancelled`], and leaves nothing half done.
+    /// Calls `watch` after each part of a file. [`ControlFlow::Break`] ends the call with [`Error::Cancelled`] and leaves nothing
+    /// half done. [`Repository::restore`](crate::Repository::restore) first completes the stages that verify and salvage the
+    /// store.
     #[must_use]
     pub fn watch(mut self, watch: impl FnMut(Progress) -> ControlFlow<()> + 'a) -> Self {
         self.watch = Some(Box::new(watch));
         self
     }
 
-    /// Begins a call: the time before it does not count.
+    /// Earlier time does not count for the rate.
     pub(crate) fn begin_call(&mut self) {
         self.paced = None;
     }
 
-    /// Begins a stage in which this much is to be done.
     pub(crate) fn begin(&mut self, stage: Stage, bytes: u64) -> Result<()> {
         self.at(Progress { stage, bytes_done: 0, bytes })
     }
 
-    /// Sets how far the call is.
     pub(crate) fn at(&mut self, progress: Progress) -> Result<()> {
         self.progress = Some(progress);
         let flow = self.watch.as_mut().map_or(ControlFlow::Continue(()), |watch| watch(progress));
         if flow.is_break() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
-    /// Adds bytes that were done.
     pub(crate) fn done(&mut self, bytes: u64) -> Result<()> {
         match self.progress {
             Some(mut progress) => {
@@ -111,7 +110,14 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Adds bytes that were copied, and waits if that was too fast.
+    /// Adds bytes to do in this stage.
+    pub(crate) fn add(&mut self, bytes: u64) {
+        if let Some(progress) = &mut self.progress {
+            progress.bytes += bytes;
+        }
+    }
+
+    /// Adds bytes that were copied or compared, and waits as the rate requires.
     pub(crate) fn copied(&mut self, bytes: u64) -> Result<()> {
         self.done(bytes)?;
         let Some(rate) = self.rate else { return Ok(()) };
@@ -129,7 +135,6 @@ impl<'a> Control<'a> {
     }
 }
 
-/// How long to wait after so many bytes in so much time.
 fn ahead(bytes: u64, rate: u64, elapsed: Duration) -> Duration {
     let due = Duration::try_from_secs_f64(bytes as f64 / rate as f64).unwrap_or(Duration::MAX);
     due.saturating_sub(elapsed)

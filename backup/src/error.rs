@@ -15,7 +15,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The store returned an error.
     Store(sievedb::Error),
-    /// The operating system refused an operation in the repository, or in the directory of a restored store.
+    /// An operation failed in the repository, or in the directory of a restored store.
     #[non_exhaustive]
     Io {
         /// The operation: `"read"`, `"append to"`, `"sync"`, …
@@ -25,12 +25,13 @@ pub enum Error {
         /// The error of the system.
         source: io::Error,
     },
-    /// A file of the repository is damaged.
+    /// A file of the repository is damaged. After [`Repository::verify`](crate::Repository::verify) the next backup copies it
+    /// again if the store still has it. An index cannot be copied again.
     #[non_exhaustive]
     Damaged {
         /// The file.
         file: PathBuf,
-        /// Where the damage begins: the first byte that is missing, or of the part of the file whose checksum is wrong.
+        /// The first missing byte, or the start of the first part of 1 MiB with a wrong checksum.
         offset: u64,
         /// The expected and the found value.
         detail: String,
@@ -43,12 +44,12 @@ pub enum Error {
         /// The unsupported property, with its value.
         detail: String,
     },
-    /// The store that a backup holds is not sound: its files are as they were copied, but were damaged then.
+    /// The store was damaged before it was backed up.
     #[non_exhaustive]
     Unsound {
         /// The backup.
         id: String,
-        /// The damage. Its paths are in a directory that has been removed.
+        /// The damage. Its paths are in a removed directory.
         damage: Vec<Damage>,
     },
     /// The directory is not a repository.
@@ -56,16 +57,18 @@ pub enum Error {
     NoRepository {
         /// The directory.
         dir: PathBuf,
+        /// The reason.
+        detail: String,
     },
-    /// The directory holds files of other programs. Nothing was written.
+    /// The directory has files of other programs, and was not changed.
     #[non_exhaustive]
     OtherFiles {
         /// The directory.
         dir: PathBuf,
-        /// The name of one of them.
+        /// One of their names.
         found: String,
     },
-    /// The repository has no such backup, or no complete one.
+    /// The repository lacks the backup, or has no complete one.
     #[non_exhaustive]
     NoBackup {
         /// The repository.
@@ -73,7 +76,13 @@ pub enum Error {
         /// The reason.
         detail: String,
     },
-    /// Another restore to the same directory is running.
+    /// Several backups match.
+    #[non_exhaustive]
+    Ambiguous {
+        /// The backups to choose from.
+        detail: String,
+    },
+    /// Another restore to the directory is running.
     #[non_exhaustive]
     Locked {
         /// The directory in which the store is built.
@@ -82,10 +91,10 @@ pub enum Error {
     /// The call is invalid; nothing was changed.
     #[non_exhaustive]
     InvalidArgument {
-        /// Which argument, and why it cannot be used.
+        /// The argument and the reason.
         what: String,
     },
-    /// The call was cancelled by its caller.
+    /// The caller has cancelled the call.
     Cancelled,
 }
 
@@ -126,21 +135,24 @@ impl fmt::Display for Error {
                 write!(f, "{} needs a newer version of this program: {detail}", file.display())
             }
             Self::Unsound { id, damage } => {
-                write!(f, "backup {id} holds a store that was damaged when it was backed up")?;
+                write!(f, "backup {id} is of a store that was damaged before")?;
                 match damage.first() {
                     Some(first) => write!(f, ": {first}"),
                     None => Ok(()),
                 }
             }
-            Self::NoRepository { dir } => write!(f, "{} is not a repository of backups", dir.display()),
+            Self::NoRepository { dir, detail } => {
+                write!(f, "{} is not a repository of backups: {detail}", dir.display())
+            }
             Self::OtherFiles { dir, found } => {
-                write!(f, "{} holds files of other programs, such as {found}", dir.display())
+                write!(f, "{} has files of other programs, such as {found}", dir.display())
             }
             Self::NoBackup { dir, detail } => write!(f, "no backup in {}: {detail}", dir.display()),
             Self::Locked { dir } => {
                 write!(f, "another restore to the same directory is running: {} is locked", dir.display())
             }
             Self::InvalidArgument { what } => f.write_str(what),
+            Self::Ambiguous { detail } => f.write_str(detail),
             Self::Cancelled => f.write_str("cancelled"),
         }
     }

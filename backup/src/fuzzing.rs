@@ -1,7 +1,5 @@
-//! The fuzz target of the decoder of indexes. `cargo test` runs it on seeds.
-//!
-//! The first byte of an input chooses: *raw* bytes, or an index whose header is valid and whose checksums are made valid,
-//! so that the fields are reached. An index that is decoded must be the same after it is encoded and decoded again.
+//! The fuzz target of the decoder of indexes. The first byte of an input selects raw bytes, or a body that gets a valid header
+//! and checksum.
 
 use sievedb::{FileHeader, FileKind};
 use sievedb_filter::checksum::checksum;
@@ -12,7 +10,7 @@ use crate::index::Index;
 ///
 /// # Panics
 ///
-/// If an index that was decoded does not come back.
+/// If a decoded index does not survive encoding and decoding.
 pub fn backup_index(data: &[u8]) {
     let Some((&mode, data)) = data.split_first() else { return };
     let bytes = if mode % 2 == 0 { data.to_vec() } else { sealed(data) };
@@ -20,12 +18,11 @@ pub fn backup_index(data: &[u8]) {
         assert!(index.bytes() >= index.files.iter().map(|file| file.content.len).max().unwrap_or(0));
         let again = index.encode();
         assert_eq!(Index::decode(&again).as_ref(), Ok(&index));
-        // Optional features are not kept, and integers may be longer than necessary.
+        // Encoding drops optional features and shortens integers.
         assert!(again.len() <= bytes.len());
     }
 }
 
-/// An index with this body.
 fn sealed(body: &[u8]) -> Vec<u8> {
     let ids = [[7; 16], [9; 16]];
     let mut bytes = FileHeader::new(FileKind::BackupIndex, ids[0], ids[1]).encode().to_vec();

@@ -1,4 +1,4 @@
-//! The index of a backup: which files it has, under which names the repository has them, and their checksums.
+//! The index of a backup: its files, with their names and checksums.
 //!
 //! ```text
 //!  0  file header            64   kind 6; store id of the store, file id of the backup
@@ -11,8 +11,8 @@
 //! file = kind u16 · name string · file id 16 · checksum u32 · length varint · content checksum 16 · part checksum u32 *
 //! ```
 //!
-//! Files are in the order of their names. `file id` and `checksum` are [`LiveFile::file_id`] and [`LiveFile::checksum`]: with
-//! kind, name and length they identify a file of a store, so that the next backup does not read it again.
+//! Files are ordered by name. Kind, name, length, [`LiveFile::file_id`] and [`LiveFile::checksum`] identify a file, so that the
+//! next backup does not read it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -24,16 +24,13 @@ use crate::content::Content;
 
 const HEADER_BYTES: usize = 64;
 
-/// The fewest bytes that a file takes in the index.
 const FILE_BYTES_MIN: usize = 2 + 2 + 16 + 4 + 1 + 16;
 
-/// Longest name of a file.
 const NAME_BYTES_MAX: u64 = 64;
 
-/// The largest file, so that the number of its parts is a sane number.
+/// Bounds the number of parts.
 const LEN_MAX: u64 = 1 << 60;
 
-/// A file of a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct IndexedFile {
     pub(crate) identity: Identity,
@@ -42,7 +39,7 @@ pub(crate) struct IndexedFile {
     pub(crate) parts: Vec<u32>,
 }
 
-/// The identity of a file of a store: two files with the same identity have the same bytes.
+/// Files with the same identity have the same bytes, except filters of different stores.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Identity {
     pub(crate) name: String,
@@ -59,7 +56,6 @@ impl Identity {
     }
 }
 
-/// The index of a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Index {
     pub(crate) store_id: [u8; 16],
@@ -67,7 +63,7 @@ pub(crate) struct Index {
     /// Milliseconds since 1970.
     pub(crate) time: u64,
     pub(crate) seqno: u64,
-    /// By name.
+    /// Ordered by name.
     pub(crate) files: Vec<IndexedFile>,
 }
 
@@ -76,7 +72,6 @@ impl Index {
         UNIX_EPOCH.checked_add(Duration::from_millis(self.time)).unwrap_or(UNIX_EPOCH)
     }
 
-    /// The lengths of all files together.
     pub(crate) fn bytes(&self) -> u64 {
         self.files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.content.len))
     }
@@ -101,7 +96,7 @@ impl Index {
         out
     }
 
-    /// Decodes and checks an index. Memory is proportional to the length of `bytes`.
+    /// Uses memory proportional to `bytes`.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let header = FileHeader::decode_kind(bytes, FileKind::BackupIndex)?;
         let body = &bytes[HEADER_BYTES..];
@@ -164,7 +159,7 @@ fn decode_file(reader: &mut Reader<'_>) -> Result<IndexedFile, DecodeError> {
     Ok(IndexedFile { identity, content, parts })
 }
 
-/// Whether a file of this kind can have this name. So no name leads out of the directory that a backup is restored to.
+/// Whether a file of this kind can have this name. No such name leads out of a directory.
 fn fits(name: &str, kind: FileKind) -> bool {
     let number = match kind {
         FileKind::Current => return name == "CURRENT",

@@ -5,14 +5,14 @@
 //! | file | noun |
 //! |---|---|
 //! | `error` | every error |
-//! | `content` | a content: checksum and length, which are the name of its file; the sums of a file that is read |
-//! | `index` | the index of a backup: its files, as bytes |
-//! | `control` | progress, limit of the rate, cancelling |
-//! | `repository` | the directory: names, listings, files that are written under another name first |
-//! | `stored` | a file of the repository that is read and checked |
+//! | `content` | a content: checksum and length, the name of a file |
+//! | `index` | the index of a backup |
+//! | `control` | progress, rate limit, cancellation |
+//! | `repository` | the directory: names, listings, indexes |
+//! | `stored` | a file of the repository, read and checked |
 //! | `backup`, `restore`, `prune`, `verify` | one call each |
 //!
-//! A file imports only from those above it. All of them use the public interface of `sievedb` alone.
+//! A file imports only from those above it, and uses only the public interface of `sievedb`.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests spell out the bytes that they expect"))]
 

@@ -1,50 +1,45 @@
-//! Removes old backups, and the files that no backup uses.
+//! Removes old backups and unused files.
 //!
 //! 1. The indexes of old backups are removed, durably.
-//! 2. A file in `files/` that no index names is moved to `unused/`, under a name that states the time.
-//! 3. A file in `unused/` that an index names is moved back. Another one is deleted once it has been there for a day.
-//! 4. Incomplete files that were begun more than a week ago are deleted.
+//! 2. A file in `files/` that no index names is moved to `unused/`, under a name with the time.
+//! 3. A file in `unused/` is moved back if an index names it and `files/` has no other, and deleted if it has been there for a day.
+//! 4. Markers of damaged files are deleted if the file is gone; and incomplete files after a week.
 //!
-//! A backup that runs at the same time may have found a file in `files/` that step 2 moves away, and name it in its index
-//! later. Readers look in both directories, and step 3 of the next call moves it back. Each move is a rename, which only one of
-//! two processes can do: a backup that takes a file back has it, or copies it again.
-//!
-//! An index that cannot be read may name any file, so nothing is moved or deleted then.
+//! A concurrent backup may rely on a file that step 2 moves. Readers look in both directories, and step 3 of the next call moves
+//! it back. A move is a rename, which succeeds in one process only. If an index is unreadable, nothing is moved or deleted,
+//! because it may name any file.
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
-use std::path::Path;
 
 use crate::content::Content;
 use crate::error::{Error, Result};
-use crate::repository::{Repository, unused_name};
+use crate::repository::{Repository, found, unused_name};
 
-/// How long a file stays in the repository after it was found unused.
+/// Seconds that an unused file stays in the repository.
 pub const UNUSED_SECONDS_MIN: u64 = 24 * 60 * 60;
 
-/// How long a file may take to be written.
+/// Longest time for writing a file.
 const INCOMPLETE_SECONDS_MIN: u64 = 7 * UNUSED_SECONDS_MIN;
 
 /// The result of [`Repository::prune`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PruneReport {
-    /// The ids of the backups that were removed.
+    /// The ids of the removed backups.
     pub removed: Vec<String>,
-    /// Backups that are left.
+    /// Remaining backups.
     pub kept: u64,
-    /// Files that no backup uses any more. A call a day later deletes them.
+    /// Files found unused, which a call a day later deletes.
     pub unused_files: u64,
-    /// Files that were deleted.
+    /// Deleted files.
     pub deleted_files: u64,
-    /// Their lengths together.
+    /// The sum of their lengths.
     pub deleted_bytes: u64,
 }
 
 impl Repository {
-    /// Removes all backups of each store but the newest `keep` complete ones, and deletes the files that no backup has used
-    /// for 24 hours. Backups and restores of the remaining backups may run at the same time. A call that is killed leaves a valid
-    /// repository.
+    /// Keeps the newest `keep` complete backups of each store and removes older ones. Sets aside the files that no backup uses,
+    /// and deletes those that were set aside 24 hours ago and are still unused. Backups, and restores of kept backups, may run at the same time. A killed call leaves a valid repository.
     ///
     /// # Errors
     ///
@@ -55,13 +50,14 @@ impl Repository {
         }
         let mut report = PruneReport::default();
         self.remove_old(keep, &mut report)?;
-        // Listed before the indexes: a file that a new backup adds is not seen, or its index is.
+        // Before the indexes: a file that a backup adds later is not listed, or its index is read.
         let in_use = self.list(&self.files_dir())?.unwrap_or_default();
-        // Read before the indexes: a file that a later index names was found unused too late to be deleted.
+        // Before the indexes: a file of a later index is not old enough.
         let now = self.seconds();
         let used = self.used()?;
         self.put_aside(&in_use, &used, &mut report)?;
         self.delete_unused(now, &used, &mut report)?;
+        self.delete_markers()?;
         self.delete_incomplete()?;
         Ok(report)
     }
@@ -86,7 +82,7 @@ impl Repository {
         self.sync_dir(&self.backups_dir())
     }
 
-    /// The backups, if all indexes can be read.
+    /// Fails if an index cannot be read.
     fn readable_backups(&self) -> Result<Vec<crate::repository::Backup>> {
         let found = self.backups()?;
         match found.unreadable.into_iter().next() {
@@ -95,7 +91,6 @@ impl Repository {
         }
     }
 
-    /// The files that indexes name.
     fn used(&self) -> Result<BTreeSet<Content>> {
         let mut used = BTreeSet::new();
         let unreadable = self.each_index(&self.ids()?, |_, index| {
@@ -127,11 +122,17 @@ impl Repository {
     fn delete_unused(&self, now: u64, used: &BTreeSet<Content>, report: &mut PruneReport) -> Result<()> {
         let dir = self.unused_dir();
         let Some(names) = self.list(&dir)? else { return Ok(()) };
+        let stored = self.stored()?;
         for name in names {
             let Some((since, content)) = unused_name(&name) else { continue };
             let path = dir.join(&name);
             if used.contains(&content) {
-                found(self.rename(&path, &self.file_path(content)))?;
+                let in_use = self.file_path(content);
+                if !self.has_len(&in_use, content.len)? {
+                    found(self.rename(&path, &in_use))?;
+                } else if !stored.is_marked(content) {
+                    self.remove(&path)?;
+                }
             } else if now.saturating_sub(since) >= UNUSED_SECONDS_MIN && self.remove(&path)? {
                 report.deleted_files += 1;
                 report.deleted_bytes += content.len;
@@ -141,7 +142,12 @@ impl Repository {
         self.sync_dir(&dir)
     }
 
-    /// Step 4.
+    /// Step 4, markers. A file in `unused/` keeps its marker, so that no backup relies on it.
+    fn delete_markers(&self) -> Result<()> {
+        self.stored()?.marked_and_gone().try_for_each(|content| self.unmark(content))
+    }
+
+    /// Step 4, incomplete files.
     fn delete_incomplete(&self) -> Result<()> {
         let dir = self.incomplete_dir();
         for name in self.list(&dir)?.unwrap_or_default() {
@@ -152,19 +158,5 @@ impl Repository {
             }
         }
         Ok(())
-    }
-
-    /// `false` if there is no such file any more.
-    fn remove(&self, path: &Path) -> Result<bool> {
-        found(self.fs.remove(path).map_err(|error| Error::io("remove", path, error)))
-    }
-}
-
-/// `false` if another process was first.
-fn found(done: Result<()>) -> Result<bool> {
-    match done {
-        Ok(()) => Ok(true),
-        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
     }
 }

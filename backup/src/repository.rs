@@ -1,15 +1,15 @@
-//! The repository: a directory of files that never change.
+//! The repository: a directory of files that never change, except that a damaged file is replaced by its intact bytes.
 //!
 //! | path | content |
 //! |---|---|
-//! | `files/CONTENT` | a file of one or more backups; see [`content`](crate::content) |
+//! | `files/CONTENT` | a file of backups; see [`content`](crate::content) |
+//! | `files/CONTENT.damaged` | an empty marker: [`verify`](crate::verify) found the file damaged |
 //! | `backups/ID.index` | the [index](crate::index) of a backup |
 //! | `unused/SECONDS-CONTENT` | a file that no backup used at that time; see [`prune`](crate::prune) |
 //! | `incomplete/SECONDS-RANDOM` | a file that is being written |
 //!
-//! A file gets its name when it is complete and durable. An index gets its name when all its files have theirs, durably. So
-//! a process that is killed at any point leaves backups that are complete or absent, and perhaps files that none uses.
-//! Nothing is locked: two backups at once write under random names, and what both give the same name has the same bytes.
+//! A file is named when it is complete and durable, an index when the names of its files are durable too. So a killed process
+//! leaves complete backups, and perhaps unused files. There are no locks: files with the same name have the same bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -29,8 +29,11 @@ const BACKUPS: &str = "backups";
 const UNUSED: &str = "unused";
 const INCOMPLETE: &str = "incomplete";
 const INDEX_END: &str = ".index";
+const MARKER_END: &str = ".damaged";
+/// A file that every store has, and no repository.
+const OF_STORES: &str = "CURRENT";
 
-/// The longest index that is read; a store of hundreds of terabytes has a shorter one.
+/// Enough for hundreds of terabytes.
 const INDEX_BYTES_MAX: u64 = 1 << 30;
 
 type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
@@ -47,24 +50,23 @@ pub struct Repository {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Backup {
-    /// Its name: the time in UTC, and the beginnings of the ids of the store and of the backup.
+    /// The time in UTC, and the beginnings of the store's and the backup's ids.
     pub id: String,
-    /// The moment of the store that it has, by the clock of the machine. A later state of the same store has a later time: if the
-    /// clock was set back, it is a millisecond after the last backup.
+    /// The moment of the store, or a millisecond after its last backup if the clock was set back.
     pub time: SystemTime,
     /// The random id of the store.
     pub store_id: [u8; 16],
-    /// Every write up to this sequence number is in it.
+    /// The backup has every write up to this sequence number.
     pub seqno: u64,
-    /// The number of its files.
+    /// Number of files.
     pub files: u64,
-    /// The lengths of its files together. Other backups may share them.
+    /// The sum of their lengths. Backups may share files.
     pub bytes: u64,
-    /// How many of its files the repository lacks, or has with another length. 0: the backup is complete.
+    /// The number of its files that are missing, have another length, or are marked as damaged. 0: the backup is complete.
     pub missing: u64,
 }
 
-/// The backups in a repository, returned by [`Repository::backups`].
+/// The result of [`Repository::backups`].
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Backups {
@@ -81,11 +83,11 @@ impl fmt::Debug for Repository {
 }
 
 impl Repository {
-    /// Opens the repository in `dir`. If `dir` does not exist or is empty, the first backup creates the repository.
+    /// Opens the repository in `dir`. If `dir` is missing or empty, the first backup creates it, in an existing parent.
     ///
     /// # Errors
     ///
-    /// [`Error::OtherFiles`] if there is something else in `dir`, [`Error::Io`].
+    /// [`Error::NoRepository`] if `dir` is a store, [`Error::OtherFiles`] if it has other files, [`Error::Io`].
     pub fn create(dir: impl AsRef<Path>) -> Result<Self> {
         Self::create_with(Arc::new(StdFs), dir)
     }
@@ -99,7 +101,7 @@ impl Repository {
         Self::open_with(Arc::new(StdFs), dir)
     }
 
-    /// [`Repository::create`] in another file system, which stores are restored to, too.
+    /// [`Repository::create`] in another file system, to which stores are restored too.
     ///
     /// # Errors
     ///
@@ -108,6 +110,9 @@ impl Repository {
         let repository = Self::at(fs, dir.as_ref());
         if repository.list(&repository.backups_dir())?.is_none() {
             let found = repository.list(&repository.dir)?.unwrap_or_default();
+            if found.iter().any(|name| name == OF_STORES) {
+                return Err(repository.no_repository("it is a store"));
+            }
             let known = [FILES, BACKUPS, UNUSED, INCOMPLETE];
             if let Some(found) = found.into_iter().find(|name| !known.contains(&name.as_str())) {
                 return Err(Error::OtherFiles { dir: repository.dir, found });
@@ -116,32 +121,49 @@ impl Repository {
         Ok(repository)
     }
 
-    /// Creates the directories that do not exist.
+    /// Not the parent of the repository, which may be a disk that is not mounted.
     pub(crate) fn create_dirs(&self) -> Result<()> {
+        if let Some(parent) = self.dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            self.fs.canonical(parent).map_err(|error| match error.kind() {
+                ErrorKind::NotFound => {
+                    let why = format!("there is no directory {}", parent.display());
+                    Error::io("create", &self.dir, std::io::Error::new(ErrorKind::NotFound, why))
+                }
+                _ => Error::io("look for", parent, error),
+            })?;
+        }
         for dir in [self.files_dir(), self.incomplete_dir(), self.backups_dir()] {
             self.create_dir(&dir)?;
         }
         self.sync_with_parents()
     }
 
-    /// [`Repository::open`] in another file system, which stores are restored to, too.
+    /// [`Repository::open`] in another file system, to which stores are restored too.
     ///
     /// # Errors
     ///
     /// The errors of [`Repository::open`].
     pub fn open_with(fs: Arc<dyn Fs>, dir: impl AsRef<Path>) -> Result<Self> {
         let repository = Self::at(fs, dir.as_ref());
-        match repository.list(&repository.backups_dir())? {
-            Some(_) => Ok(repository),
-            None => Err(Error::NoRepository { dir: repository.dir }),
+        if repository.list(&repository.backups_dir())?.is_some() {
+            return Ok(repository);
         }
+        Err(repository.no_repository(match repository.list(&repository.dir)? {
+            None => "there is no such directory",
+            Some(names) if names.iter().any(|name| name == OF_STORES) => "it is a store",
+            Some(_) => "it has no directory `backups`",
+        }))
+    }
+
+    fn no_repository(&self, detail: &str) -> Error {
+        Error::NoRepository { dir: self.dir.clone(), detail: detail.into() }
     }
 
     fn at(fs: Arc<dyn Fs>, dir: &Path) -> Self {
         Self { fs, dir: dir.to_path_buf(), clock: Arc::new(SystemTime::now) }
     }
 
-    /// Uses another clock, for the times of backups and of unused files.
+    /// Sets the clock for the times of backups and of unused files.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.clock = Arc::new(clock);
@@ -154,13 +176,13 @@ impl Repository {
         &self.dir
     }
 
-    /// The backups, and the indexes that cannot be read.
+    /// The backups, and the errors of unreadable indexes.
     ///
     /// # Errors
     ///
     /// [`Error::Io`] if the directory cannot be listed.
     pub fn backups(&self) -> Result<Backups> {
-        // Listed before the files: a file that is deleted later was unused.
+        // Before the files: a file that is deleted later was unused.
         let ids = self.ids()?;
         let (stored, lens) = (self.stored()?, &mut BTreeMap::new());
         let mut backups = Vec::new();
@@ -200,12 +222,15 @@ impl Repository {
         })
     }
 
-    /// Whether a file is there with its whole length.
+    /// Whether a file is there with the right length and not marked as damaged.
     pub(crate) fn has(&self, stored: &Stored, content: Content) -> Result<bool> {
-        stored.path(content).map_or(Ok(false), |path| self.has_len(path, content.len))
+        match stored.path(content).filter(|_| !stored.is_marked(content)) {
+            Some(path) => self.has_len(path, content.len),
+            None => Ok(false),
+        }
     }
 
-    /// Whether there is a file of this length. An error of the system is no sign that it is missing.
+    /// Other errors than `NotFound` are returned.
     pub(crate) fn has_len(&self, path: &Path, len: u64) -> Result<bool> {
         match self.fs.open(path).and_then(|file| file.len()) {
             Ok(found) => Ok(found == len),
@@ -214,8 +239,7 @@ impl Repository {
         }
     }
 
-    /// Passes the indexes of these backups to `take`, one after the other, because all of them may need much memory. Returns the
-    /// errors of indexes that cannot be read.
+    /// Passes indexes to `take` one by one, to save memory. Returns the errors of unreadable ones.
     pub(crate) fn each_index(
         &self,
         ids: &BTreeSet<String>,
@@ -225,7 +249,7 @@ impl Repository {
         for id in ids {
             match self.read_index(id) {
                 Ok(index) => take(id, index)?,
-                // Pruned meanwhile.
+                // Pruned since the listing.
                 Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
                 Err(error) => unreadable.push(error),
             }
@@ -233,7 +257,7 @@ impl Repository {
         Ok(unreadable)
     }
 
-    /// The ids of all backups, the oldest first.
+    /// Oldest first.
     pub(crate) fn ids(&self) -> Result<BTreeSet<String>> {
         let names = self.list(&self.backups_dir())?.unwrap_or_default();
         let ids = names.iter().filter_map(|name| name.strip_suffix(INDEX_END));
@@ -256,7 +280,7 @@ impl Repository {
         Index::decode(&bytes).map_err(|error| Error::decode(&path, &error))
     }
 
-    /// Writes the index of a backup whose files have their names, durably.
+    /// Durable, as the names of its files must be.
     pub(crate) fn write_index(&self, index: &Index) -> Result<String> {
         let (path, bytes) = (self.incomplete_path()?, index.encode());
         let file = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
@@ -270,10 +294,9 @@ impl Repository {
         Ok(id)
     }
 
-    /// The files of the repository, wherever they are.
     pub(crate) fn stored(&self) -> Result<Stored> {
         let (files, unused) = (self.files_dir(), self.unused_dir());
-        let mut paths = BTreeMap::new();
+        let (mut paths, mut marked) = (BTreeMap::new(), BTreeSet::new());
         for name in self.list(&unused)?.unwrap_or_default() {
             if let Some((_, content)) = unused_name(&name) {
                 paths.insert(content, unused.join(name));
@@ -282,36 +305,56 @@ impl Repository {
         for name in self.list(&files)?.unwrap_or_default() {
             if let Some(content) = Content::parse(&name) {
                 paths.insert(content, files.join(name));
+            } else {
+                marked.extend(name.strip_suffix(MARKER_END).and_then(Content::parse));
             }
         }
-        Ok(Stored { paths, files })
+        let intact = paths.keys().filter(|content| !marked.contains(*content));
+        let lens = intact.map(|content: &Content| content.len).collect();
+        Ok(Stored { paths, marked, lens, files })
+    }
+
+    /// Marks a file as damaged, durably.
+    pub(crate) fn mark(&self, content: Content) -> Result<()> {
+        let marker = self.marker_path(content);
+        match self.fs.create(&marker) {
+            // By another process.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            created => drop(created.map_err(|error| Error::io("create", &marker, error))?),
+        }
+        self.sync_dir(&self.files_dir())
+    }
+
+    /// Removes the marker of a file, which must be durable.
+    pub(crate) fn unmark(&self, content: Content) -> Result<()> {
+        self.remove(&self.marker_path(content)).and_then(|_| self.sync_dir(&self.files_dir()))
     }
 
     pub(crate) fn file_path(&self, content: Content) -> PathBuf {
         self.files_dir().join(content.to_string())
     }
 
+    fn marker_path(&self, content: Content) -> PathBuf {
+        self.files_dir().join(format!("{content}{MARKER_END}"))
+    }
+
     pub(crate) fn unused_path(&self, seconds: u64, content: Content) -> PathBuf {
         self.unused_dir().join(format!("{seconds}-{content}"))
     }
 
-    /// A path for a file that is being written.
     pub(crate) fn incomplete_path(&self) -> Result<PathBuf> {
-        let random: String = random()?.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(self.incomplete_dir().join(format!("{}-{random}", self.seconds())))
+        Ok(self.incomplete_dir().join(format!("{}-{}", self.seconds(), hex(&random()?))))
     }
 
-    /// Removes a file that was not completed, if that is possible. [`Repository::prune`] removes it later otherwise.
+    /// On failure, [`Repository::prune`] removes it later.
     pub(crate) fn discard(&self, path: &Path) {
         let _ = self.fs.remove(path);
     }
 
-    /// Milliseconds since 1970.
     pub(crate) fn now(&self) -> u64 {
         millis((self.clock)())
     }
 
-    /// Seconds since 1970.
     pub(crate) fn seconds(&self) -> u64 {
         self.now() / 1000
     }
@@ -332,7 +375,7 @@ impl Repository {
         self.dir.join(INCOMPLETE)
     }
 
-    /// The names in a directory; `None` if it does not exist. Names in other encodings than UTF-8 are left out.
+    /// UTF-8 names; `None` without a directory.
     pub(crate) fn list(&self, dir: &Path) -> Result<Option<Vec<String>>> {
         match self.fs.list(dir) {
             Ok(names) => Ok(Some(names.into_iter().filter_map(|name| name.into_string().ok()).collect())),
@@ -349,7 +392,12 @@ impl Repository {
         self.fs.rename(from, to).map_err(|error| Error::io("rename", from, error))
     }
 
-    /// Makes names in a directory durable, where the file system supports that.
+    /// Removes a file; `false` if it is gone.
+    pub(crate) fn remove(&self, path: &Path) -> Result<bool> {
+        found(self.fs.remove(path).map_err(|error| Error::io("remove", path, error)))
+    }
+
+    /// Makes names durable, if the file system supports that.
     pub(crate) fn sync_dir(&self, dir: &Path) -> Result<()> {
         match self.fs.sync_dir(dir) {
             Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
@@ -357,7 +405,7 @@ impl Repository {
         }
     }
 
-    /// Makes the directory and its parents durable. A parent that cannot be read is not synced.
+    /// Makes the directory and its parents durable, up to a parent without permission.
     fn sync_with_parents(&self) -> Result<()> {
         self.sync_dir(&self.dir)?;
         for parent in self.dir.ancestors().skip(1) {
@@ -371,10 +419,14 @@ impl Repository {
     }
 }
 
-/// The files of a repository when it was listed.
+/// The listed files of a repository.
 #[derive(Debug)]
 pub(crate) struct Stored {
     paths: BTreeMap<Content, PathBuf>,
+    /// Marked as damaged, also if there is no file.
+    marked: BTreeSet<Content>,
+    /// The lengths of the files that are not marked.
+    lens: BTreeSet<u64>,
     files: PathBuf,
 }
 
@@ -383,7 +435,20 @@ impl Stored {
         self.paths.get(&content).map(PathBuf::as_path)
     }
 
-    /// Whether the file is in `files/`.
+    pub(crate) fn is_marked(&self, content: Content) -> bool {
+        self.marked.contains(&content)
+    }
+
+    /// The marked contents without a file.
+    pub(crate) fn marked_and_gone(&self) -> impl Iterator<Item = Content> {
+        self.marked.iter().copied().filter(|content| !self.paths.contains_key(content))
+    }
+
+    /// Whether a file that is not marked has this length, according to its name.
+    pub(crate) fn has_len(&self, len: u64) -> bool {
+        self.lens.contains(&len)
+    }
+
     pub(crate) fn is_in_use(&self, content: Content) -> bool {
         self.path(content).is_some_and(|path| path.starts_with(&self.files))
     }
@@ -395,10 +460,19 @@ pub(crate) fn millis(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// When a file in `unused/` was found unused, and its content.
+/// Time and content of a file in `unused/`.
 pub(crate) fn unused_name(name: &str) -> Option<(u64, Content)> {
     let (seconds, content) = name.split_once('-')?;
     Some((seconds.parse().ok()?, Content::parse(content)?))
+}
+
+/// `false` if another process was first.
+pub(crate) fn found(done: Result<()>) -> Result<bool> {
+    match done {
+        Ok(()) => Ok(true),
+        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 pub(crate) fn random() -> Result<[u8; 16]> {
@@ -409,29 +483,29 @@ pub(crate) fn random() -> Result<[u8; 16]> {
     Ok(random)
 }
 
-/// `20261126T072825.123Z-1f2e3d4c-9a8b7c6d`: in the order of time.
+/// `20261126T072825.123Z-1f2e3d4c-9a8b7c6d`: ids sort by time.
 fn id_of(index: &Index) -> String {
-    let hex = |id: &[u8; 16]| id[..4].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    format!("{}-{}-{}", utc(index.time), hex(&index.store_id), hex(&index.backup_id))
+    format!("{}-{}-{}", utc(index.time), hex(&index.store_id[..4]), hex(&index.backup_id[..4]))
 }
 
-/// Whether this is an id that a backup may have. Copies that other programs make under similar names, such as `._ID` and
-/// `ID (1)`, are no backups.
+/// Copies by other programs, such as `._ID` and `ID (1)`, are no backups.
 fn is_id(id: &str) -> bool {
     !id.starts_with('.') && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
 }
 
-/// Whether a backup is one of the store with this id, by its own id. Another store has the same beginning once in four
-/// thousand million.
+/// The id has 32 bits of the store's.
 pub(crate) fn is_of_store(id: &str, store_id: &[u8; 16]) -> bool {
-    let hex: String = store_id[..4].iter().map(|byte| format!("{byte:02x}")).collect();
-    id.split('-').nth(1) == Some(&*hex)
+    id.split('-').nth(1) == Some(&*hex(&store_id[..4]))
 }
 
-/// A time in UTC: `20261126T072825.123Z`.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// `20261126T072825.123Z`
 fn utc(millis: u64) -> String {
     let (days, milli) = ((millis / 86_400_000) as i64, millis % 86_400_000);
-    // Days since 0000-03-01, in eras of 400 years; see "chrono-Compatible Low-Level Date Algorithms" by Howard Hinnant.
+    // Days since 0000-03-01, in eras of 400 years (Hinnant, "chrono-Compatible Low-Level Date Algorithms").
     let days = days + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

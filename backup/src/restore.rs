@@ -1,15 +1,13 @@
-//! Restores a backup: a store of its own in a new directory.
+//! Restores a backup.
 //!
-//! 1. The directory `NAME.restore-incomplete` is created next to `NAME`, and locked. Files of an interrupted restore are
-//!    removed from it.
-//! 2. The files of the backup are copied into `image/`, with their checksums verified, and synced: a store as a `kill -9` at
-//!    the moment of the backup would have left it, with the id of the store that was backed up.
-//! 3. A checkpoint of it, `store/`, gets an id of its own and shares its tables. It is verified.
-//! 4. `store/` is renamed to `NAME`, and the directory above is synced. The rest is removed.
+//! 1. `NAME.restore-incomplete` is created next to `NAME`, locked, and cleared.
+//! 2. The files are copied into `image/`, verified and synced: the store after a `kill -9` at the moment of the backup.
+//! 3. A checkpoint of it, `store/`, shares its tables and has a new id. It is verified.
+//! 4. `image/` is removed, `store/` is renamed to `NAME`, and the parent is synced.
 //!
-//! If step 2 or 3 finds damage, and the caller has chosen to salvage, `store/` is made by repairing `image/`.
+//! If step 2 or 3 finds damage, salvaging makes `store/` by repairing `image/`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,20 +18,23 @@ use sievedb::{Options, RepairReport};
 use crate::control::{Control, Progress, Stage};
 use crate::error::{Error, Result};
 use crate::index::Index;
-use crate::repository::{Backup, Repository};
+use crate::repository::{Backup, Repository, hex, is_of_store};
 use crate::stored::{DamagedFile, create};
 
 const INCOMPLETE_END: &str = ".restore-incomplete";
 const IMAGE: &str = "image";
 const STORE: &str = "store";
-/// How `Db::checkpoint` names `store` until it is complete.
+/// The name of `store` until its checkpoint is complete.
 const STORE_INCOMPLETE: &str = "store.checkpoint-incomplete";
 const LOCK: &str = "LOCK";
 
-/// Which backup is restored, and how.
+const IDS_SHOWN: usize = 5;
+
+/// Options of [`Repository::restore`].
 #[derive(Debug, Clone, Default)]
 pub struct Restore {
     at: Option<String>,
+    store: Option<String>,
     salvage: bool,
     options: Options,
 }
@@ -44,44 +45,49 @@ pub struct Restore {
 pub struct RestoreReport {
     /// The backup.
     pub backup: Backup,
-    /// Newer backups that were not restored because they lack files, and indexes that cannot be read. Empty if a backup was
-    /// named.
+    /// Newer incomplete backups and damaged indexes. Empty if a backup was named.
     pub passed_over: Vec<String>,
     /// Tables in the restored store.
     pub tables: u64,
-    /// Their entries.
+    /// Their entries, including old versions and tombstones.
     pub entries: u64,
     /// Batches in its logs.
     pub batches: u64,
     /// Damaged files of the backup. Empty unless [`Restore::salvage`] was chosen.
     pub damage: Vec<DamagedFile>,
-    /// The losses, if the store had to be repaired. They are found in the readable files alone: a damaged log in
-    /// [`RestoreReport::damage`] may have lost its last writes without a trace here.
+    /// The losses, if the store was repaired. Lost last writes of a damaged log in [`RestoreReport::damage`] may be missing here.
     pub repair: Option<RepairReport>,
 }
 
 impl Restore {
-    /// The newest complete backup, which must be sound.
+    /// Restores the newest complete backup, which must be sound.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The backup with this id, or whose id begins like this.
+    /// Restores the backup whose id begins like this.
     #[must_use]
     pub fn at(mut self, id: impl Into<String>) -> Self {
         self.at = Some(id.into());
         self
     }
 
-    /// Also restores the readable data of a damaged backup, by [`Options::repair`].
+    /// Restores the newest complete backup of the store whose id begins with these hex digits, unless [`Restore::at`] is set.
+    #[must_use]
+    pub fn store(mut self, id: impl Into<String>) -> Self {
+        self.store = Some(id.into());
+        self
+    }
+
+    /// Restores the readable data of a damaged backup, by [`Options::repair`]; of the newest one if none is complete.
     #[must_use]
     pub fn salvage(mut self, salvage: bool) -> Self {
         self.salvage = salvage;
         self
     }
 
-    /// The memory budget and other options of verifying and repairing.
+    /// Options for verifying and repairing, such as the memory budget.
     #[must_use]
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
@@ -90,19 +96,19 @@ impl Restore {
 }
 
 impl Repository {
-    /// Restores a backup to the new directory `dir`: a store of its own, with a new id. The checksums of all files are
-    /// verified, and then the restored store is. The tables count as files of the store that was backed up, as in a checkpoint.
+    /// Restores a backup to the new directory `dir`: a store with its own id. Verifies the checksums of all files, then the
+    /// restored store.
     ///
-    /// `dir` appears when the store is complete, verified and durable. A failure leaves nothing. A crash leaves the directory
-    /// `NAME.restore-incomplete` next to `dir`, which the next restore to `dir` removes. If that directory cannot be removed
-    /// after `dir` has appeared, that is an error, and the store in `dir` is complete.
+    /// `dir` appears when the store is complete, verified and durable. A failure leaves nothing, except that a failure to remove
+    /// `NAME.restore-incomplete` next to `dir` leaves a complete store. After a crash the next restore to `dir` removes that
+    /// directory.
     ///
     /// # Errors
     ///
-    /// [`Error::NoBackup`]; [`Error::InvalidArgument`] if the repository has backups of several stores and none was named,
-    /// or if `dir` exists ([`Error::Io`] with the kind `AlreadyExists`); [`Error::Damaged`] with file and offset;
-    /// [`Error::Unsound`] if the store was damaged when it was backed up; [`Error::Locked`], [`Error::OtherFiles`],
-    /// [`Error::Cancelled`], [`Error::Io`], [`Error::Store`].
+    /// [`Error::NoBackup`]; [`Error::Ambiguous`] if the repository has backups of several stores and none was chosen, or if
+    /// several ids match; [`Error::Io`], with the kind `AlreadyExists` if `dir` exists; [`Error::Damaged`] with file and
+    /// offset; [`Error::Unsound`] if the store was damaged before its backup; [`Error::InvalidArgument`], [`Error::Locked`],
+    /// [`Error::OtherFiles`], [`Error::Cancelled`], [`Error::Store`].
     pub fn restore(
         &self,
         dir: impl AsRef<Path>,
@@ -110,7 +116,7 @@ impl Repository {
         control: &mut Control<'_>,
     ) -> Result<RestoreReport> {
         control.begin_call();
-        let (backup, index, passed_over) = self.choose(restore.at.as_deref())?;
+        let (backup, index, passed_over) = self.choose(restore)?;
         let mut place = Place::create(self, dir.as_ref())?;
         let report = Restoring { place: &place, restore, control, index: &index }.run(backup, passed_over);
         let finished = report.and_then(|report| place.finish().map(|()| report));
@@ -119,54 +125,111 @@ impl Repository {
         finished.and_then(|report| removed.map(|()| report))
     }
 
-    /// The backup that is named, or the newest complete one; the backups that were passed over.
-    fn choose(&self, at: Option<&str>) -> Result<(Backup, Index, Vec<String>)> {
-        let no_backup = |detail: String| Error::NoBackup { dir: self.dir.clone(), detail };
-        if let Some(at) = at {
-            let named = self.ids()?.into_iter().filter(|id| id.starts_with(at)).collect::<Vec<_>>();
-            let exact = named.iter().find(|id| *id == at);
-            let id = match (exact, &named[..]) {
-                (Some(id), _) | (None, [id]) => id.clone(),
-                (None, []) => return Err(no_backup(format!("none has an id that begins with {at}"))),
-                (None, [first, second, ..]) => {
-                    return Err(Error::InvalidArgument { what: format!("{at} is {first} or {second}") });
-                }
-            };
+    /// With the newer ones that were passed over.
+    fn choose(&self, restore: &Restore) -> Result<(Backup, Index, Vec<String>)> {
+        if [&restore.at, &restore.store].into_iter().flatten().any(String::is_empty) {
+            return Err(Error::InvalidArgument { what: "the beginning of an id is not empty".into() });
+        }
+        if let Some(at) = &restore.at {
+            let id = self.named(at)?;
             let index = self.read_index(&id)?;
             let backup = self.describe(&id, &index, &self.stored()?, &mut BTreeMap::new())?;
             return Ok((backup, index, Vec::new()));
         }
-        let found = self.backups()?;
-        let stores: BTreeSet<[u8; 16]> = found.backups.iter().map(|backup| backup.store_id).collect();
-        if stores.len() > 1 {
-            let newest = |store| found.backups.iter().find(|backup| backup.store_id == store);
-            let ids: Vec<&str> = stores.into_iter().filter_map(newest).map(|backup| &*backup.id).collect();
-            let what =
-                format!("name a backup: the newest ones of {} stores are {}", ids.len(), ids.join(", "));
-            return Err(Error::InvalidArgument { what });
+        let mut found = self.backups()?;
+        // An unreadable index may be intact, and the newest.
+        if let Some(at) = found.unreadable.iter().position(|error| matches!(error, Error::Io { .. })) {
+            return Err(found.unreadable.swap_remove(at));
         }
-        let mut passed_over: Vec<String> = found.unreadable.iter().map(ToString::to_string).collect();
+        if let Some(store) = &restore.store {
+            found.backups.retain(|backup| hex(&backup.store_id).starts_with(store));
+            if found.backups.is_empty() {
+                return Err(self.no_backup(format!("none is of a store whose id begins with {store}")));
+            }
+        }
+        self.check_one_store(&found.backups)?;
+        if restore.store.is_none() {
+            self.check_unreadable_are_of(&found.backups)?;
+        }
+        let unreadable = || found.unreadable.iter().map(ToString::to_string).collect();
+        let mut passed_over: Vec<String> = unreadable();
+        let newest = found.backups.first().filter(|_| restore.salvage).cloned();
         for backup in found.backups {
             if backup.missing == 0 {
                 let index = self.read_index(&backup.id)?;
                 return Ok((backup, index, passed_over));
             }
-            passed_over.push(format!("{} lacks {} files", backup.id, backup.missing));
+            let files = if backup.missing == 1 { "file" } else { "files" };
+            passed_over.push(format!("{} lacks {} {files}", backup.id, backup.missing));
+        }
+        if let Some(backup) = newest {
+            let index = self.read_index(&backup.id)?;
+            return Ok((backup, index, unreadable()));
         }
         match found.unreadable.into_iter().next() {
             Some(error) if passed_over.len() == 1 => Err(error),
-            _ if passed_over.is_empty() => Err(no_backup("there is none".into())),
-            _ => Err(no_backup(passed_over.join("; "))),
+            _ if passed_over.is_empty() => Err(self.no_backup("there is none".into())),
+            _ => {
+                let all = passed_over.join("; ");
+                Err(self.no_backup(format!("{all}; salvaging restores the readable data of the newest")))
+            }
         }
+    }
+
+    /// An unreadable index of another store is an error too. The id has bits of the store's id.
+    fn check_unreadable_are_of(&self, backups: &[Backup]) -> Result<()> {
+        let Some(Backup { store_id, .. }) = backups.first() else { return Ok(()) };
+        let is_readable = |id: &String| backups.iter().any(|backup| backup.id == *id);
+        let other = self.ids()?.into_iter().find(|id| !is_readable(id) && !is_of_store(id, store_id));
+        other.map_or(Ok(()), |id| {
+            Err(self.no_backup(format!(
+                "the index of {id}, a backup of another store, cannot be read; choose a store or a backup"
+            )))
+        })
+    }
+
+    fn no_backup(&self, detail: String) -> Error {
+        Error::NoBackup { dir: self.dir.clone(), detail }
+    }
+
+    fn named(&self, at: &str) -> Result<String> {
+        let mut ids: Vec<String> = self.ids()?.into_iter().filter(|id| id.starts_with(at)).collect();
+        if ids.len() < 2 || ids[0] == at {
+            let none = || self.no_backup(format!("none has an id that begins with {at}"));
+            return ids.into_iter().next().ok_or_else(none);
+        }
+        let more = ids.len().saturating_sub(IDS_SHOWN);
+        ids.drain(..more);
+        ids.reverse();
+        let more = if more > 0 { format!(" and {more} older ones") } else { String::new() };
+        Err(Error::Ambiguous { detail: format!("several ids begin with {at}: {}{more}", ids.join(", ")) })
+    }
+
+    fn check_one_store(&self, backups: &[Backup]) -> Result<()> {
+        let mut newest: Vec<&Backup> = Vec::new();
+        for backup in backups {
+            if newest.iter().all(|other| other.store_id != backup.store_id) {
+                newest.push(backup);
+            }
+        }
+        if newest.len() < 2 {
+            return Ok(());
+        }
+        let stores = newest.iter().map(|Backup { id, store_id, .. }| {
+            let store = hex(&store_id[..4]);
+            format!("store {store} with the newest backup {id}")
+        });
+        let stores = stores.collect::<Vec<_>>().join(", ");
+        let (dir, count) = (self.dir.display(), newest.len());
+        Err(Error::Ambiguous { detail: format!("{dir} has backups of {count} stores: {stores}") })
     }
 }
 
-/// The directory that a store is restored to, and the one in which it is built.
+/// The restored store's directory, and the one in which it is built.
 struct Place<'r> {
     repository: &'r Repository,
     dir: PathBuf,
     incomplete: PathBuf,
-    /// Whether the store has its name.
     is_renamed: bool,
     _lock: Box<dyn LockGuard>,
 }
@@ -187,24 +250,33 @@ impl<'r> Place<'r> {
             Err(error) if error.kind() != ErrorKind::NotADirectory => {
                 return Err(Error::io("look for", dir, error));
             }
-            _ => return Err(Error::io("create", dir, ErrorKind::AlreadyExists.into())),
+            _ => {
+                let why = "it exists; a store is restored to a new directory";
+                return Err(Error::io("create", dir, std::io::Error::new(ErrorKind::AlreadyExists, why)));
+            }
         }
         name.push(INCOMPLETE_END);
         let incomplete = dir.with_file_name(name);
         repository.create_dir(&incomplete)?;
         let lock = incomplete.join(LOCK);
-        let guard = fs.lock(&lock, LockKind::Exclusive).map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => Error::Locked { dir: incomplete.clone() },
-            _ => {
-                // Only if it is empty.
-                let _ = fs.remove_dir(&incomplete);
-                Error::io("lock", &lock, error)
-            }
-        })?;
+        let locked = check_names(repository, &incomplete).and_then(|()| {
+            fs.lock(&lock, LockKind::Exclusive).map_err(|error| match error.kind() {
+                ErrorKind::WouldBlock => Error::Locked { dir: incomplete.clone() },
+                _ => Error::io("lock", &lock, error),
+            })
+        });
+        // If it is empty.
+        let guard = locked.inspect_err(|_| drop(fs.remove_dir(&incomplete)))?;
         let dir = dir.to_path_buf();
         let place = Self { repository, dir, incomplete, is_renamed: false, _lock: guard };
-        place.remove_interrupted()?;
-        Ok(place)
+        match place.remove_interrupted() {
+            Ok(()) => Ok(place),
+            // The first failure is the cause.
+            Err(error) => {
+                let _ = place.remove_lock();
+                Err(error)
+            }
+        }
     }
 
     fn image(&self) -> PathBuf {
@@ -215,9 +287,9 @@ impl<'r> Place<'r> {
         self.incomplete.join(STORE)
     }
 
-    /// Step 4, without the rest.
+    /// Step 4.
     fn finish(&mut self) -> Result<()> {
-        // Before the rename: nothing large can be left over when the store has its name.
+        // Before the rename: a later crash leaves nothing large.
         self.remove_dir(&self.image())?;
         self.repository.rename(&self.store(), &self.dir)?;
         self.is_renamed = true;
@@ -226,17 +298,12 @@ impl<'r> Place<'r> {
     }
 
     fn remove_interrupted(&self) -> Result<()> {
-        let known = [IMAGE, STORE, STORE_INCOMPLETE, LOCK];
-        let names = self.repository.list(&self.incomplete)?.unwrap_or_default();
-        if let Some(found) = names.into_iter().find(|name| !known.contains(&name.as_str())) {
-            return Err(Error::OtherFiles { dir: self.incomplete.clone(), found });
-        }
+        check_names(self.repository, &self.incomplete)?;
         [IMAGE, STORE, STORE_INCOMPLETE]
             .iter()
             .try_for_each(|name| self.remove_dir(&self.incomplete.join(name)))
     }
 
-    /// Removes a directory and its files.
     fn remove_dir(&self, dir: &Path) -> Result<()> {
         let remove_error = |error| Error::io("remove", dir, error);
         let Some(names) = self.repository.list(dir)? else { return Ok(()) };
@@ -248,13 +315,17 @@ impl<'r> Place<'r> {
         }
     }
 
-    /// Removes the directory in which the store was built; the restored one too, unless it `is_finished`.
+    /// Removes the building directory; unless it `is_finished`, also the restored one.
     fn remove(self, is_finished: bool) -> Result<()> {
         if self.is_renamed && !is_finished {
             self.remove_dir(&self.dir)?;
         }
         self.remove_interrupted()?;
-        // `LOCK` last: nobody builds here before it is gone.
+        self.remove_lock()
+    }
+
+    /// `LOCK` must be its last file: it keeps other processes out.
+    fn remove_lock(self) -> Result<()> {
         let Self { repository, incomplete, _lock, .. } = self;
         let fs = &repository.fs;
         let lock = incomplete.join(LOCK);
@@ -264,6 +335,16 @@ impl<'r> Place<'r> {
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(()),
             removed => removed.map_err(|error| Error::io("remove", &incomplete, error)),
         }
+    }
+}
+
+/// Refuses files of other programs.
+fn check_names(repository: &Repository, dir: &Path) -> Result<()> {
+    let known = [IMAGE, STORE, STORE_INCOMPLETE, LOCK];
+    let names = repository.list(dir)?.unwrap_or_default();
+    match names.into_iter().find(|name| !known.contains(&name.as_str())) {
+        Some(found) => Err(Error::OtherFiles { dir: dir.to_path_buf(), found }),
+        None => Ok(()),
     }
 }
 
@@ -297,7 +378,7 @@ impl Restoring<'_, '_> {
         self.restore.options.clone().fs(Arc::clone(&self.place.repository.fs))
     }
 
-    /// Copies the files into the image. Returns the damaged ones; without salvaging the first one ends it.
+    /// Returns the damaged files; unless salvaging, the first one is an error.
     fn copy(&mut self) -> Result<Vec<DamagedFile>> {
         let (repository, image) = (self.place.repository, self.place.image());
         repository.create_dir(&image)?;
@@ -306,7 +387,7 @@ impl Restoring<'_, '_> {
         let mut damage = Vec::new();
         for file in &self.index.files {
             let path = image.join(&file.identity.name);
-            // Created with its first part: a file that is missing in the repository is missing in the image.
+            // A missing file is missing in the image too.
             let mut copy = None;
             let damaged = repository.read_stored(&stored, file, |part| {
                 if copy.is_none() {
@@ -324,7 +405,6 @@ impl Restoring<'_, '_> {
         Ok(damage)
     }
 
-    /// Makes a store with an id of its own from the image.
     fn checkpoint(&mut self, backup: &Backup) -> Result<sievedb::VerifyReport> {
         let image = self.options().read_only().open(self.place.image())?;
         image.checkpoint(self.place.store())?;
@@ -346,7 +426,6 @@ impl Restoring<'_, '_> {
         }
     }
 
-    /// Makes a store from the readable data of the image.
     fn repair(&mut self) -> Result<RepairReport> {
         self.place.remove_dir(&self.place.incomplete.join(STORE_INCOMPLETE))?;
         self.place.remove_dir(&self.place.store())?;

@@ -1,4 +1,4 @@
-//! A file of the repository that is read, and checked on the way.
+//! Reads and checks a file of the repository.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -15,33 +15,34 @@ use crate::repository::{Repository, Stored};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DamagedFile {
-    /// The file in the repository; the path that it should have if it is missing.
+    /// Its path in the repository; the expected one if it is missing.
     pub file: PathBuf,
     /// Its name in the store.
     pub name: String,
-    /// Where the damage begins: the first byte that is missing, or of the part of 1 MiB whose checksum is wrong.
+    /// The first missing byte, or the start of the first part of 1 MiB with a wrong checksum.
     pub offset: u64,
     /// The expected and the found value.
     pub detail: String,
+    /// Whether bytes or the length are wrong. Otherwise the file is missing, or a read failed.
+    pub(crate) is_wrong: bool,
 }
 
 impl fmt::Display for DamagedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, name, offset, detail } = self;
+        let Self { file, name, offset, detail, .. } = self;
         write!(f, "{} ({name} in the store) is damaged from offset {offset} on: {detail}", file.display())
     }
 }
 
 impl From<DamagedFile> for Error {
     fn from(damaged: DamagedFile) -> Self {
-        let DamagedFile { file, name, offset, detail } = damaged;
+        let DamagedFile { file, name, offset, detail, .. } = damaged;
         Self::Damaged { file, offset, detail: format!("{detail}; it is {name} in the store") }
     }
 }
 
 impl Repository {
-    /// Reads a file of a backup, and passes each part to `take`, damaged ones too; bytes that the system cannot read are
-    /// zeros. Returns the first damage. A file that is missing is damage, and nothing is passed.
+    /// Passes each part to `take`, with zeros for unreadable bytes. Returns the first damage, including a missing file.
     pub(crate) fn read_stored(
         &self,
         stored: &Stored,
@@ -52,45 +53,55 @@ impl Repository {
         let mut path = stored.path(indexed.content).unwrap_or(&expected).to_path_buf();
         let mut opened = self.fs.open(&path);
         if opened.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound)
-            // Found unused, or used again, since the listing.
+            // Moved since the listing.
             && let Some(moved) = self.stored()?.path(indexed.content)
         {
             path = moved.to_path_buf();
             opened = self.fs.open(&path);
         }
-        let damaged = |offset, detail| {
+        let damaged = |(offset, detail), is_wrong| {
             let (file, name) = (path.clone(), indexed.identity.name.clone());
-            Some(DamagedFile { file, name, offset, detail })
+            DamagedFile { file, name, offset, detail, is_wrong }
         };
         match opened.and_then(|file| file.len().map(|len| (file, len))) {
             Ok((file, len)) => {
-                let found = read_parts(&*file, len, indexed, &mut take)?;
-                Ok(found.and_then(|(offset, detail)| damaged(offset, detail)))
+                let (first, is_wrong) = read_parts(&*file, len, indexed, &mut take)?;
+                Ok(first.map(|first| damaged(first, is_wrong)))
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(damaged(0, "it is missing".into())),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Ok(Some(damaged((0, "it is missing".into()), false)))
+            }
             Err(error) => Err(Error::io("open", &path, error)),
         }
     }
 }
 
-/// Returns the offset and the description of the first damage.
+/// The offset and the description of damage.
+type Found = (u64, String);
+
+/// Returns the first damage, and whether bytes or the length are wrong.
 fn read_parts(
     file: &dyn ReadFile,
     len: u64,
     indexed: &IndexedFile,
     take: &mut dyn FnMut(&[u8]) -> Result<()>,
-) -> Result<Option<(u64, String)>> {
+) -> Result<(Option<Found>, bool)> {
     let (mut sums, mut first, mut at) = (Sums::new(), None, 0);
+    let (mut is_unread, mut is_wrong) = (false, len != indexed.content.len);
     let mut parts = indexed.parts.iter();
     while at < len.min(indexed.content.len) {
         let part_len = PART_BYTES.min(len.min(indexed.content.len) - at) as usize;
-        let part = file.read_to_vec(part_len, at).unwrap_or_else(|error| {
+        let read = file.read_to_vec(part_len, at);
+        let is_read = read.is_ok();
+        is_unread |= !is_read;
+        let part = read.unwrap_or_else(|error| {
             first.get_or_insert((at, format!("cannot read it: {error}")));
             vec![0; part_len]
         });
         let (found, expected) = (sums.add(&part), parts.next().copied().unwrap_or_default());
-        // A file that is cut ends in the middle of a part.
+        // The short last part of a cut file is reported as a wrong length.
         if found != expected && (len >= indexed.content.len || part.len() as u64 == PART_BYTES) {
+            is_wrong |= is_read;
             first.get_or_insert((at, format!("its checksum is {found:08x} instead of {expected:08x}")));
         }
         take(&part)?;
@@ -101,12 +112,13 @@ fn read_parts(
         let detail = format!("it has {len} bytes instead of {}", indexed.content.len);
         first.get_or_insert((len.min(indexed.content.len), detail));
     } else if content != indexed.content {
+        is_wrong |= !is_unread;
         first.get_or_insert((0, format!("its content is {content} instead of {}", indexed.content)));
     }
-    Ok(first)
+    Ok((first, is_wrong))
 }
 
-/// Writes a file that is durable when it is finished.
+/// `None` ends the file, durably.
 pub(crate) fn create(
     repository: &Repository,
     path: &Path,
@@ -117,4 +129,47 @@ pub(crate) fn create(
         Some(part) => file.append(part).map_err(|error| Error::io("append to", &path, error)),
         None => file.sync().map_err(|error| Error::io("sync", &path, error)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    /// Each read of the part at this offset fails.
+    #[derive(Debug)]
+    struct Failing(Vec<u8>, u64);
+
+    impl ReadFile for Failing {
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.0.len() as u64)
+        }
+
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+            if offset == self.1 {
+                return Err(io::Error::other("once"));
+            }
+            buffer.copy_from_slice(&self.0[offset as usize..][..buffer.len()]);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_failed_read_is_damage_but_only_bytes_that_were_read_are_wrong() {
+        let bytes = vec![7; 3 * PART_BYTES as usize];
+        let mut sums = Sums::new();
+        bytes.chunks(PART_BYTES as usize).for_each(|part| _ = sums.add(part));
+        let (content, parts) = sums.finish();
+        let identity = crate::index::tests::example().files.remove(0).identity;
+        let indexed = IndexedFile { identity, content, parts };
+        let mut changed = bytes.clone();
+        changed[2 * PART_BYTES as usize] = 8;
+        for (bytes, is_wrong) in [(bytes, false), (changed, true)] {
+            let len = bytes.len() as u64;
+            let file = Failing(bytes, PART_BYTES);
+            let (first, found) = read_parts(&file, len, &indexed, &mut |_| Ok(())).unwrap();
+            assert_eq!((first.unwrap().0, found), (PART_BYTES, is_wrong));
+        }
+    }
 }

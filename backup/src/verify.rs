@@ -1,4 +1,4 @@
-//! Reads every file of every backup.
+//! Reads every file of every backup, and marks damaged ones so that they are copied again.
 
 use std::collections::BTreeMap;
 
@@ -15,18 +15,21 @@ use crate::stored::DamagedFile;
 pub struct VerifyReport {
     /// Backups whose index is intact.
     pub backups: u64,
-    /// Files that they use. One that several backups share is read once.
+    /// Their files; shared ones count once.
     pub files: u64,
-    /// The lengths of these files together.
+    /// The sum of their lengths.
     pub bytes: u64,
-    /// Files that are missing or damaged, each with the ids of the backups that use it.
+    /// Missing, unreadable and damaged files, with the ids of the backups that use them.
     pub damage: Vec<(DamagedFile, Vec<String>)>,
     /// The error of each index that cannot be read.
     pub unreadable: Vec<Error>,
+    /// The first error of creating or removing a marker: the next backup does not copy that damaged file again, or copies an
+    /// intact one.
+    pub not_marked: Option<Error>,
 }
 
 impl VerifyReport {
-    /// Whether everything is as it was written.
+    /// Whether no damage was found.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.damage.is_empty() && self.unreadable.is_empty()
@@ -34,11 +37,15 @@ impl VerifyReport {
 }
 
 impl Repository {
-    /// Reads every file of every backup, and compares its bytes with its checksums. Changes nothing.
+    /// Reads every file of every backup, and compares it with its checksums.
+    ///
+    /// A file with wrong bytes or a wrong length stays where it is, and gets an empty marker `files/NAME.damaged`. Its backups
+    /// are incomplete until a backup of a store that still has the file copies it again, or another call finds it intact:
+    /// both remove the marker. A file that cannot be read is reported, but not marked.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the directory cannot be listed, [`Error::Cancelled`]. Damage is in the report, and no error.
+    /// [`Error::Io`] if a directory cannot be listed or a file not be opened, [`Error::Cancelled`]. Damage is no error.
     pub fn verify(&self, control: &mut Control<'_>) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         let mut files: BTreeMap<Content, (IndexedFile, Vec<String>)> = BTreeMap::new();
@@ -52,13 +59,22 @@ impl Repository {
             }
             Ok(())
         })?;
-        // Listed after the indexes: a file that is deleted later was unused.
+        // After the indexes: a file that is missing then is not of a pruned backup.
         let stored = self.stored()?;
         report.files = files.len() as u64;
         report.bytes = files.keys().map(|content| content.len).sum();
         control.begin(Stage::Verifying, report.bytes)?;
         for (file, ids) in files.into_values() {
             let damaged = self.read_stored(&stored, &file, |part| control.done(part.len() as u64))?;
+            let is_marked = stored.is_marked(file.content);
+            let marked = match &damaged {
+                None if is_marked => self.unmark(file.content),
+                Some(damaged) if damaged.is_wrong && !is_marked => self.mark(file.content),
+                _ => Ok(()),
+            };
+            if let Err(error) = marked {
+                report.not_marked.get_or_insert(error);
+            }
             report.damage.extend(damaged.map(|damaged| (damaged, ids)));
         }
         Ok(report)

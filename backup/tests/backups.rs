@@ -1,4 +1,4 @@
-//! Backups and restores without failures: the files that are copied and shared, the contents that are restored.
+//! Backups and restores without failures.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -14,6 +14,7 @@ use crate::common::{
     Clock, REPO, RESTORED, backed_up, change, is_absent, names, path_of, prepared, remove, repository,
     restore_with, restored, sound,
 };
+use crate::support::copies::{on_disk, opened_copy};
 use crate::support::rng::Rng;
 use crate::support::sample::thorough;
 use crate::support::store::{self, DIR, contents, open_at};
@@ -29,7 +30,7 @@ fn a_backup_of_an_unchanged_store_copies_nothing() {
     let second = backed_up(&repository, &db);
     assert_eq!((second.copied_files, second.backup.bytes), (0, first.backup.bytes));
     assert_ne!(second.backup.id, first.backup.id);
-    // Opened anew, a store has another log and another manifest.
+    // A reopened store has another log and manifest.
     db.close().unwrap();
     let third = backed_up(&repository, &store::open_read_only(&fs).unwrap());
     assert!(third.copied_files <= 3, "{third:?}");
@@ -90,21 +91,36 @@ fn several_stores_share_a_repository_and_checkpoints_share_tables() {
     let copy = open_at(&fs, "/copy").unwrap();
     copy.put("only in", "the copy").unwrap();
     let of_copy = backed_up(&repository, &copy);
-    // The files of filters have another header in each store, so they are compared by their contents.
+    // Filters have another header in each store, so their contents are compared.
     let live = tables(&db.live_files().unwrap());
     let tables = live.iter().filter(|(name, _)| name.ends_with(".sst")).count() as u64;
     assert!(tables > 3);
     assert!(of_copy.backup.files - of_copy.copied_files >= tables, "{of_copy:?}");
     assert_ne!(of_copy.backup.store_id, first.backup.store_id);
-    // With two stores, a backup must be named.
+    // With two stores, a backup or a store must be named.
     let error = restore_with(&repository, Restore::new()).unwrap_err();
     assert!(
-        matches!(&error, Error::InvalidArgument { what, .. } if what.contains(&first.backup.id)),
+        matches!(&error, Error::Ambiguous { detail, .. } if detail.contains(&first.backup.id)),
         "{error}"
     );
+    let store: String = first.backup.store_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    for begin in [&store[..5], &store] {
+        assert_eq!(
+            restore_with(&repository, Restore::new().store(begin)).unwrap().backup.id,
+            first.backup.id
+        );
+        remove(&fs, RESTORED);
+    }
     assert!(restored(&fs, &repository, &first.backup.id) == contents(&db).unwrap());
     assert!(restored(&fs, &repository, &of_copy.backup.id) == contents(&copy).unwrap());
-    // A restored store goes on, and its first backup finds its tables.
+    // Also if the only index of one of them cannot be read.
+    let path = Path::new(REPO).join(format!("backups/{}.index", first.backup.id));
+    let index = fs.files(&path)[0].1.clone();
+    fs.overwrite(&path, Vec::new());
+    let error = restore_with(&repository, Restore::new()).unwrap_err().to_string();
+    assert!(error.contains(&first.backup.id) && error.contains("another store"), "{error}");
+    fs.overwrite(&path, index);
+    // The restored store's first backup finds its tables.
     restore_with(&repository, Restore::new().at(&*first.backup.id)).unwrap();
     let again = open_at(&fs, RESTORED).unwrap();
     again.put("only", "restored").unwrap();
@@ -202,7 +218,7 @@ fn backups_are_one_moment_whatever_a_writer_does_at_each_of_their_operations() {
                     all.push((report.backup.id, found));
                     made += 1;
                 }
-                // The store was closed and opened again meanwhile: nothing protects its files then.
+                // The store was reopened meanwhile, which ends the protection of its files.
                 Err(Error::Store(_)) => closed += 1,
                 Err(error) => panic!("seed {seed}, {number}: {error}"),
             }
@@ -254,6 +270,30 @@ fn a_cancelled_backup_and_a_cancelled_restore_leave_nothing_half_done() {
 }
 
 #[test]
+fn a_backup_does_not_copy_again_the_files_that_an_interrupted_one_has_copied() {
+    let (fs, clock) = (MemFs::new(), Clock::new());
+    let (db, repository) = (prepared(&fs), repository(&fs, &clock));
+    let total: u64 = db.live_files().unwrap().files().iter().map(sievedb::LiveFile::len).sum();
+    let mut there = 0;
+    for half in [total / 3, total * 2 / 3] {
+        let stop = |progress: sievedb_backup::Progress| {
+            if progress.bytes_done > half { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let interrupted = repository.backup(&db, &mut Control::new().watch(stop));
+        assert!(matches!(interrupted, Err(Error::Cancelled)));
+        let files = fs.files(&Path::new(REPO).join("files"));
+        let now = files.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        assert!(there < now && now < total, "{there} {now} of {total}");
+        there = now;
+    }
+    // Also if they were found unused.
+    assert!(repository.prune(1).unwrap().unused_files > 5);
+    let report = backed_up(&repository, &db);
+    assert_eq!(report.copied_bytes, total - there);
+    assert!(restored(&fs, &repository, &report.backup.id) == contents(&db).unwrap());
+}
+
+#[test]
 fn progress_counts_every_byte() {
     let (fs, clock) = (MemFs::new(), Clock::new());
     let (db, repository) = (prepared(&fs), repository(&fs, &clock));
@@ -275,13 +315,49 @@ fn progress_counts_every_byte() {
 }
 
 #[test]
+fn files_that_are_only_compared_count_for_progress_and_for_the_rate() {
+    let (fs, clock) = (MemFs::new(), Clock::new());
+    let (db, repository) = (prepared(&fs), repository(&fs, &clock));
+    let first = backed_up(&repository, &db).backup;
+    sievedb::fs::Fs::remove(&fs, &Path::new(REPO).join("backups").join(format!("{}.index", first.id)))
+        .unwrap();
+    let mut at = Vec::new();
+    let watch = |progress: sievedb_backup::Progress| {
+        let done = progress.bytes_done;
+        at.push(done);
+        // It waits.
+        let waits = done > 0 && at.iter().filter(|&&other| other == done).count() > 2;
+        if waits { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let paced = repository.backup(&db, &mut Control::new().limit_rate(1).watch(watch));
+    assert!(matches!(paced, Err(Error::Cancelled)));
+    // Filters of a copy have the same lengths and other bytes: they are compared, and then copied.
+    backed_up(&repository, &db);
+    db.checkpoint("/copy").unwrap();
+    let mut last = None;
+    let watch = |progress| {
+        last = Some(progress);
+        ControlFlow::Continue(())
+    };
+    let copy = open_at(&fs, "/copy").unwrap();
+    let report = repository.backup(&copy, &mut Control::new().watch(watch)).unwrap();
+    let last: sievedb_backup::Progress = last.unwrap();
+    assert!(last.bytes_done == last.bytes && last.bytes > report.copied_bytes, "{last:?} {report:?}");
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_with_typed_errors() {
     let (fs, clock) = (MemFs::new(), Clock::new());
     let db = prepared(&fs);
     let shared: Arc<MemFs> = Arc::new(fs.clone());
     let open = |dir: &str| Repository::open_with(shared.clone(), dir);
     assert!(matches!(open(REPO), Err(Error::NoRepository { .. })));
-    assert!(matches!(Repository::create_with(shared.clone(), DIR), Err(Error::OtherFiles { .. })));
+    for is_store in [Repository::create_with(shared.clone(), DIR), open(DIR)] {
+        assert!(matches!(is_store, Err(Error::NoRepository { detail, .. }) if detail == "it is a store"));
+    }
+    sievedb::fs::Fs::create_dir(&fs, Path::new("/letters")).unwrap();
+    fs.overwrite(Path::new("/letters/letter.txt"), b"Dear".to_vec());
+    assert!(matches!(Repository::create_with(shared.clone(), "/letters"), Err(Error::OtherFiles { .. })));
     let inside = crate::common::repository_at(&fs, "/db/backups", &clock);
     assert!(matches!(inside.backup(&db, &mut Control::new()), Err(Error::InvalidArgument { .. })));
     let repository = repository(&fs, &clock);
@@ -294,7 +370,12 @@ fn what_makes_no_sense_is_refused_with_typed_errors() {
     backed_up(&repository, &db);
     let at = |at: &str| restore_with(&repository, Restore::new().at(at));
     assert!(matches!(at("nothing like this"), Err(Error::NoBackup { .. })));
-    assert!(matches!(at(&id[..4]), Err(Error::InvalidArgument { .. })), "both begin like this");
+    let error = at(&id[..4]).unwrap_err();
+    assert!(matches!(&error, Error::Ambiguous { detail, .. } if detail.contains(&id)), "{error}");
+    assert!(matches!(at(""), Err(Error::InvalidArgument { .. })));
+    let of = |store: &str| restore_with(&repository, Restore::new().store(store));
+    assert!(matches!(of(""), Err(Error::InvalidArgument { .. })));
+    assert!(matches!(of("xyz"), Err(Error::NoBackup { .. })));
     assert!(matches!(repository.prune(0), Err(Error::InvalidArgument { .. })));
     let to = |dir: &str| repository.restore(dir, &Restore::new(), &mut Control::new());
     assert!(
@@ -303,6 +384,10 @@ fn what_makes_no_sense_is_refused_with_typed_errors() {
     assert!(matches!(to("/repo/restored"), Err(Error::InvalidArgument { .. })));
     assert!(matches!(to("/"), Err(Error::InvalidArgument { .. })));
     let lock = Path::new("/there.restore-incomplete/LOCK");
+    fs.overwrite(Path::new("/there.restore-incomplete/letters.txt"), b"Dear".to_vec());
+    assert!(matches!(to("/there"), Err(Error::OtherFiles { found, .. }) if found == "letters.txt"));
+    assert!(fs.files(lock).is_empty(), "nothing was written");
+    sievedb::fs::Fs::remove(&fs, Path::new("/there.restore-incomplete/letters.txt")).unwrap();
     sievedb::fs::Fs::create_dir(&fs, lock.parent().unwrap()).unwrap();
     let held = sievedb::fs::Fs::lock(&fs, lock, sievedb::fs::LockKind::Exclusive).unwrap();
     assert!(matches!(to("/there"), Err(Error::Locked { .. })));
@@ -318,31 +403,42 @@ fn what_makes_no_sense_is_refused_with_typed_errors() {
 fn a_store_on_the_disk_is_backed_up_next_to_its_writer_and_restored() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
-    let db = Options::new().background_threads(1).open(at("db")).unwrap();
-    for n in 0..2000_u32 {
-        db.put(n.to_be_bytes(), [1; 50]).unwrap();
-    }
-    db.flush().unwrap();
-    db.put("k", "v").unwrap();
+    let db = on_disk(&at("db"));
     let repository = Repository::create(at("repo")).unwrap();
     let reader = Options::new().read_only().open(at("db")).unwrap();
     db.compact().unwrap();
     db.put("k", "w").unwrap();
-    // The view of the reader, from files that the writer has removed.
+    // The reader's view has files that the writer removed.
     let by_reader = backed_up(&repository, &reader).backup.id;
     let by_writer = backed_up(&repository, &db).backup.id;
     std::fs::remove_dir_all(at("db")).unwrap();
     for (id, value) in [(by_reader, "v"), (by_writer, "w")] {
         let report = repository.restore(at(&id), &Restore::new().at(&*id), &mut Control::new()).unwrap();
         assert_eq!(report.backup.id, id);
-        let restored = Options::new().open(at(&id)).unwrap();
-        assert_eq!(
-            (restored.iter().count(), restored.get("k").unwrap().as_deref()),
-            (2001, Some(value.as_bytes()))
-        );
-        assert!(restored.verify().unwrap().damage.is_empty());
+        opened_copy(&at(&id), value);
     }
+    // An unreadable index may be the newest.
+    let unreadable = at("repo/backups/20991231T000000.000Z-00000000-00000000.index");
+    std::fs::create_dir(&unreadable).unwrap();
+    let error = repository.restore(at("none"), &Restore::new(), &mut Control::new()).unwrap_err();
+    assert!(matches!(&error, Error::Io { path, .. } if *path == unreadable), "{error}");
+    std::fs::remove_dir(&unreadable).unwrap();
     assert!(Repository::open(at("repo")).unwrap().verify(&mut Control::new()).unwrap().is_sound());
     let entries = std::fs::read_dir(dir.path()).unwrap().count();
     assert_eq!(entries, 3, "the repository and two stores");
+}
+
+#[test]
+fn no_directory_above_the_repository_is_created() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let db = on_disk(&at("db"));
+    let error = Repository::create(at("disk/repo")).unwrap().backup(&db, &mut Control::new()).unwrap_err();
+    assert!(
+        matches!(&error, Error::Io { op: "create", .. }) && error.to_string().ends_with("/disk"),
+        "{error}"
+    );
+    assert!(!at("disk").exists());
+    std::fs::create_dir(at("disk")).unwrap();
+    backed_up(&Repository::create(at("disk/repo")).unwrap(), &db);
 }

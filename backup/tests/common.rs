@@ -5,18 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-use sievedb::fs::{Fs, MemFs, Op};
-use sievedb::{Db, FilterKind, FilterPolicy, Options};
+use sievedb::fs::{Fs, MemFs};
+use sievedb::{Db, Options};
 use sievedb_backup::{BackupReport, Control, Repository, Restore, RestoreReport};
 
-use crate::support::store::{self, Contents, contents, examine, open_at};
-use crate::support::workload::universe;
+use crate::support::copies;
+pub(crate) use crate::support::copies::path_of;
+use crate::support::store::{self, Contents, open_at};
 
 pub(crate) const REPO: &str = "/repo";
 pub(crate) const RESTORED: &str = "/restored";
 pub(crate) const INCOMPLETE: &str = "/restored.restore-incomplete";
 
-/// Milliseconds since 1970, which a test sets. Each look at it is a millisecond later.
+/// Set by tests; each reading adds a millisecond.
 #[derive(Clone)]
 pub(crate) struct Clock(Arc<AtomicU64>);
 
@@ -64,27 +65,20 @@ pub(crate) fn remove(fs: &MemFs, dir: &str) {
     fs.remove_dir(Path::new(dir)).unwrap();
 }
 
-/// Opens a store that must be sound, and reads everything in it.
+/// Must be sound.
 pub(crate) fn sound(fs: &MemFs, dir: &str) -> Contents {
-    let db = open_at(fs, dir).unwrap_or_else(|error| panic!("{dir} does not open: {error}"));
-    assert!(db.open_report().ignored.is_empty(), "{dir}: {:?}", db.open_report());
-    drop(db);
-    sound_after_repair(fs, dir)
+    copies::sound(fs, dir).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The same for a store that a repair has made: logs may be left over.
+/// Ignores logs that a repair left over.
 pub(crate) fn sound_after_repair(fs: &MemFs, dir: &str) -> Contents {
     let db = open_at(fs, dir).unwrap_or_else(|error| panic!("{dir} does not open: {error}"));
     let report = db.open_report();
-    let are_left_over = report.ignored.iter().all(|file| file.why == "left over");
-    assert!(report.dropped.is_empty() && are_left_over, "{dir}: {report:?}");
-    let found = contents(&db).unwrap();
-    let findings = examine(&db, &found, &universe()).unwrap();
-    assert!(findings.is_sound(), "{dir}: {findings:?}");
-    found
+    assert!(report.ignored.iter().all(|file| file.why == "left over"), "{dir}: {report:?}");
+    copies::read_all(&db, dir).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Restores a backup, and removes the restored store again.
+/// Removes the restored store again.
 pub(crate) fn restored(fs: &MemFs, repository: &Repository, id: &str) -> Contents {
     let report =
         restore_with(repository, Restore::new().at(id)).unwrap_or_else(|error| panic!("{id}: {error}"));
@@ -99,30 +93,14 @@ pub(crate) fn is_absent(fs: &MemFs, dir: &str) -> bool {
     fs.list(Path::new(dir)).is_err() && fs.files(Path::new(dir)).is_empty()
 }
 
-/// A store with tables, filters in files of their own, closed logs, and entries in the log in use.
+/// With files of every kind, all durable.
 pub(crate) fn prepared(fs: &MemFs) -> Db {
-    let db = store::open(fs).unwrap();
-    let side = db.keyspace("side", store::small()).unwrap();
-    for n in 0..120_u32 {
-        db.put(n.to_be_bytes(), [7; 100]).unwrap();
-        if n % 40 == 0 {
-            db.flush().unwrap();
-        }
-    }
-    db.flush().unwrap();
-    db.refilter(FilterPolicy::new(FilterKind::Ribbon).bits_per_key(12.0)).unwrap();
-    // The entry of the other keyspace keeps the logs that follow.
-    side.put("old", "entry").unwrap();
-    for n in 0..80_u32 {
-        db.put((n * 3).to_be_bytes(), [9; 100]).unwrap();
-        while db.step().unwrap() {}
-    }
-    db.put("last", "entry").unwrap();
+    let db = copies::prepared(fs);
     db.sync().unwrap();
     db
 }
 
-/// Changes some of it: new tables, a shorter log, another keyspace.
+/// Makes new tables, a shorter log, another keyspace.
 pub(crate) fn change(db: &Db) {
     for n in 0..20_u32 {
         db.put(n.to_be_bytes(), [3; 100]).unwrap();
@@ -133,23 +111,6 @@ pub(crate) fn change(db: &Db) {
     db.sync().unwrap();
 }
 
-pub(crate) fn path_of<'a>(op: &Op<'a>) -> &'a Path {
-    match *op {
-        Op::CreateDir(path)
-        | Op::SyncDir(path)
-        | Op::Create(path)
-        | Op::Append(path, _)
-        | Op::SetLen(path, _)
-        | Op::Sync(path)
-        | Op::Remove(path)
-        | Op::RemoveDir(path)
-        | Op::Rename(path, _)
-        | Op::HardLink(_, path) => path,
-        _ => unreachable!("a new operation"),
-    }
-}
-
-/// The files in a directory of the repository.
 pub(crate) fn names(fs: &MemFs, dir: &str) -> Vec<String> {
     let all = fs.files(&Path::new(REPO).join(dir));
     all.into_iter().map(|(path, _)| path.file_name().unwrap().to_string_lossy().into_owned()).collect()

@@ -1,10 +1,12 @@
-//! Damage in a repository: it is reported with file and offset, never restored silently, and the rest is salvaged.
+//! Damage in a repository is reported with file and offset, never restored silently; the rest is salvaged.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sievedb::ManifestCondition;
-use sievedb::fs::{Fs, MemFs};
+use sievedb::fs::{Fs, MemFs, Op};
 use sievedb_backup::{Control, Error, Repository, Restore};
 
 use crate::common::{
@@ -18,7 +20,11 @@ fn files(fs: &MemFs) -> Vec<(PathBuf, Vec<u8>)> {
     fs.files(&Path::new(REPO).join("files"))
 }
 
-/// The errors of verifying and of restoring, which must name the same file and offset.
+fn damaged(path: &Path) -> PathBuf {
+    path.with_file_name(format!("{}.damaged", path.file_name().unwrap().to_str().unwrap()))
+}
+
+/// Verifying and restoring must name the same file and offset.
 fn found(fs: &MemFs, repository: &Repository, file: &Path) -> u64 {
     let error = restore_with(repository, Restore::new().at("2026")).unwrap_err();
     assert!(is_absent(fs, RESTORED) && is_absent(fs, INCOMPLETE));
@@ -31,15 +37,15 @@ fn found(fs: &MemFs, repository: &Repository, file: &Path) -> u64 {
     *offset
 }
 
-/// Restores the readable data. All values are right, and all losses are reported.
+/// All values are right, and all losses are reported.
 fn salvaged(fs: &MemFs, repository: &Repository, expected: &Contents, about: &str) -> bool {
     let restore = Restore::new().at("2026").salvage(true);
     let report = restore_with(repository, restore).unwrap_or_else(|error| panic!("{about}: {error}"));
     assert_eq!(report.damage.len(), 1, "{about}");
     let repair = report.repair.unwrap_or_else(|| panic!("{about}: it was not repaired"));
     let rest = sound_after_repair(fs, RESTORED);
-    // The losses of a damaged log or manifest are not listed by key. A log that is cut near its beginning looks like one
-    // that was never used: then only the list of damaged files shows the loss.
+    // Losses of a damaged log or manifest are not listed by key. A log that is cut near its beginning looks unused: only the list
+    // of damaged files shows the loss.
     let is_log = report.damage[0].name.ends_with(".wal");
     let may_lack_any = is_log
         || !repair.lost_writes.is_empty()
@@ -94,6 +100,7 @@ fn every_damaged_cut_or_missing_file_is_named_with_its_offset_and_the_rest_is_sa
             complete += u64::from(salvaged(&fs, &repository, &expected, &about));
             cases += 1;
             fs.overwrite(path, bytes.clone());
+            let _ = fs.remove(&damaged(path));
         }
     }
     println!("{cases} cases, {complete} in which nothing was lost");
@@ -121,6 +128,117 @@ fn the_offset_is_that_of_the_damaged_part_of_a_long_file() {
         bad[at] ^= 1;
         fs.overwrite(&path, bad);
         assert_eq!(found(&fs, &repository, &path), offset);
+        fs.remove(&damaged(&path)).unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_verifying_has_found_damaged_is_copied_again_by_the_next_backup() {
+    let (fs, clock) = (MemFs::new(), Clock::new());
+    let (db, repository) = (prepared(&fs), repository(&fs, &clock));
+    let older = backed_up(&repository, &db).backup.id;
+    let expected = contents(&db).unwrap();
+    db.put("more", "in the log").unwrap();
+    let newer = backed_up(&repository, &db).backup.id;
+    let (path, bytes) = files(&fs)
+        .into_iter()
+        .filter(|(_, bytes)| bytes[8] == 1)
+        .max_by_key(|(_, bytes)| bytes.len())
+        .unwrap();
+    let mut bad = bytes.clone();
+    bad[100] ^= 1;
+    fs.overwrite(&path, bad.clone());
+    let newest = backed_up(&repository, &db);
+    assert_eq!(newest.copied_files, 0, "only lengths are checked");
+    let newest = newest.backup.id;
+    let verify = || repository.verify(&mut Control::new()).unwrap();
+    fs.observe(|_, op| match op {
+        Op::Create(..) => Err(ErrorKind::ReadOnlyFilesystem.into()),
+        _ => Ok(()),
+    });
+    let verified = verify();
+    fs.stop_observing();
+    assert!(verified.damage.len() == 1 && verified.not_marked.is_some(), "{verified:?}");
+    for _ in 0..2 {
+        let verified = verify();
+        assert_eq!((verified.damage.len(), verified.not_marked.is_none()), (1, true));
+        assert_eq!((fs.files(&path)[0].1 == bad, &fs.files(&damaged(&path))[0].1[..]), (true, &[][..]));
+    }
+    assert!(repository.backups().unwrap().backups.iter().all(|backup| backup.missing == 1));
+    assert!(matches!(restore_with(&repository, Restore::new()), Err(Error::NoBackup { .. })));
+    assert!(matches!(restore_with(&repository, Restore::new().at(&*older)), Err(Error::Damaged { .. })));
+    for (salvage, id) in [(Restore::new(), &newest), (Restore::new().at(&*older), &older)] {
+        let report = restore_with(&repository, salvage.salvage(true)).unwrap();
+        assert_eq!((&report.damage[0].file, &report.backup.id), (&path, id));
+        remove(&fs, RESTORED);
+    }
+    // A file that is found intact loses its marker.
+    fs.overwrite(&path, bytes.clone());
+    assert!(verify().is_sound() && fs.files(&damaged(&path)).is_empty());
+    assert!(restored(&fs, &repository, &newer) == contents(&db).unwrap());
+    let mut bad = bytes.clone();
+    bad[100] ^= 1;
+    fs.overwrite(&path, bad.clone());
+    verify();
+    // Pruning keeps both as long as they are used.
+    repository.prune(9).unwrap();
+    assert!(!fs.files(&damaged(&path)).is_empty() && !fs.files(&path).is_empty());
+    let healed = backed_up(&repository, &db);
+    assert_eq!((healed.copied_files, healed.copied_bytes), (1, bytes.len() as u64));
+    assert!(fs.files(&damaged(&path)).is_empty() && fs.files(&path)[0].1 == bytes);
+    assert!(verify().is_sound() && restored(&fs, &repository, &older) == expected);
+    // A marker is removed with its file.
+    fs.overwrite(&path, bad);
+    verify();
+    db.compact().unwrap();
+    backed_up(&repository, &db);
+    repository.prune(1).unwrap();
+    assert!(!fs.files(&damaged(&path)).is_empty() && fs.files(&path).is_empty());
+    clock.pass(sievedb_backup::UNUSED_SECONDS_MIN + 1);
+    repository.prune(1).unwrap();
+    assert!(fs.files(&damaged(&path)).is_empty());
+}
+
+#[test]
+fn an_intact_file_that_replaces_a_damaged_one_during_its_verification_stays() {
+    let mut tried = 0;
+    for at in 0.. {
+        let (fs, clock) = (MemFs::new(), Clock::new());
+        let (db, repository) = (prepared(&fs), repository(&fs, &clock));
+        let id = backed_up(&repository, &db).backup.id;
+        let (path, bytes) = files(&fs).remove(3);
+        let mut bad = bytes.clone();
+        bad[bytes.len() / 2] ^= 1;
+        fs.overwrite(&path, bad);
+        let (replaced, intact, number) = (path.clone(), bytes.clone(), AtomicU64::new(0));
+        fs.observe(move |fs, _| {
+            if number.fetch_add(1, Ordering::SeqCst) == at {
+                fs.overwrite(&replaced, intact.clone());
+            }
+            Ok(())
+        });
+        repository.verify(&mut Control::new()).unwrap();
+        fs.stop_observing();
+        if fs.files(&path)[0].1 != bytes {
+            break;
+        }
+        tried += 1;
+        assert!(repository.verify(&mut Control::new()).unwrap().is_sound(), "{at}");
+        assert!(restored(&fs, &repository, &id) == contents(&db).unwrap(), "{at}");
+    }
+    assert!(tried >= 2, "{tried}");
+}
+
+#[test]
+fn a_file_that_is_cut_or_longer_is_copied_again_by_the_next_backup() {
+    let (fs, clock) = (MemFs::new(), Clock::new());
+    let (db, repository) = (prepared(&fs), repository(&fs, &clock));
+    backed_up(&repository, &db);
+    let (path, bytes) = files(&fs).remove(3);
+    for bad in [bytes[..bytes.len() - 1].to_vec(), [&bytes[..], &[0]].concat()] {
+        fs.overwrite(&path, bad);
+        assert_eq!(backed_up(&repository, &db).copied_files, 1);
+        assert!(repository.verify(&mut Control::new()).unwrap().is_sound());
     }
 }
 
@@ -146,7 +264,6 @@ fn a_backup_whose_files_are_missing_is_passed_over_and_copied_again_by_the_next_
     assert!(third.copied_files >= 1);
     assert!(restored(&fs, &repository, &third.backup.id) == contents(&db).unwrap());
     assert!(repository.backups().unwrap().backups.iter().all(|backup| backup.missing == 0));
-    // All of them.
     files(&fs).iter().for_each(|(path, _)| fs.remove(path).unwrap());
     assert!(matches!(restore_with(&repository, Restore::new()), Err(Error::NoBackup { .. })));
 }
@@ -173,12 +290,11 @@ fn a_damaged_index_is_listed_and_the_other_backups_are_restored() {
         assert!(restored(&fs, &repository, &first) == expected);
         assert_eq!(restore_with(&repository, Restore::new()).unwrap().backup.id, first);
         remove(&fs, RESTORED);
-        // The next backup copies more, and is complete.
         let next = backed_up(&repository, &db).backup.id;
         assert!(restored(&fs, &repository, &next) == contents(&db).unwrap());
         fs.remove(&Path::new(REPO).join("backups").join(format!("{next}.index"))).unwrap();
     }
-    // An index of a newer version is no damage.
+    // A newer version's index is no damage.
     let mut newer = good.clone();
     newer[10] = 2;
     let sum = crc32fast::hash(&[&newer[32..48], &0_u64.to_le_bytes(), &newer[..60]].concat());

@@ -1,7 +1,6 @@
-//! A repository as version 1 wrote it: every file of it is known, and its backup is the golden store of the format.
+//! A repository as version 1 wrote it: its backup is the golden store of the format.
 //!
-//! `SIEVEDB_BLESS=1 cargo test -p sievedb-backup golden` makes it anew, with new random ids. Do that only for a new version of
-//! the format: a later version of the code must still read this one.
+//! `SIEVEDB_BLESS=1 cargo test -p sievedb-backup golden` makes it anew. Do that only for a new version of the format.
 
 use std::path::{Path, PathBuf};
 
@@ -51,7 +50,7 @@ fn the_golden_repository_is_verified_and_restored_and_takes_another_backup() {
     assert!(restored.tables > 1 && restored.batches > 0, "{restored:?}");
     let expected = entries(&golden("store"));
     assert!(expected.len() > 1000 && entries(&at("restored")) == expected);
-    // The store that was backed up has no new files, so they are known.
+    // The original store has no new files.
     let store = Options::new().read_only().open(golden("store")).unwrap();
     assert_eq!(repository.backup(&store, &mut Control::new()).unwrap().copied_files, 0);
 }

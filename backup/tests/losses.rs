@@ -1,4 +1,4 @@
-//! Power losses and failing calls at every file operation: backups are complete or absent, and so are restored stores.
+//! Power losses and failures at every file operation: backups and restored stores are complete or absent.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -21,7 +21,7 @@ struct Image {
     is_end: bool,
 }
 
-/// The file system after a power loss before each operation of a call, and after the call.
+/// The file system after a power loss before each operation, and after the last.
 fn images(fs: &MemFs, call: impl FnOnce()) -> Vec<Image> {
     let images = Arc::new(Mutex::new(Vec::new()));
     let taken = Arc::clone(&images);
@@ -46,15 +46,14 @@ fn images(fs: &MemFs, call: impl FnOnce()) -> Vec<Image> {
     images
 }
 
-/// Some images, of all policies, and the last ones, unless all are wanted.
+/// All, or some of each policy and the last ones.
 fn sampled(images: Vec<Image>) -> impl Iterator<Item = Image> {
     let count = images.len();
     let is_wanted = move |at: usize| thorough() || at.is_multiple_of(8) || at + 15 > count;
     images.into_iter().enumerate().filter(move |(at, _)| is_wanted(*at)).map(|(_, image)| image)
 }
 
-/// Checks that every backup of a repository is complete and has the expected contents, in the order in which they were made.
-/// Returns the number of backups.
+/// Every backup must be complete and have the expected contents, in order. Returns the number of backups.
 fn check(fs: &MemFs, clock: &Clock, expected: &[Contents], about: &str) -> usize {
     let repository = repository(fs, clock);
     let found = repository.backups().unwrap();
@@ -87,7 +86,7 @@ fn after_a_power_loss_at_any_operation_of_a_backup_all_backups_are_complete_or_a
             other => panic!("{about}: {other} backups"),
         }
         assert!(!is_end || names(&fs, "backups").len() == 2);
-        // The next backup succeeds, and whatever was left over is removed after a day.
+        // The next backup succeeds, and leftovers are removed after a day.
         let db = store::open(&fs).unwrap();
         let again = crate::common::repository(&fs, &clock);
         let id = backed_up(&again, &db).backup.id;
@@ -111,7 +110,7 @@ fn after_a_power_loss_at_any_operation_of_the_first_backup_the_next_one_succeeds
     let images = images(&fs, || drop(backed_up(&repository(&fs, &clock), &db)));
     let mut tried = 0;
     for Image { fs, about, is_end } in sampled(images) {
-        // It may not exist: then it is created.
+        // If it does not exist, it is created.
         let found = check(&fs, &clock, std::slice::from_ref(&expected), &about);
         assert!(found == 1 || !is_end, "{about}");
         let db = store::open(&fs).unwrap();
@@ -191,8 +190,7 @@ fn after_a_power_loss_at_any_operation_of_pruning_the_remaining_backups_are_comp
     assert!(count > 60);
 }
 
-/// Calls `call` again and again, each time with the next operation in the repository or of the restored store failing, until
-/// none fails. `after` checks the state after a failure.
+/// Calls `call` with each operation failing in turn, until none fails. `after` checks the state after a failure.
 fn with_each_failure(
     fs: &MemFs,
     mut call: impl FnMut() -> sievedb_backup::Result<()>,
@@ -258,6 +256,11 @@ fn a_failure_at_any_operation_of_a_backup_leaves_all_others_and_the_store_as_the
             assert!(names(&fs, "incomplete").is_empty(), "{about}");
             let found = repository.backups().unwrap();
             assert!(found.unreadable.is_empty() && found.backups.iter().all(|backup| backup.missing == 0));
+            // The next call copies again.
+            for _ in 0..2 {
+                clock.pass(sievedb_backup::UNUSED_SECONDS_MIN + 1);
+                repository.prune(9).unwrap();
+            }
             round += 1;
             db.put(round.to_be_bytes(), [5; 60]).unwrap();
         },
@@ -284,7 +287,7 @@ fn a_failure_at_any_operation_of_a_restore_leaves_no_store_and_an_intact_reposit
             let done = restore_with(&repository, Restore::new()).map(drop);
             fs.stop_observing();
             if !is_absent(&fs, RESTORED) {
-                // Only the directory in which it was built could not be removed.
+                // Only the building directory could not be removed.
                 removals += u64::from(done.is_err());
                 assert!(sound(&fs, RESTORED) == expected);
                 remove(&fs, RESTORED);

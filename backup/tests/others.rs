@@ -1,33 +1,34 @@
-//! Backups next to other backups, and next to pruning: every backup that is made stays complete.
+//! Backups next to other backups and to pruning stay complete.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use sievedb::fs::{MemFs, Op};
+use sievedb::fs::MemFs;
 use sievedb_backup::{Control, Restore, UNUSED_SECONDS_MIN};
 
 use crate::common::{
-    Clock, REPO, RESTORED, backed_up, change, names, path_of, prepared, remove, repository, restore_with,
-    restored, sound,
+    Clock, INCOMPLETE, REPO, RESTORED, backed_up, change, names, path_of, prepared, remove, repository,
+    restore_with, restored, sound,
 };
 use crate::support::store::contents;
 
-/// Calls `other` once, at the operation of this number in the repository. Returns whether there was one.
+/// Calls `other` at the operation of this number in a directory. Returns whether there was one.
 fn at_operation(
     fs: &MemFs,
+    dir: &'static str,
     at: u64,
     call: impl FnOnce(),
-    other: impl Fn(&Op<'_>) + Send + Sync + 'static,
+    other: impl Fn() + Send + Sync + 'static,
 ) -> bool {
     let (number, is_running) = (AtomicU64::new(0), AtomicBool::new(false));
     let done = Arc::new(AtomicBool::new(false));
     let is_done = Arc::clone(&done);
     fs.observe(move |_, op| {
-        let counts = path_of(&op).starts_with(REPO) && !is_running.load(Ordering::SeqCst);
+        let counts = path_of(&op).starts_with(dir) && !is_running.load(Ordering::SeqCst);
         if counts && number.fetch_add(1, Ordering::SeqCst) == at {
             is_running.store(true, Ordering::SeqCst);
-            other(&op);
+            other();
             is_running.store(false, Ordering::SeqCst);
             is_done.store(true, Ordering::SeqCst);
         }
@@ -56,9 +57,10 @@ fn two_backups_at_once_are_both_complete_whichever_operation_of_one_the_other_ru
         let mut id = String::new();
         let was_reached = at_operation(
             &fs,
+            REPO,
             at,
             || id = backed_up(&repository, &db).backup.id,
-            move |_| {
+            move || {
                 change(&writer);
                 let id = backed_up(&other, &writer).backup.id;
                 *noted.lock().unwrap() = Some((id, contents(&writer).unwrap()));
@@ -70,7 +72,7 @@ fn two_backups_at_once_are_both_complete_whichever_operation_of_one_the_other_ru
         tried += 1;
         let (other, after) = by_other.lock().unwrap().take().unwrap();
         if at % 5 == 0 {
-            // Its moment is later if the other one ran before the files were listed.
+            // The moment is later if the other one ran before the files were listed.
             let found = restored(&fs, &repository, &id);
             is_earlier |= found == before;
             assert!(found == before || !is_earlier && found == after, "{at}");
@@ -97,10 +99,11 @@ fn a_backup_stays_complete_when_files_that_it_counts_on_are_found_unused_and_del
         let mut id = String::new();
         let was_reached = at_operation(
             &fs,
+            REPO,
             at,
             || id = backed_up(&repository, &db).backup.id,
-            move |_| {
-                // The next backup has none of the tables that the first one has.
+            move || {
+                // The next backup shares no tables.
                 writer.compact().unwrap();
                 backed_up(&other, &writer);
                 other.prune(1).unwrap();
@@ -116,10 +119,10 @@ fn a_backup_stays_complete_when_files_that_it_counts_on_are_found_unused_and_del
         if repository.backups().unwrap().backups.iter().any(|backup| backup.id == id) {
             assert!(restored(&fs, &repository, &id) == before, "{at}");
         } else {
-            // The other backup is newer, so the second call of `prune` has removed this one: after its index had its name.
+            // The other backup is newer, so the second `prune` has removed this one.
             removed += 1;
         }
-        // Files that were moved away are moved back.
+        // Moved files are moved back.
         repository.prune(9).unwrap();
         clock.pass(UNUSED_SECONDS_MIN + 1);
         repository.prune(9).unwrap();
@@ -138,31 +141,26 @@ fn a_restore_is_not_disturbed_by_backups_and_by_pruning_others() {
         let (db, repository) = (prepared(&fs), repository(&fs, &clock));
         let expected = contents(&db).unwrap();
         backed_up(&repository, &db);
-        let other = (repository.clone(), db.clone());
-        let number = AtomicU64::new(0);
-        let is_running = AtomicBool::new(false);
-        let reached = Arc::new(AtomicBool::new(false));
-        let was = Arc::clone(&reached);
-        fs.observe(move |_, op| {
-            let counts = path_of(&op).starts_with("/restored.restore-incomplete");
-            if counts && !is_running.load(Ordering::SeqCst) && number.fetch_add(1, Ordering::SeqCst) == at {
-                is_running.store(true, Ordering::SeqCst);
-                other.1.compact().unwrap();
-                change(&other.1);
-                backed_up(&other.0, &other.1);
-                other.0.prune(1).unwrap();
-                was.store(true, Ordering::SeqCst);
-            }
-            Ok(())
-        });
-        let done = restore_with(&repository, Restore::new());
-        fs.stop_observing();
-        if !reached.load(Ordering::SeqCst) {
+        let (other, writer) = (repository.clone(), db.clone());
+        let mut done = None;
+        let was_reached = at_operation(
+            &fs,
+            INCOMPLETE,
+            at,
+            || done = Some(restore_with(&repository, Restore::new())),
+            move || {
+                writer.compact().unwrap();
+                change(&writer);
+                backed_up(&other, &writer);
+                other.prune(1).unwrap();
+            },
+        );
+        if !was_reached {
             break;
         }
         tried += 1;
-        // Its files were found unused, and are there for another day.
-        done.unwrap_or_else(|error| panic!("{at}: {error}"));
+        // Its files were found unused, and stay for another day.
+        done.unwrap().unwrap_or_else(|error| panic!("{at}: {error}"));
         assert!(sound(&fs, RESTORED) == expected, "{at}");
         remove(&fs, RESTORED);
     }

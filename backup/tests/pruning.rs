@@ -1,4 +1,4 @@
-//! Files and backups that are kept and deleted, and the time of it.
+//! The files and backups that are kept or deleted.
 
 use std::path::Path;
 
@@ -46,7 +46,7 @@ fn the_newest_complete_backups_of_each_store_are_kept() {
             change(db);
         }
     }
-    // The newest of the copy lacks a file that only it has: it does not count.
+    // Incomplete, so it does not count.
     let only = repository.backups().unwrap().backups[0].clone();
     let newest = fs.files(&Path::new(REPO).join("files"));
     let log = newest.iter().filter(|(_, bytes)| bytes[8] == 3).max_by_key(|(_, bytes)| bytes.len());
@@ -90,7 +90,7 @@ fn a_file_that_was_found_unused_is_used_again() {
     let id = backed_up(&repository, &db).backup.id;
     let index = Path::new(REPO).join("backups").join(format!("{id}.index"));
     let bytes = fs.files(&index).remove(0).1;
-    // As if another process wrote the index while this one looks for unused files.
+    // As if another process wrote the index meanwhile.
     fs.remove(&index).unwrap();
     assert!(repository.prune(1).unwrap().unused_files > 20);
     assert!(names(&fs, "files").is_empty());
@@ -101,7 +101,7 @@ fn a_file_that_was_found_unused_is_used_again() {
     let unused = names(&fs, "unused").len();
     assert_eq!(backed_up(&repository, &db).copied_files, 0);
     assert_eq!((names(&fs, "files").len(), names(&fs, "unused").len()), (unused, 0));
-    // And so does the next call, which finds the index.
+    // So does the next call, which finds the index.
     fs.remove(&index).unwrap();
     let other = repository.backups().unwrap().backups.remove(0).id;
     let index = Path::new(REPO).join("backups").join(format!("{other}.index"));
@@ -130,4 +130,19 @@ fn files_that_other_programs_leave_next_to_an_index_are_no_backups() {
     let found = repository.backups().unwrap();
     assert_eq!((found.backups.len(), found.unreadable.len()), (2, 0));
     assert!(repository.prune(2).unwrap().removed.is_empty());
+}
+
+#[test]
+fn an_unused_file_does_not_replace_the_one_in_use() {
+    let (fs, clock) = (MemFs::new(), Clock::new());
+    let (db, repository) = (prepared(&fs), repository(&fs, &clock));
+    backed_up(&repository, &db);
+    repository.prune(1).unwrap();
+    let name = names(&fs, "files").remove(0);
+    let unused = Path::new(REPO).join("unused");
+    fs.create_dir(&unused).unwrap();
+    fs.overwrite(&unused.join(format!("1-{name}")), b"damaged".to_vec());
+    repository.prune(1).unwrap();
+    assert!(names(&fs, "unused").is_empty());
+    assert!(repository.verify(&mut Control::new()).unwrap().is_sound());
 }

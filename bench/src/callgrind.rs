@@ -1,8 +1,5 @@
-//! Instructions counted by callgrind, in all threads.
-//!
-//! The program runs itself under valgrind with little work and with more work. Starting, preparing and ending
-//! cost the same in both runs, so the difference is the cost of the additional work. Valgrind supports AVX2
-//! but not AVX-512, so it counts the AVX2 kernels.
+//! Instructions in all threads: the program runs itself twice under callgrind, with little and with more work. The difference
+//! excludes starting and ending. Valgrind supports AVX2 but not AVX-512.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -13,7 +10,6 @@ use crate::Result;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Counter {
     Instructions,
-    /// Reads and writes that miss the first-level cache in callgrind's simulation.
     Misses,
 }
 
@@ -23,20 +19,18 @@ impl Counter {
     }
 }
 
-/// Instructions per unit of work: the difference of two runs of this program with `args` and one more
-/// argument, `few` and `many` units of work. `None` without valgrind, or if a run fails.
+/// Instructions per unit of work: the difference of runs with `args` and `few` or `many` units. `None` without valgrind, or if a
+/// run fails.
 pub(crate) fn each(args: &[&str], few: u64, many: u64) -> Option<f64> {
     each_of(Counter::Instructions, args, few, many)
 }
 
-/// The same for another counter.
 pub(crate) fn each_of(counter: Counter, args: &[&str], few: u64, many: u64) -> Option<f64> {
     let collected = |times| parse(counter, &run(counter, args, times, Path::new("/dev/null"))?);
     Some((collected(many)? - collected(few)?) / (many - few) as f64)
 }
 
-/// Instructions per unit of work by source file: the difference of two runs, as in [`each`]. Inlined code
-/// counts for the file in which it is written.
+/// [`each`] by source file. Inlined code counts for the file in which it is written.
 pub(crate) fn files(args: &[&str], few: u64, many: u64) -> Option<BTreeMap<String, f64>> {
     let [few_by_file, mut by_file] = [few, many].map(|times| {
         let dir = tempfile::tempdir().ok()?;
@@ -52,8 +46,7 @@ pub(crate) fn files(args: &[&str], few: u64, many: u64) -> Option<BTreeMap<Strin
     Some(by_file.iter().map(|(file, counted)| (file.clone(), each(counted))).collect())
 }
 
-/// Prints the files of the store and its filters, and the sum of all others, that run at least one instruction in two of
-/// so many items.
+/// Prints the files of the store and its filters that run at least one instruction per two items, and the sum of the others.
 pub(crate) fn print_files(files: Option<BTreeMap<String, f64>>, items: u64) -> Result<()> {
     let files = files.ok_or("callgrind counted nothing; is valgrind installed?")?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("the package has no folder above it")?;
@@ -72,7 +65,6 @@ pub(crate) fn print_files(files: Option<BTreeMap<String, f64>>, items: u64) -> R
     Ok(())
 }
 
-/// The instructions of each file, excluding called functions.
 fn by_file(profile: &str) -> BTreeMap<String, f64> {
     let mut names: HashMap<&str, &str> = HashMap::new();
     let mut by_file = BTreeMap::new();
@@ -100,7 +92,6 @@ fn by_file(profile: &str) -> BTreeMap<String, f64> {
     by_file
 }
 
-/// Runs this program under callgrind and returns callgrind's output.
 fn run(counter: Counter, args: &[&str], times: u64, out: &Path) -> Option<String> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", counter.option()])
@@ -118,8 +109,7 @@ fn run(counter: Counter, args: &[&str], times: u64, out: &Path) -> Option<String
     Some(text)
 }
 
-/// The first number counts instructions; the fifth and sixth count read and write misses of the first-level
-/// cache.
+/// The first number counts instructions; the fifth and sixth count first-level read and write misses.
 fn parse(counter: Counter, text: &str) -> Option<f64> {
     let collected = text.lines().find_map(|line| line.split_once("Collected :"))?.1;
     let number = |at| collected.split_whitespace().nth(at)?.parse::<f64>().ok();

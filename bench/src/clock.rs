@@ -1,5 +1,4 @@
-//! The cost of work: processor time of the calling thread if the system reports it, else elapsed time.
-//! Processor time excludes other programs, but includes the cache misses that they cause.
+//! Processor time of the calling thread if the system reports it, else elapsed time.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +6,6 @@ use system::{now, of_process};
 
 use crate::report::count;
 
-/// The quantity that [`cost`] measures, in words.
 pub(crate) const WHAT: &str =
     if cfg!(target_os = "linux") { "processor time of the thread" } else { "time that passed" };
 
@@ -20,12 +18,10 @@ pub(crate) fn cost<T>(work: impl FnOnce() -> T) -> (Duration, T) {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Took {
     pub(crate) elapsed: Duration,
-    /// Processor time of all threads, including background threads; `None` if the system does not report it.
     pub(crate) processor: Option<Duration>,
 }
 
 impl Took {
-    /// Table cells: seconds, keys per second, processor time per key.
     pub(crate) fn cells(self, keys: u64) -> [String; 3] {
         let seconds = self.elapsed.as_secs_f64();
         let each = self.processor.map(|time| time.as_secs_f64() * 1e6 / keys as f64);
@@ -36,7 +32,6 @@ impl Took {
         ]
     }
 
-    /// The headers of these cells.
     pub(crate) const CELLS: [&'static str; 3] = ["seconds", "keys per second", "processor µs per key"];
 }
 

@@ -1,8 +1,5 @@
-//! The cost of conditional writes compared with plain calls: `insert_new_many` of new keys with `write`, and
-//! of existing keys with `multi_contains`.
-//!
-//! Times are processor times of all threads, in rounds. If valgrind is installed, instructions are counted
-//! too; on a busy machine, compare those.
+//! The cost of conditional writes next to plain calls: `insert_new_many` of new keys and `write`, or of existing keys and
+//! `multi_contains`. Times are processor times of all threads; on a busy machine, compare the instructions (with valgrind).
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,10 +10,8 @@ use crate::report::{Report, Table, count};
 use crate::rounds::Rounds;
 use crate::{Result, callgrind, clock, machine, store};
 
-/// Keys of the store, in one run of tables.
 const KEYS: u64 = 200_000;
 const ENTRIES: u64 = 1000;
-/// Calls per round, of all threads together.
 const CALLS: u64 = 40;
 const ROUNDS: usize = 9;
 const VALUE: [u8; 100] = [7; 100];
@@ -24,7 +19,7 @@ const VALUE: [u8; 100] = [7; 100];
 /// Measures the cost of conditional writes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Repeats one kind of work and prints nothing: the run that callgrind counts.
+    /// The run that callgrind counts: repeats one kind of work.
     #[arg(long, value_names = ["WORK", "THREADS", "TIMES"], num_args = 3, hide = true)]
     only: Option<Vec<String>>,
     /// Writes the table to this file as well.
@@ -41,7 +36,7 @@ enum Work {
 }
 
 impl Work {
-    /// Pairs of a plain call and the call to compare with it.
+    /// Name, plain call, compared call, goal.
     const PAIRS: [(&str, Self, Self, f64); 2] = [
         ("all new", Self::Write, Self::InsertNew, 0.7),
         ("all seen", Self::MultiContains, Self::InsertSeen, 0.8),
@@ -59,7 +54,6 @@ impl Work {
     }
 }
 
-/// A store, and the number of new keys that were written to it.
 struct Subject {
     db: Db,
     new: AtomicU64,
@@ -76,12 +70,11 @@ impl Subject {
         Ok(Self { db, new: AtomicU64::new(0), _dir: dir })
     }
 
-    /// Makes one call. All kinds of work make the keys of a call anew.
     fn call(&self, work: Work) -> Result<()> {
         let first = self.new.fetch_add(ENTRIES, Ordering::Relaxed);
         let keys: Vec<_> = match work {
             Work::Write | Work::InsertNew => (first..first + ENTRIES).map(store::absent_key).collect(),
-            // Spread out, so that the keys are in different blocks.
+            // Spread over different blocks.
             _ => (0..ENTRIES).map(|n| store::key((first + n * 7919) % KEYS)).collect(),
         };
         match work {
@@ -111,7 +104,7 @@ impl Subject {
         })
     }
 
-    /// Processor time per entry in nanoseconds. Flushes the written entries afterwards.
+    /// Per entry in nanoseconds. Flushes afterwards.
     fn measure(&self, work: Work, threads: u64) -> Result<f64> {
         let (took, done) = clock::took(|| self.calls(work, threads, CALLS));
         done?;
@@ -170,7 +163,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 fn measure(pair: [Work; 2], threads: u64) -> Result<Rounds> {
-    // One store each, so that both have the same tables in each round.
+    // One store each: both have the same tables in each round.
     let subjects = [Subject::open()?, Subject::open()?];
     let mut failure = Ok(());
     let rounds = Rounds::run(ROUNDS, 2, |n| {
@@ -182,7 +175,6 @@ fn measure(pair: [Work; 2], threads: u64) -> Result<Rounds> {
     failure.map(|()| rounds)
 }
 
-/// Instructions per entry; `None` without valgrind.
 fn instructions(work: Work, threads: u64) -> Option<f64> {
     let name = work.name();
     eprintln!("counting instructions of {name} …");

@@ -1,6 +1,5 @@
-//! The costs of filters and of wasted reads, from which `FilterKind::Auto` chooses (`sievedb::filter::cost`).
-//!
-//! Times are medians of rounds. If valgrind is installed, instructions are counted too.
+//! The costs of filters and of wasted reads, from which `FilterKind::Auto` chooses (`sievedb::filter::cost`). Times are medians
+//! of rounds.
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -14,20 +13,18 @@ use crate::rounds::{Rounds, Spread};
 use crate::{Result, callgrind, clock, machine, store};
 
 const BITS_PER_KEY: f64 = 10.0;
-/// Keys of a filter, and probes per round.
 const KEYS: u64 = 100_000;
 const ROUNDS: usize = 15;
-/// Keys of the stores for timed reads, and lookups per round.
 const STORE_KEYS: u64 = 200_000;
 const LOOKUPS: u64 = 20_000;
 
 /// Measures the costs of filters and of wasted reads.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Repeats one kind of work and prints nothing: the run that callgrind counts.
+    /// The run that callgrind counts: repeats one kind of work.
     #[arg(long, value_names = ["WORK", "TIMES"], num_args = 2, hide = true)]
     only: Option<Vec<String>>,
-    /// Writes the tables to this file as well.
+    /// Also writes the tables to this file.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
@@ -40,7 +37,6 @@ fn build(kind: Kind) -> Result<Vec<u8>> {
     Ok(builder.finish()?)
 }
 
-/// Probes for absent keys; returns the number of false positives.
 fn probe(filter: &Filter<Vec<u8>>) -> u64 {
     (0..KEYS).map(|index| u64::from(filter.may_contain(number(2, index)))).sum()
 }
@@ -79,7 +75,6 @@ fn only(work: &str, times: u64) -> Result<()> {
     Ok(())
 }
 
-/// Instructions per key; `None` without valgrind.
 fn instructions(work: &str, kind: Kind) -> Option<f64> {
     let counted = callgrind::each(&["costs", "--only", &format!("{work}-{kind:?}")], 1, 3)?;
     Some(counted / KEYS as f64)
@@ -115,7 +110,6 @@ fn filters(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Nanoseconds per key of each competitor.
 fn rounds(competitors: usize, keys: u64, mut work: impl FnMut(usize) -> Result<u64>) -> Result<Vec<Spread>> {
     let mut failure = None;
     let rounds = Rounds::run(ROUNDS, competitors, |competitor| {
@@ -126,8 +120,7 @@ fn rounds(competitors: usize, keys: u64, mut work: impl FnMut(usize) -> Result<u
     failure.map_or_else(|| Ok((0..competitors).map(|competitor| rounds.of(competitor)).collect()), Err)
 }
 
-/// The time of a wasted read: the time of absent lookups without filters minus the time with filters, per
-/// data block read.
+/// The time of absent lookups without filters minus the time with filters, per data block read.
 fn reads(report: &mut Report) -> Result<()> {
     report.heading("Wasted reads");
     report.text(&format!(

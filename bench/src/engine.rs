@@ -10,7 +10,6 @@ use crate::store::{self, KEY_BYTES};
 use crate::{Result, clock, machine};
 
 const VALUE_BYTES: usize = 100;
-/// Lookups per round.
 const LOOKUPS: usize = 100_000;
 const ROUNDS: usize = 21;
 
@@ -23,20 +22,19 @@ pub(crate) struct Args {
     /// Pins the thread to this processor.
     #[arg(long, value_name = "NUMBER")]
     cpu: Option<usize>,
-    /// Writes the tables to this file as well.
+    /// Also writes the tables to this file.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
 
-/// A kind of lookup: its name, whether its keys are present, and a function that returns the number of keys
-/// found.
+/// Name, whether its keys are present, and a function that returns the number of found keys.
 type Way = (&'static str, bool, fn(&Keyspace, &[[u8; KEY_BYTES]]) -> Result<usize>);
 
 const WAYS: [Way; 7] = [
     ("get, absent", false, |keyspace, keys| tally(keys, |key| Ok(keyspace.get(key)?.is_some()))),
     ("contains, absent", false, |keyspace, keys| tally(keys, |key| Ok(keyspace.contains(key)?))),
     ("may_contain, absent", false, |keyspace, keys| {
-        // Ignores the answers, which may be false positives.
+        // Ignores possible false positives.
         tally(keys, |key| Ok(keyspace.may_contain(key))).map(|_| 0)
     }),
     ("multi_contains of 32, absent", false, |keyspace, keys| batches(keyspace, keys, 32)),

@@ -1,5 +1,4 @@
-//! Keys of several shapes, computed from their numbers. The keys of a shape are distinct, and their order is
-//! random unless the shape is ordered.
+//! Distinct keys of several shapes, computed from their numbers; in random order unless the shape is ordered.
 
 use byteorder::{BigEndian, ByteOrder};
 
@@ -8,12 +7,11 @@ use crate::store;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum KeyShape {
-    /// 16 random bytes, the reference for the others.
+    /// 16 random bytes, the reference.
     Random,
     Hex,
     /// File paths below eight roots, in directories of packages.
     Paths,
-    /// Pages of one host, by number.
     Urls,
     /// Pages of thousands of hosts, most of them from a few hosts.
     ManyHosts,
@@ -24,7 +22,6 @@ pub(crate) enum KeyShape {
     /// Times in nanoseconds, big-endian.
     TimesInOrder,
     TimesInNoOrder,
-    /// 200 bytes, pages of one host.
     LongUrls,
     /// 1 KiB; only the last three bytes differ.
     EqualKibibyte,
@@ -61,7 +58,6 @@ impl KeyShape {
         }
     }
 
-    /// Key number `index`, below 2^24.
     pub(crate) fn key(self, index: u64) -> Vec<u8> {
         let random = number(40, index);
         match self {
@@ -95,7 +91,7 @@ impl KeyShape {
         }
     }
 
-    /// A key that is not among the first 2^23, and lies among them.
+    /// Among the first 2^23 keys, and none of them.
     pub(crate) fn absent_key(self, index: u64) -> Vec<u8> {
         match self {
             Self::TimesInOrder => time_after(index, 500),
@@ -104,18 +100,17 @@ impl KeyShape {
     }
 }
 
-/// A permutation of the numbers below 2^24.
 fn mixed(index: u64) -> u64 {
     let mixed = |index: u64| (index ^ index >> 11).wrapping_mul(0x9e37_79b1) & 0xff_ffff;
     mixed(mixed(index))
 }
 
-/// A time; successive numbers are about a microsecond apart.
+/// Successive times are about a microsecond apart.
 fn time(index: u64) -> Vec<u8> {
     time_after(index, 0)
 }
 
-/// The time of this number, so many nanoseconds later in the same microsecond.
+/// So many nanoseconds later in the same microsecond.
 fn time_after(index: u64, nanoseconds: u64) -> Vec<u8> {
     let mut key = vec![0; 8];
     let within = (number(43, index) + nanoseconds) % 1000;

@@ -2,7 +2,6 @@
 
 use std::fs;
 
-/// Pins the calling thread to one processor, and returns a description.
 pub(crate) fn pin(cpu: Option<usize>) -> String {
     match cpu {
         Some(cpu) if bind(cpu) => format!("pinned to processor {cpu}"),
@@ -32,25 +31,25 @@ pub(crate) fn describe() -> String {
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim()))
         .unwrap_or("unknown processor");
-    // From /proc, because a pinned thread has only one available processor.
+    // A pinned thread has only one available processor.
     let processors = info.lines().filter(|line| line.starts_with("processor")).count();
     format!("{model}, {processors} processors, {}", std::env::consts::OS)
 }
 
-/// The load average of the last minute, which includes this program.
+/// The last minute's, including this program.
 pub(crate) fn load() -> String {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown").into()
 }
 
-/// The peak memory of this process since the last [`forget_peak`], in bytes; `None` if unknown.
+/// This process's since the last [`forget_peak`], in bytes; `None` if unknown.
 pub(crate) fn peak_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// Resets the peak. Returns `false` if the system does not allow it; the peak then covers the whole run.
+/// Returns `false` if the system does not allow it.
 pub(crate) fn forget_peak() -> bool {
     fs::write("/proc/self/clear_refs", "5").is_ok()
 }

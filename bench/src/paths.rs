@@ -1,6 +1,4 @@
-//! Real keys: file paths, one per line. Every path is looked up with three absent paths, and directories are
-//! scanned by prefix. Every answer is compared with a sorted list, and a wrong one ends the run with an
-//! error.
+//! File paths, one per line: looks up every path with three absent ones, and scans directories. Every answer is checked.
 //!
 //! Debian's index of package contents has more than two million paths:
 //! ```sh
@@ -21,7 +19,6 @@ use crate::report::{Report, Table, count};
 use crate::{Result, machine, store};
 
 const SCANS: u64 = 2_000;
-/// Most keys of a directory to compare.
 const SCAN_KEYS: usize = 2_000;
 const BATCH_ENTRIES: usize = 1000;
 
@@ -30,7 +27,7 @@ const BATCH_ENTRIES: usize = 1000;
 pub(crate) struct Args {
     /// File of paths, one per line; - for standard input.
     file: PathBuf,
-    /// Writes the tables to this file as well.
+    /// Also writes the tables to this file.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
@@ -106,7 +103,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     report.write(args.write.as_deref())
 }
 
-/// The distinct lines in order.
 fn read(file: &Path) -> Result<Vec<Key>> {
     let mut input: Box<dyn BufRead> = if file.as_os_str() == "-" {
         Box::new(stdin().lock())
@@ -129,7 +125,6 @@ fn read(file: &Path) -> Result<Vec<Key>> {
     if keys.is_empty() { Err("there are no lines".into()) } else { Ok(keys) }
 }
 
-/// Runs a phase; `work` returns its number of keys.
 fn phase(name: &'static str, db: &Db, work: impl FnOnce() -> Result<u64>) -> Result<Phase> {
     eprintln!("{name} …");
     let before = store::data_blocks(&db.stats());
@@ -161,7 +156,7 @@ fn present(db: &Db, keys: &[Key], order: &[u32]) -> Result<u64> {
     Ok(order.len() as u64)
 }
 
-/// For each present key, looks up the key changed by `alter`, unless that is also present.
+/// For each present key, looks up the key as changed by `alter` unless that is present.
 fn absent(db: &Db, keys: &[Key], order: &[u32], alter: impl Fn(&mut Vec<u8>, u64)) -> Result<u64> {
     let mut asked = 0;
     let mut key = Vec::new();
@@ -192,7 +187,6 @@ fn sibling(key: &mut Vec<u8>, index: u64) {
     key.extend_from_slice(NAMES[below(number(23, index), NAMES.len() as u64) as usize]);
 }
 
-/// Scans the directories of random paths and compares the results with the list.
 fn scans(db: &Db, keys: &[Key]) -> Result<u64> {
     let mut seen = 0;
     for scan in 0..SCANS {

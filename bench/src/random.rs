@@ -2,7 +2,7 @@
 
 use byteorder::{ByteOrder, LittleEndian};
 
-/// Number `index` of a stream. The numbers of one stream are distinct.
+/// The numbers of one stream are distinct.
 #[inline]
 pub(crate) fn number(stream: u64, index: u64) -> u64 {
     let mut mixed = (stream << 40 ^ index).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -11,13 +11,13 @@ pub(crate) fn number(stream: u64, index: u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// Maps a number to one below `end`, which must not be 0.
+/// `end` is not 0.
 #[inline]
 pub(crate) fn below(number: u64, end: u64) -> u64 {
     ((u128::from(number) * u128::from(end)) >> 64) as u64
 }
 
-/// The bytes of a number in little-endian order.
+/// Little-endian.
 #[inline]
 pub(crate) fn bytes_of(number: u64) -> [u8; 8] {
     let mut bytes = [0; 8];
@@ -25,7 +25,6 @@ pub(crate) fn bytes_of(number: u64) -> [u8; 8] {
     bytes
 }
 
-/// Shuffles the items; the stream determines the order.
 pub(crate) fn shuffle<T>(stream: u64, items: &mut [T]) {
     for index in (1..items.len()).rev() {
         items.swap(index, below(number(stream, index as u64), index as u64 + 1) as usize);

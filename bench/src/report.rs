@@ -1,4 +1,4 @@
-//! The Markdown report of a benchmark: printed while it grows, and optionally written to a file at the end.
+//! The Markdown report of a benchmark, printed while it grows.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -8,15 +8,12 @@ use crate::Result;
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     text: String,
-    /// The end of the title in `text`.
     title_end: usize,
 }
 
-/// Characters of the longest bar.
 const BAR_CHARS: f64 = 40.0;
 
 impl Report {
-    /// Starts a report; `command` reproduces it.
     pub(crate) fn new(title: &str, command: &str) -> Self {
         let mut report = Self::default();
         report.add(&format!("# {title}\n"));
@@ -37,8 +34,8 @@ impl Report {
         self.add(&format!("\n{}", table.markdown()));
     }
 
-    /// Puts sentences and a picture below the title: a bar for each row of `table` with a number in `column`. The first
-    /// `labels` cells of a row are the name of its bar.
+    /// Puts sentences and a picture below the title: a bar for each row of `table` with a number in `column`, named by its first
+    /// `labels` cells.
     pub(crate) fn open_with(
         &mut self,
         sentences: &str,
@@ -57,7 +54,6 @@ impl Report {
         self.text.push_str(text);
     }
 
-    /// Writes the report to a file, if there is one.
     pub(crate) fn write(&self, file: Option<&Path>) -> Result<()> {
         if let Some(file) = file {
             if let Some(directory) = file.parent() {
@@ -69,7 +65,6 @@ impl Report {
     }
 }
 
-/// All columns but the first are right-aligned numbers.
 #[derive(Debug)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
@@ -117,7 +112,6 @@ fn cells<T: Display>(row: impl IntoIterator<Item = T>) -> Vec<String> {
     row.into_iter().map(|cell| cell.to_string()).collect()
 }
 
-/// `1234567` as `1,234,567`.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -130,7 +124,7 @@ pub(crate) fn count(number: u64) -> String {
     out
 }
 
-/// A number of keys: `256`, `10 k`, `100 M`.
+/// `256`, `10 k`, `100 M`.
 pub(crate) fn keys(number: u64) -> String {
     match number {
         1_000_000.. if number.is_multiple_of(1_000_000) => format!("{} M", number / 1_000_000),

@@ -1,8 +1,5 @@
-//! Competitors measured in rounds.
-//!
-//! Each round measures every competitor once and starts with another one, so that disturbances affect all
-//! alike. A figure is the median of the rounds. A ratio is the median of the ratios within each round, which
-//! varies less than the ratio of two medians. If there are several rounds, a warm-up round precedes them.
+//! Competitors measured in rounds, each of which starts with another one, so that disturbances affect all alike. A figure is the
+//! median of the rounds, a ratio the median of the ratios within rounds. A warm-up round comes first.
 
 use std::fmt;
 
@@ -14,7 +11,6 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Requires at least one sample.
     pub(crate) fn of(samples: impl IntoIterator<Item = f64>) -> Self {
         let mut samples: Vec<f64> = samples.into_iter().collect();
         samples.sort_unstable_by(f64::total_cmp);
@@ -28,7 +24,6 @@ impl Spread {
 }
 
 impl Spread {
-    /// The range as a fraction of the median.
     pub(crate) fn relative(self) -> f64 {
         (self.max - self.min) / self.median
     }
@@ -40,7 +35,6 @@ impl fmt::Display for Spread {
     }
 }
 
-/// About three digits.
 pub(crate) fn digits(value: f64) -> String {
     match value.abs() {
         0.0 => "0".into(),
@@ -52,12 +46,10 @@ pub(crate) fn digits(value: f64) -> String {
 
 #[derive(Debug)]
 pub(crate) struct Rounds {
-    /// For each round, the sample of each competitor.
     rounds: Vec<Vec<f64>>,
 }
 
 impl Rounds {
-    /// Runs `count` rounds, at least one; `sample` measures a competitor.
     pub(crate) fn run(count: usize, competitors: usize, mut sample: impl FnMut(usize) -> f64) -> Self {
         if count > 1 {
             (0..competitors).for_each(|competitor| _ = sample(competitor));

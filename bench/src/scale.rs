@@ -1,5 +1,4 @@
-//! Many keys: loads them in random order, reads every key back, looks up as many absent keys, and repeats the
-//! lookups after reopening. A wrong answer ends the run with an error.
+//! Loads many keys in random order, looks up all and as many absent ones, also after reopening. Every answer is checked.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +27,7 @@ pub(crate) struct Args {
     /// end].
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Writes the tables to this file as well.
+    /// Also writes the tables to this file.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
@@ -49,7 +48,6 @@ struct Phase {
 struct Run<'a> {
     args: &'a Args,
     phases: Vec<Phase>,
-    /// Whether the peak was reset for each phase.
     peaks_apart: bool,
 }
 
@@ -124,7 +122,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Reads every key, compares its value, and looks up as many absent keys.
     fn lookups(&mut self, db: &Db, [present, absent]: [&'static str; 2]) -> Result<()> {
         let Args { keys, value, .. } = *self.args;
         self.phase(present, Some(db), || {

@@ -1,4 +1,4 @@
-//! Stores full of keys, and their counters over a number of lookups.
+//! Stores full of keys, and their counters over lookups.
 
 use std::path::Path;
 
@@ -10,10 +10,8 @@ use crate::report::{Table, count};
 
 pub(crate) const KEY_BYTES: usize = 16;
 
-/// Entries per batch.
 const BATCH_ENTRIES: usize = 1000;
 
-/// The key with this number. Keys with successive numbers are in random order.
 pub(crate) fn key(index: u64) -> [u8; KEY_BYTES] {
     wide(6, index)
 }
@@ -22,7 +20,7 @@ pub(crate) fn absent_key(index: u64) -> [u8; KEY_BYTES] {
     wide(7, index)
 }
 
-/// Keys of two streams differ in the first half for all numbers below 2^40.
+/// Streams differ in the first half for numbers below 2^40.
 fn wide(stream: u64, index: u64) -> [u8; KEY_BYTES] {
     let mut bytes = [0; KEY_BYTES];
     bytes[..8].copy_from_slice(&bytes_of(number(stream, index)));
@@ -30,19 +28,18 @@ fn wide(stream: u64, index: u64) -> [u8; KEY_BYTES] {
     bytes
 }
 
-/// Fills `value` with the incompressible bytes of the key with this number.
+/// Incompressible.
 pub(crate) fn fill_value(index: u64, value: &mut [u8]) {
     for (word, part) in value.chunks_mut(8).enumerate() {
         part.copy_from_slice(&bytes_of(number(11 + word as u64, index))[..part.len()]);
     }
 }
 
-/// Opens a store without background threads: see [`load`].
 pub(crate) fn open_stepwise(dir: &Path) -> Result<Db> {
     Ok(Options::new().background_threads(0).open_files_max(1 << 14).open(dir)?)
 }
 
-/// Writes keys with these numbers and runs all background work.
+/// Runs all background work.
 pub(crate) fn load(
     db: &Db,
     keyspace: &Keyspace,
@@ -64,25 +61,21 @@ pub(crate) fn load(
     Ok(db.open_tables()?)
 }
 
-/// Data blocks read so far, from files or from the cache.
 pub(crate) fn data_blocks(stats: &Stats) -> u64 {
     stats.data_block_reads + stats.data_block_cache_hits
 }
 
-/// A level, and the answers of its filters in the meantime.
 #[derive(Debug)]
 pub(crate) struct Level {
     pub(crate) number: usize,
     pub(crate) stats: LevelStats,
-    /// Probes for keys that the probed tables do not contain.
+    /// Probes for keys that the tables do not contain.
     pub(crate) absent: u64,
     pub(crate) false_positives: u64,
-    /// The predicted number of false positives: the sum of the rates of all probes.
     pub(crate) expected: f64,
 }
 
 impl Level {
-    /// The mean over the probes.
     pub(crate) fn predicted_rate(&self) -> Option<f64> {
         (self.absent > 0).then(|| self.expected / self.absent as f64)
     }
@@ -92,7 +85,6 @@ impl Level {
     }
 }
 
-/// The levels that have tables, with the answers between two statistics.
 pub(crate) fn levels(before: &Stats, after: &Stats, keyspace: &str) -> Vec<Level> {
     let (Some(before), Some(after)) = (before.keyspace(keyspace), after.keyspace(keyspace)) else {
         return Vec::new();

@@ -1,6 +1,5 @@
-//! `sievedb uniq` compared with `sort -u` and `awk '!seen[$0]++'`: time and peak memory.
-//!
-//! The input is generated lines and real paths. Every tool must print the same number of lines.
+//! `sievedb uniq` compared with `sort -u` and `awk '!seen[$0]++'`: time and peak memory on generated lines and real paths. Every
+//! tool must print the same number of lines.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write as _};
@@ -30,7 +29,7 @@ pub(crate) struct Args {
     path_lines: u64,
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Writes the tables to this file as well.
+    /// Also writes the tables to this file.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
@@ -115,7 +114,7 @@ fn generate(path: &Path, lines: u64) -> Result<u64> {
     Ok(fs::metadata(path)?.len())
 }
 
-/// Writes `lines` lines. Returns their bytes, and the number of real paths.
+/// Returns the bytes of the lines, and the number of real paths.
 fn real(paths: &Path, out: &Path, lines: u64) -> Result<(u64, u64)> {
     let mut writer = BufWriter::new(File::create(out)?);
     let (mut written, mut paths_read) = (0, 0);
@@ -217,7 +216,7 @@ fn peak_of(process: u32) -> Option<u64> {
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
-/// Processor time of all ended children, in seconds.
+/// In seconds.
 fn processor_of_children() -> Result<f64> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     // After the name, which may contain spaces: fields 16 and 17 of the line.

@@ -1,9 +1,9 @@
-//! Wasted reads: data blocks read for absent keys, with default options, and by filter policy.
+//! Wasted reads: data blocks read for absent keys.
 //!
-//! 1. Stores of some sizes with default options, as loaded and once settled, each compared with the best
-//!    filters of the same size, as computed by `sievedb-dump filter plan`.
-//! 2. A tree of five levels by filter policy, made through the public interface. With tables of 64 KiB and a
-//!    ratio of 10, a tree of 30 MB has the shape that one of 30 GB has with the default sizes.
+//! 1. Stores of some sizes with default options, as loaded and settled, and the best filters of the same size (`sievedb-dump
+//!    filter plan`).
+//! 2. A tree of five levels by filter policy: 30 MB with tables of 64 KiB and a ratio of 10, the shape of 30 GB with default
+//!    sizes.
 
 use std::path::{Path, PathBuf};
 
@@ -17,23 +17,19 @@ use crate::report::{Report, Table, count};
 use crate::store::{self, Level};
 use crate::{Result, machine};
 
-/// Keys that fill four levels below level 0.
 pub(crate) const KEYS: u64 = 700_000;
 
-/// Absent keys to look up.
 const LOOKUPS: u64 = 500_000;
 
 const VALUE_BYTES: usize = 32;
 
-/// Keys of the last writes, until level 0 has one run.
 const LAST_KEYS: u64 = 200;
 
 const BITS_PER_KEY: f64 = 10.0;
 
-/// Length of a value with default options.
 const DEFAULT_VALUE_BYTES: usize = 100;
 
-/// Keys written between two background steps: compactions stay behind the load.
+/// Compactions stay behind the load.
 const KEYS_PER_STEP: u64 = 40_000;
 
 /// Counts the wasted reads of absent lookups, with default options and in a tree of five levels.
@@ -45,7 +41,7 @@ pub(crate) struct Args {
     /// Keys in the tree of five levels.
     #[arg(long, default_value_t = KEYS)]
     keys: u64,
-    /// Writes the tables to this file as well.
+    /// Also writes the tables to this file.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
@@ -53,7 +49,6 @@ pub(crate) struct Args {
 pub(crate) struct Outcome {
     name: &'static str,
     levels: Vec<Level>,
-    /// Data blocks per absent lookup.
     wasted: f64,
 }
 
@@ -72,19 +67,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     report.write(args.write.as_deref())
 }
 
-/// A store with default options at one moment.
 struct State {
     name: &'static str,
     runs: usize,
-    /// Filter bits per key, including headers and checksums.
+    /// Including headers and checksums.
     bits_per_key: f64,
-    /// Data blocks per absent lookup, counted.
     wasted: f64,
-    /// Data blocks per absent lookup, predicted for the best filters of the same size.
+    /// Data blocks per absent lookup, predicted for the best filters of this size.
     best: f64,
 }
 
-/// The states of a store with default options and without background threads.
 fn default_states(keys: u64) -> Result<Vec<State>> {
     let dir = tempfile::tempdir()?;
     let db = Options::new().background_threads(0).open(dir.path())?;
@@ -182,7 +174,6 @@ fn policies() -> [(&'static str, FilterPolicy); 5] {
     ]
 }
 
-/// Loads the same keys under each policy and looks up the same absent keys.
 pub(crate) fn measure(keys: u64) -> Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
     for (name, policy) in policies() {
@@ -222,7 +213,6 @@ fn one(name: &'static str, policy: FilterPolicy, keys: u64) -> Result<Outcome> {
     Ok(Outcome { name, levels, wasted: blocks as f64 / LOOKUPS as f64 })
 }
 
-/// Data blocks per absent lookup with uniform Bloom, with the default, and at best.
 pub(crate) fn summary(outcomes: &[Outcome]) -> [f64; 3] {
     [0, 2, 4].map(|index| outcomes.get(index).map_or(f64::NAN, |outcome: &Outcome| outcome.wasted))
 }

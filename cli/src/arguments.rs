@@ -1,5 +1,3 @@
-//! Keys and values in arguments, and the limits of both.
-
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 
@@ -8,7 +6,7 @@ use sievedb::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::escape::{excerpt, unescape};
 use crate::failure::{Failure, Result};
 
-/// How keys and values are written, in arguments and in lines.
+/// How keys and values are written.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct Arguments {
     /// Read \t \n \\ \xHH as the bytes that `scan` prints in this way.
@@ -17,17 +15,14 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// The bytes of an argument, without its escapes.
     pub(crate) fn decode(self, argument: &OsStr) -> Result<Vec<u8>> {
         self.decode_bytes(argument.as_encoded_bytes()).map(Cow::into_owned)
     }
 
-    /// The same for an argument that may be missing.
     pub(crate) fn decode_optional(self, argument: Option<&OsString>) -> Result<Option<Vec<u8>>> {
         argument.map(|argument| self.decode(argument)).transpose()
     }
 
-    /// The bytes of a text, without its escapes.
     pub(crate) fn decode_bytes(self, text: &[u8]) -> Result<Cow<'_, [u8]>> {
         if !self.escaped {
             return Ok(Cow::Borrowed(text));
@@ -36,7 +31,6 @@ impl Arguments {
     }
 }
 
-/// Refuses keys and values beyond the limits of a store, before anything is written.
 pub(crate) fn check_limits(key: &[u8], value: &[u8]) -> Result<()> {
     let (key_bytes, value_bytes) = (key.len(), value.len());
     if key_bytes > KEY_BYTES_MAX {

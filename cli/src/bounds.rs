@@ -1,4 +1,4 @@
-//! The range of keys that a command works on: `--from`, `--to` and `--prefix`.
+//! `--from`, `--to` and `--prefix`.
 
 use std::ffi::OsString;
 use std::ops::Bound;
@@ -8,13 +8,13 @@ use sievedb::{Iter, Keyspace};
 use crate::arguments::Arguments;
 use crate::failure::Result;
 
-/// A range of keys. Without options it holds all keys; with several, the keys that every one of them allows.
+/// The keys that all given options allow; all keys without options.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bounds {
     /// The first key.
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     from: Option<OsString>,
-    /// The key to end before; it is not in the range.
+    /// The key to end before.
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     to: Option<OsString>,
     /// Only keys that start with these bytes.
@@ -24,14 +24,12 @@ pub(crate) struct Bounds {
     arguments: Arguments,
 }
 
-/// A decoded range: a first key, and a bound that ends it.
 pub(crate) struct Range {
     first: Vec<u8>,
     end: Bound<Vec<u8>>,
 }
 
 impl Bounds {
-    /// The range given by the arguments.
     pub(crate) fn decode(&self) -> Result<Range> {
         let decode = |argument: &Option<OsString>| self.arguments.decode_optional(argument.as_ref());
         let (from, to) = (decode(&self.from)?, decode(&self.to)?);
@@ -46,24 +44,20 @@ impl Bounds {
 }
 
 impl Range {
-    /// The entries in the range, in the order of their keys.
     pub(crate) fn entries(self, keyspace: &Keyspace) -> Iter<'static> {
         keyspace.range(self.bounds())
     }
 
-    /// Its first key and its end.
     pub(crate) fn bounds(self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
         (Bound::Included(self.first), self.end)
     }
 
-    /// Whether it holds every key.
     pub(crate) fn is_full(&self) -> bool {
         self.first.is_empty() && self.end == Bound::Unbounded
     }
 }
 
-/// The first key after all keys with this prefix: the prefix up to its last byte below 0xff, with that byte
-/// incremented. `None` if no such key exists.
+/// The prefix up to its last byte below 0xff, with that byte incremented.
 fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut after = prefix[..=last].to_vec();

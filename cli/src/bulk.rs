@@ -1,10 +1,5 @@
-//! Writing many lines: in batches, in order, synced at the end.
-//!
-//! The first line that cannot be written ends it: every line before it is written and synced, later lines are not. An
-//! interrupt from the terminal (SIGINT) ends it too: the current batch is finished, the store is closed, a message
-//! has the number of written lines, and the exit code is 130, as shells expect. Lines that were read and not written
-//! do not count. Any other signal ends the process at once: the written batches are in the log, and are read from it
-//! when the store is opened again.
+//! Writes lines in batches, in order, and syncs at the end. An invalid line or SIGINT (exit code 130) ends it after the earlier
+//! lines are written and synced. After any other signal, the next open reads the written batches from the log.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,24 +13,17 @@ use crate::progress::Progress;
 use crate::store::Settling;
 use crate::units;
 
-/// Size at which a batch is written.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// The written lines.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Written {
-    /// Lines.
     pub(crate) lines: u64,
-    /// Bytes of keys and values.
     pub(crate) bytes: u64,
-    /// Time until they were synced.
     pub(crate) time: Duration,
-    /// Time that compactions took after that, until the store closed.
     pub(crate) settling: Duration,
 }
 
-/// Writes all lines, settles the store, and closes it. `add` puts a line into the batch and returns the bytes of its key
-/// and value; `participle` is the word of messages for a written line: "loaded".
+/// `add` puts a line into the batch and returns the bytes of its key and value; `participle` is for messages, such as "loaded".
 pub(crate) fn write_lines(
     db: Db,
     lines: &mut Lines,
@@ -49,9 +37,9 @@ pub(crate) fn write_lines(
     close_on_interrupt(db.clone(), Arc::clone(&state), participle)?;
     let result = write_batches(&db, lines, &state, add);
     let time = start.elapsed();
-    // Not locked yet: an interrupt ends the wait.
+    // Unlocked: an interrupt can end the wait.
     let settled = if result.is_ok() { settling.settle(&db) } else { Ok(()) };
-    // Locked until the end: an interrupt that comes now must not report on a store that is being closed.
+    // Locked to the end: an interrupt must not report on a closing store.
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
     state.progress = None;
     let closed = db.close();
@@ -67,14 +55,11 @@ pub(crate) fn write_lines(
     Ok(state.written)
 }
 
-/// Shared with the handler of interrupts.
 struct State {
     written: Written,
-    /// `None` once drawing has ended.
     progress: Option<Progress>,
 }
 
-/// Writes every line that was read, also when a later one fails.
 fn write_batches(
     db: &Db,
     lines: &mut Lines,
@@ -108,13 +93,10 @@ fn write_batches(
     }
 }
 
-/// From now on an interrupt closes the store and ends the process. It is handled in a thread of its own, and
-/// so also while the command waits for its input.
+/// Runs in its own thread because the command may wait for input.
 fn close_on_interrupt(db: Db, state: Arc<Mutex<State>>, participle: &'static str) -> Result<()> {
     let handle = move || {
-        // Waits for a batch that is being written.
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        // Clears the bar, so that the message has the line to itself.
         state.progress = None;
         let count = units::counted(state.written.lines, "line", "lines");
         match db.clone().close() {

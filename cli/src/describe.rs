@@ -1,4 +1,4 @@
-//! Options of a keyspace in words.
+//! Options of a keyspace as text.
 
 use std::time::Duration;
 
@@ -8,7 +8,6 @@ use sievedb::{FilterAllocation, FilterKind, FilterPolicy, KeyspaceOptions};
 
 use crate::{units, window};
 
-/// The kind of the filters and their size: `auto, 10 bits`.
 pub(crate) fn filter(policy: &FilterPolicy) -> String {
     let kind = match policy.kind {
         FilterKind::None => return "none".into(),
@@ -25,7 +24,6 @@ pub(crate) fn filter(policy: &FilterPolicy) -> String {
     }
 }
 
-/// The whole policy: `auto, 10 bits per key, more where they save most reads`.
 pub(crate) fn policy(policy: &FilterPolicy) -> String {
     if policy.kind == FilterKind::None {
         return "none".into();
@@ -42,7 +40,6 @@ pub(crate) fn policy(policy: &FilterPolicy) -> String {
     format!("{}{size}, {allocation}{hits}", filter(policy))
 }
 
-/// The other options, by their names. Options that depend on the memory budget are `auto`.
 pub(crate) fn options(options: &KeyspaceOptions) -> String {
     let fields = to_json(options);
     let bytes = |name: &str| match fields[name].as_u64() {
@@ -67,7 +64,6 @@ pub(crate) fn options(options: &KeyspaceOptions) -> String {
     )
 }
 
-/// The options as an object, with the names of the methods that set them.
 pub(crate) fn to_json(options: &KeyspaceOptions) -> Value {
     serde_json::to_value(options).unwrap_or_default()
 }

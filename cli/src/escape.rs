@@ -1,14 +1,12 @@
-//! Keys and values are bytes; a terminal, a line and a column hold text. [`escape`] prints bytes,
-//! [`unescape`] reads them back.
+//! Bytes as text: [`escape`] prints them, [`unescape`] reads them back.
 //!
 //! | bytes | printed |
 //! |---|---|
 //! | tab, newline, backslash | `\t`, `\n`, `\\` |
-//! | other controls, invisible marks, bytes that are not UTF-8 | `\x` and two hex digits for each byte |
-//! | all other UTF-8 | as it is |
+//! | other control and invisible characters, invalid UTF-8 | `\x` and two hex digits for each byte |
+//! | all other UTF-8 | unchanged |
 //!
-//! The output contains no tab and no newline, and [`unescape`] returns the same bytes. It reads these four escapes,
-//! with digits in either case; every other byte is itself.
+//! The output contains neither tabs nor newlines. [`unescape`] accepts digits in either case.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,10 +14,9 @@ use std::io::{self, Write};
 
 pub(crate) use sievedb::inspect::escape;
 
-/// How many bytes are escaped at once.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 
-/// Writes bytes as [`escape`] prints them, piece by piece: a long value needs no memory for its text.
+/// In pieces: a long value needs little memory.
 pub(crate) fn write_escaped(bytes: &[u8], to: &mut impl Write) -> io::Result<()> {
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -30,8 +27,7 @@ pub(crate) fn write_escaped(bytes: &[u8], to: &mut impl Write) -> io::Result<()>
     Ok(())
 }
 
-/// The length of the next piece, which does not end within a character: no character has more than three bytes
-/// behind its first.
+/// Pieces end between characters: a character has at most three bytes after its first.
 fn piece_len(bytes: &[u8]) -> usize {
     if bytes.len() <= PIECE_BYTES {
         return bytes.len();
@@ -40,10 +36,8 @@ fn piece_len(bytes: &[u8]) -> usize {
     (PIECE_BYTES - 3..=PIECE_BYTES).rev().find(begins).unwrap_or(PIECE_BYTES)
 }
 
-/// How much of a key an error message shows.
 const EXCERPT_BYTES: usize = 40;
 
-/// The first 40 bytes of a key, in quotes.
 pub(crate) fn excerpt(bytes: &[u8]) -> String {
     match bytes.get(..EXCERPT_BYTES) {
         Some(first) if bytes.len() > EXCERPT_BYTES => format!("\"{}\"...", escape(first)),
@@ -51,15 +45,12 @@ pub(crate) fn excerpt(bytes: &[u8]) -> String {
     }
 }
 
-/// A message or a file name for people: like [`escape`], but backslashes stay as they are.
 pub(crate) fn printable(text: &str) -> String {
     text.split('\\').map(|part| escape(part.as_bytes())).collect::<Vec<_>>().join("\\")
 }
 
-/// A backslash that does not begin an escape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadEscape {
-    /// Offset of the backslash in bytes.
     pub(crate) offset: usize,
 }
 
@@ -69,7 +60,6 @@ impl fmt::Display for BadEscape {
     }
 }
 
-/// The bytes of `text`, without its escapes.
 pub(crate) fn unescape(text: &[u8]) -> Result<Cow<'_, [u8]>, BadEscape> {
     let Some(first) = text.iter().position(|&byte| byte == b'\\') else { return Ok(Cow::Borrowed(text)) };
     let mut out = Vec::with_capacity(text.len());
@@ -117,7 +107,7 @@ mod tests {
     #[test]
     fn text_is_printed_as_it_is_and_what_hides_or_moves_the_cursor_is_not() {
         assert_eq!(escape("größe 漢字 🦀".as_bytes()), "größe 漢字 🦀");
-        // A character that is cut off is no UTF-8, on either side.
+        // A truncated character is invalid UTF-8, on either side.
         assert_eq!(escape(b"\xc3\xbc\xc3x\xbc"), "ü\\xc3x\\xbc");
         assert_eq!(escape("\u{85}\u{7f}\u{1b}".as_bytes()), "\\xc2\\x85\\x7f\\x1b");
         for hidden in ["\u{2028}", "\u{202e}", "\u{2066}", "\u{200f}", "\u{feff}"] {

@@ -1,14 +1,15 @@
-//! Why a command ends early: the message on standard error and the exit code.
+//! Failures of commands: the message on standard error and the exit code.
 //!
 //! | code | meaning |
 //! |---|---|
-//! | 1 | the key is absent, or does not hold what it must |
-//! | 2 | the arguments or the input make no sense; nothing was done with them |
+//! | 1 | the key is absent, or has another value than expected |
+//! | 2 | the arguments or the input are invalid; nothing was done with them |
 //! | 3 | a store, file or stream is damaged, missing, in use, or failed; memory is short |
 //! | 130 | interrupted while loading or deleting: what was written stays (see `bulk`); or by a backup or restore, which leave nothing half done |
+//! | 130, 143 | a backup or restore ended at once by a second SIGINT or SIGTERM |
+//! | 130, 143 | `uniq` ended by SIGINT or SIGTERM: every stored line is printed |
 //!
-//! A reader that closes the pipe (`sievedb scan DB | head`) is satisfied: the command ends with 0, unless its exit
-//! code is already determined ([`answered`]).
+//! If the reader closes the pipe (`sievedb scan DB | head`), the exit code is 0 or the known answer ([`answered`]).
 
 use std::fmt;
 use std::io::{self, Write};
@@ -21,33 +22,29 @@ use sievedb_sketches::store::StoreError;
 use crate::escape::printable;
 use crate::interrupt::EXIT_INTERRUPTED;
 
-/// Why a command ends early.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The key is absent; the key as it is printed.
     Absent(String),
-    /// The key does not have the expected value, and nothing was written; its value.
+    /// The key has this value; nothing was written.
     Declined(String),
-    /// The answer is no, and is printed already.
     No,
-    /// The arguments or the input make no sense.
     Usage(String),
-    /// The store returned an error.
     Store(sievedb::Error),
-    /// The store or its files do not meet the requirements of the command.
     Refused(String),
-    /// A file or stream outside the store could not be read or written.
-    Io { what: String, source: io::Error },
-    /// There is not enough memory for this.
+    /// Outside the store. `what` as in [`Failure::io`].
+    Io {
+        what: String,
+        source: io::Error,
+    },
     NoMemory(String),
-    /// The reader of standard output has closed the pipe.
     PipeClosed,
-    /// The command was interrupted, and has left nothing half done.
     Interrupted,
-    /// The messages are printed already; the exit code.
+    /// The messages were printed; exits with this code.
     Printed(u8),
-    /// Another failure, with a note behind its message.
-    Noted { failure: Box<Failure>, note: String },
+    Noted {
+        failure: Box<Failure>,
+        note: String,
+    },
 }
 
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -58,12 +55,10 @@ impl Failure {
         Self::Io { what: what.into(), source }
     }
 
-    /// There is not enough memory for `what`.
     pub(crate) fn no_memory(what: impl Into<String>) -> Self {
         Self::NoMemory(what.into())
     }
 
-    /// This failure with a note behind its message.
     pub(crate) fn with_note(self, note: impl Into<String>) -> Self {
         match self {
             Self::PipeClosed => Self::PipeClosed,
@@ -71,7 +66,6 @@ impl Failure {
         }
     }
 
-    /// The exit code.
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::PipeClosed => 0,
@@ -85,7 +79,6 @@ impl Failure {
         }
     }
 
-    /// Prints the message on standard error, with the name of the program before it.
     pub(crate) fn report(&self, program: &str) -> ExitCode {
         if !matches!(self, Self::PipeClosed | Self::No | Self::Printed(_)) {
             warn(program, &self.to_string());
@@ -94,8 +87,7 @@ impl Failure {
     }
 }
 
-/// The result of a command whose answer is known: the answer counts also if a reader closed the pipe before
-/// it was printed.
+/// The result of a command with a known answer; a pipe that closed early does not change it.
 pub(crate) fn answered(printed: Result<()>, answer: Result<()>) -> Result<()> {
     match printed {
         Ok(()) | Err(Failure::PipeClosed) => answer,
@@ -103,7 +95,7 @@ pub(crate) fn answered(printed: Result<()>, answer: Result<()>) -> Result<()> {
     }
 }
 
-/// Prints a line on standard error, with control characters escaped. A closed standard error is ignored.
+/// Escapes control characters. Ignores a closed standard error.
 pub(crate) fn warn(program: &str, message: &str) {
     let _ = writeln!(io::stderr(), "{program}: {}", printable(message));
 }
@@ -119,6 +111,7 @@ impl From<backup::Error> for Failure {
         match error {
             backup::Error::Store(error) => error.into(),
             backup::Error::InvalidArgument { what, .. } => Self::Usage(what),
+            backup::Error::Ambiguous { detail, .. } => Self::Usage(detail),
             backup::Error::Cancelled => Self::Interrupted,
             error => Self::Refused(error.to_string()),
         }

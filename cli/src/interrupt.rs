@@ -1,6 +1,4 @@
-//! Commands that end soon, with nothing half done, when they are interrupted.
-//!
-//! After the first interrupt the command ends soon, by itself. The second one ends the process at once.
+//! Commands that SIGINT or SIGTERM ends cleanly; the second signal ends the process at once.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,10 +10,8 @@ use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::store::note;
 
-/// The exit code of a process that SIGINT ended.
 pub(crate) const EXIT_INTERRUPTED: i32 = 130;
 
-/// Calls `handle` at each interrupt, in a thread of its own.
 pub(crate) fn on_interrupt(handle: impl FnMut() + Send + 'static) -> Result<()> {
     ctrlc::set_handler(handle).map_err(|error| match error {
         ctrlc::Error::System(source) => Failure::io("prepare for an interrupt", source),
@@ -23,25 +19,73 @@ pub(crate) fn on_interrupt(handle: impl FnMut() + Send + 'static) -> Result<()> 
     })
 }
 
-/// Shows how far a backup or restore is, limits its rate, and ends it when the process is interrupted.
-pub(crate) fn watched(limit_rate: Option<usize>) -> Result<Control<'static>> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&interrupted);
+/// Calls `handle` at each SIGINT and SIGTERM, in a thread of its own, with the exit code that shells expect. On Linux, a
+/// signal that the parent process ignores stays ignored, such as SIGINT after `sievedb … &` in a script.
+#[cfg(unix)]
+pub(crate) fn on_end_signal(mut handle: impl FnMut(i32) + Send + 'static) -> Result<()> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    use signal_hook::{flag, low_level};
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::AtomicUsize;
+
+    let cannot = |source| Failure::io("prepare for signals", source);
+    let (mut wakes, wakeup) = UnixStream::pair().map_err(cannot)?;
+    let last = Arc::new(AtomicUsize::new(0));
+    for signal in [SIGINT, SIGTERM].into_iter().filter(|&signal| !is_ignored(signal)) {
+        // The number first: the thread reads it when it is woken.
+        flag::register_usize(signal, Arc::clone(&last), signal as usize).map_err(cannot)?;
+        low_level::pipe::register(signal, wakeup.try_clone().map_err(cannot)?).map_err(cannot)?;
+    }
+    let watch = move || {
+        let mut byte = [0];
+        while wakes.read_exact(&mut byte).is_ok() {
+            handle(128 + last.load(Ordering::SeqCst) as i32);
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(watch).map(drop).map_err(cannot)
+}
+
+/// Whether the process ignores a signal, by `/proc`; elsewhere that is not known.
+#[cfg(unix)]
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.unwrap_or(0) >> (signal - 1) & 1 == 1
+}
+
+/// Calls `handle` at each interrupt, likewise.
+#[cfg(not(unix))]
+pub(crate) fn on_end_signal(mut handle: impl FnMut(i32) + Send + 'static) -> Result<()> {
+    on_interrupt(move || handle(EXIT_INTERRUPTED))
+}
+
+/// Set by the first interrupt.
+pub(crate) type Interrupted = Arc<AtomicBool>;
+
+/// Shows how far a backup or restore is, limits its rate, and ends it when the process is interrupted. A restore verifies
+/// and repairs the store in stages that an interrupt does not end.
+pub(crate) fn watched(
+    limit_rate: Option<usize>,
+    is_restore: bool,
+) -> Result<(Control<'static>, Interrupted)> {
+    let interrupted = Interrupted::default();
+    let (flag, is_set) = (Arc::clone(&interrupted), Arc::clone(&interrupted));
     let verifies = Arc::new(AtomicBool::new(false));
     let is_verifying = Arc::clone(&verifies);
-    on_interrupt(move || {
+    on_end_signal(move |code| {
         if flag.swap(true, Ordering::SeqCst) {
-            std::process::exit(EXIT_INTERRUPTED);
+            std::process::exit(code);
         }
-        // Verifying and repairing end with their stage.
         if is_verifying.load(Ordering::SeqCst) {
             note("interrupted: ends when verifying has ended; another interrupt ends at once");
         }
     })?;
     let mut shown: Option<(Stage, Progress)> = None;
     let control = Control::new().limit_rate(limit_rate.unwrap_or(0) as u64);
-    Ok(control.watch(move |progress| {
-        verifies.store(progress.stage != Stage::Copying, Ordering::SeqCst);
+    let control = control.watch(move |progress| {
+        verifies.store(is_restore && progress.stage != Stage::Copying, Ordering::SeqCst);
         if shown.as_ref().is_none_or(|(stage, _)| *stage != progress.stage) {
             let total = Some(progress.bytes);
             let bar = match progress.stage {
@@ -54,6 +98,7 @@ pub(crate) fn watched(limit_rate: Option<usize>) -> Result<Control<'static>> {
         if let Some((_, bar)) = &mut shown {
             bar.at(progress.bytes_done);
         }
-        if interrupted.load(Ordering::SeqCst) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }))
+        if is_set.load(Ordering::SeqCst) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    Ok((control, interrupted))
 }

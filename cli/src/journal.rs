@@ -1,16 +1,13 @@
-//! A file of lines, each written exactly once, whatever ends the process.
+//! A file of lines, each written exactly once across crashes.
 //!
-//! The store records how long the file is. Of each batch of lines:
+//! For each batch:
 //!
-//! 1. the lines are appended to the file, and the file is synced;
-//! 2. the keys that make them seen, and the new length, are written to the store as one synced batch.
+//! 1. The lines are appended to the file, and the file is synced.
+//! 2. Their keys and the file's new length are written to the store as one synced batch.
 //!
-//! Bytes of the file beyond the recorded length were never committed. They are removed when the file is opened again,
-//! and their lines come again, because they are not seen. Step 1 precedes step 2, so the file is never shorter than
-//! recorded.
-//!
-//! The command must never shorten a file that is not its journal. So the record also has a hash of the last lines and
-//! the path; a file without a match of either is refused unless it is empty.
+//! A file beyond its recorded length has uncommitted lines: the next open removes them, and they are new again. Only the journal
+//! itself may be shortened, so the record has a hash of the last lines and the path; a nonempty file that matches neither is
+//! refused.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -22,18 +19,16 @@ use sievedb::hash::key_hash;
 use crate::failure::{Failure, Result};
 use crate::units;
 
-/// A journal, open for appending.
 pub(crate) struct Journal {
     file: File,
     path: PathBuf,
     record: Record,
-    /// Whether the file did not exist before.
     is_created: bool,
 }
 
-/// The record of a journal in the store.
+/// The end of the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Record {
+pub(crate) struct Record {
     length: u64,
     /// Length and hash of the last appended lines.
     tail_bytes: u64,
@@ -42,7 +37,6 @@ struct Record {
 }
 
 impl Record {
-    /// The record of an empty journal.
     fn new(path: &Path) -> Self {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         Self { length: 0, tail_bytes: 0, tail_hash: hash(b""), path: absolute.display().to_string() }
@@ -72,8 +66,6 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 impl Journal {
-    /// Opens the file, creates it if it is missing, and removes uncommitted lines. `recorded` is the value of
-    /// [`Journal::record`] at the last write of the store. A refused file is not created.
     pub(crate) fn open(path: &Path, recorded: Option<&[u8]>) -> Result<Self> {
         let mut record = Record::new(path);
         let here = std::mem::take(&mut record.path);
@@ -114,7 +106,6 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Refuses a file that is unsuitable for a new journal, and changes nothing.
     pub(crate) fn check_new(path: &Path) -> Result<()> {
         let cannot = |error| Failure::io(format!("open the journal {}", path.display()), error);
         let Some(file) = open_if_present(path).map_err(cannot)? else { return Ok(()) };
@@ -124,15 +115,14 @@ impl Journal {
         }
     }
 
-    /// Removes the file if it was created by [`Journal::open`] and has nothing in it.
     pub(crate) fn remove_if_created(&self) {
         if self.is_created && self.record.length == 0 {
-            // The failure that led here is the one to report.
+            // The earlier failure is reported.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 
-    /// Appends lines, and returns once they are on disk. They count when [`Journal::record`] is.
+    /// The lines count once [`Journal::record`] is stored.
     pub(crate) fn append(&mut self, lines: &[u8]) -> Result<()> {
         let written = self.file.write_all(lines).and_then(|()| self.file.sync_data());
         written
@@ -143,13 +133,26 @@ impl Journal {
         Ok(())
     }
 
-    /// The record to keep in the store.
     pub(crate) fn record(&self) -> Vec<u8> {
         self.record.encode()
     }
+
+    pub(crate) fn end(&self) -> Record {
+        self.record.clone()
+    }
+
+    /// Removes the lines after an earlier end. They must not be recorded.
+    pub(crate) fn roll_back(&mut self, end: &Record) -> Result<()> {
+        if self.record == *end {
+            return Ok(());
+        }
+        let cut = self.file.set_len(end.length).and_then(|()| self.file.seek(SeekFrom::End(0)));
+        cut.map_err(|error| Failure::io(format!("shorten the journal {}", self.path.display()), error))?;
+        self.record = end.clone();
+        Ok(())
+    }
 }
 
-/// Whether the last appended lines end at the recorded length.
 fn has_tail(file: &mut File, record: &Record) -> io::Result<bool> {
     file.seek(SeekFrom::Start(record.length - record.tail_bytes))?;
     let mut tail = Vec::new();
@@ -157,14 +160,12 @@ fn has_tail(file: &mut File, record: &Record) -> io::Result<bool> {
     Ok(hash(&tail) == record.tail_hash)
 }
 
-/// A journal in words, from its record: where it was, and how much of it counts.
 pub(crate) fn describe(recorded: &[u8]) -> Option<String> {
     let record = Record::decode(recorded)?;
     let bytes = units::counted(record.length, "byte", "bytes");
     Some(format!("{}, of which {bytes} are committed", record.path))
 }
 
-/// Opens a file for reading and writing; `None` if it is missing.
 fn open_if_present(path: &Path) -> io::Result<Option<File>> {
     match OpenOptions::new().read(true).write(true).open(path) {
         Ok(file) => Ok(Some(file)),
@@ -173,7 +174,6 @@ fn open_if_present(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// `found` is the length of the file, if there is one.
 fn refused(path: &Path, found: Option<u64>, record: Option<&Record>) -> Failure {
     let has = match found {
         Some(found) => format!("{} has {}", path.display(), units::counted(found, "byte", "bytes")),
@@ -190,12 +190,11 @@ fn refused(path: &Path, found: Option<u64>, record: Option<&Record>) -> Failure 
     })
 }
 
-/// Makes the name of a new file durable, where folders can be synced.
 fn sync_folder(path: &Path) -> io::Result<()> {
     if cfg!(unix) {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         match File::open(folder.unwrap_or(Path::new(".")))?.sync_all() {
-            // The file system syncs no directories.
+            // This file system does not sync directories.
             Err(error) if error.kind() == ErrorKind::InvalidInput => {}
             synced => synced?,
         }
@@ -227,6 +226,23 @@ mod tests {
             assert_eq!((content(&path), journal.record()), (kept.to_owned(), record.clone()));
             journal.append(b"never recorded").unwrap();
         }
+    }
+
+    #[test]
+    fn lines_that_are_rolled_back_are_replaced_by_the_next_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let mut journal = Journal::open(&path, None).unwrap();
+        journal.append(b"a\n").unwrap();
+        let (end, before) = (journal.end(), journal.record());
+        journal.append(b"b\nc\n").unwrap();
+        journal.roll_back(&end).unwrap();
+        assert_eq!((content(&path), journal.record()), ("a\n".to_owned(), before));
+        journal.append(b"c\n").unwrap();
+        assert_eq!(content(&path), "a\nc\n");
+        let record = journal.record();
+        drop(journal);
+        assert_eq!(Journal::open(&path, Some(&record)).unwrap().record(), record);
     }
 
     #[test]

@@ -1,17 +1,12 @@
-//! Results for programs: one JSON object a line.
-//!
-//! JSON has text and no bytes. A key or a value that is valid UTF-8 is text under its own name; any other is
-//! base64 (RFC 4648, with padding) under that name and `_base64`. So `{"key":"a"}` is the byte 61, and
-//! `{"key_base64":"/w=="}` the byte ff: the two cannot be confused.
+//! Results as JSON, one object a line. Keys and values that are not UTF-8 are base64 (RFC 4648, padded) under their name and
+//! `_base64`: `{"key":"a"}`, `{"key_base64":"/w=="}`.
 
 use std::io::{self, Write};
 
 use serde_json::{Map, Value};
 
-/// A JSON object.
 pub(crate) type Object = Map<String, Value>;
 
-/// How results are printed.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct Format {
     /// Print JSON, one object a line. Bytes that are not UTF-8 are base64 under NAME_base64.
@@ -19,7 +14,6 @@ pub(crate) struct Format {
     pub(crate) json: bool,
 }
 
-/// Adds bytes to an object.
 pub(crate) fn put_bytes(object: &mut Object, name: &str, bytes: &[u8]) {
     match str::from_utf8(bytes) {
         Ok(text) => object.insert(name.to_owned(), text.into()),
@@ -27,7 +21,6 @@ pub(crate) fn put_bytes(object: &mut Object, name: &str, bytes: &[u8]) {
     };
 }
 
-/// An entry, or a key without a value: then `value` is null.
 pub(crate) fn entry(key: &[u8], value: Option<&[u8]>) -> Object {
     let mut object = Object::new();
     put_bytes(&mut object, "key", key);
@@ -38,21 +31,18 @@ pub(crate) fn entry(key: &[u8], value: Option<&[u8]>) -> Object {
     object
 }
 
-/// An entry with the name of its keyspace.
 pub(crate) fn placed_entry(keyspace: &str, key: &[u8], value: &[u8]) -> Object {
     let mut object = entry(key, Some(value));
     object.insert("keyspace".into(), keyspace.into());
     object
 }
 
-/// The object that a line has.
 pub(crate) fn read_object(line: &[u8]) -> Result<Object, String> {
     let parsed: Value = serde_json::from_slice(line).map_err(|error| format!("this is no JSON: {error}"))?;
     let Value::Object(object) = parsed else { return Err("this is no JSON object".into()) };
     Ok(object)
 }
 
-/// Removes the name of the keyspace that [`placed_entry`] adds.
 pub(crate) fn take_keyspace(object: &mut Object) -> Result<String, String> {
     match object.remove("keyspace") {
         Some(Value::String(name)) => Ok(name),
@@ -60,7 +50,6 @@ pub(crate) fn take_keyspace(object: &mut Object) -> Result<String, String> {
     }
 }
 
-/// The key and the value of an object that [`entry`] has made.
 pub(crate) fn entry_of(mut object: Object) -> Result<(Vec<u8>, Vec<u8>), String> {
     let key = take_bytes(&mut object, "key")?.ok_or("the object has no key")?;
     let value = take_bytes(&mut object, "value")?.ok_or("the object has no value")?;
@@ -70,7 +59,7 @@ pub(crate) fn entry_of(mut object: Object) -> Result<(Vec<u8>, Vec<u8>), String>
     }
 }
 
-/// Whether a line is a result with a key, as a command prints it: `scan`, `get`, `contains`, `diff`, or the dump.
+/// Whether a command printed this line.
 pub(crate) fn is_result(line: &[u8]) -> bool {
     const BESIDE_KEY: [&str; 5] = ["value", "value_base64", "present", "side", "event"];
     const PLACE: &str = "keyspace";
@@ -86,7 +75,6 @@ pub(crate) fn is_result(line: &[u8]) -> bool {
             || object.get("event").is_some_and(|event| event == "entry"))
 }
 
-/// Removes bytes that [`put_bytes`] added to an object.
 fn take_bytes(object: &mut Object, name: &str) -> Result<Option<Vec<u8>>, String> {
     let as_base64 = format!("{name}_base64");
     match (object.remove(name), object.remove(&as_base64)) {
@@ -99,7 +87,6 @@ fn take_bytes(object: &mut Object, name: &str) -> Result<Option<Vec<u8>>, String
     }
 }
 
-/// The bytes of a text in base64 with padding; `None` for any other text.
 fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let (groups, []) = text.as_chunks::<4>() else { return None };
@@ -126,7 +113,7 @@ fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Writes an entry as [`entry`] makes it, piece by piece: a long value needs no memory for its text.
+/// [`entry`] in pieces: a long value needs little memory.
 pub(crate) fn write_entry(key: &[u8], value: &[u8], to: &mut impl Write) -> io::Result<()> {
     for (before, name, bytes) in [("{", "key", key), (",", "value", value)] {
         match str::from_utf8(bytes) {
@@ -136,7 +123,7 @@ pub(crate) fn write_entry(key: &[u8], value: &[u8], to: &mut impl Write) -> io::
             }
             Err(_) => {
                 write!(to, "{before}\"{name}_base64\":\"")?;
-                // Whole groups of three bytes, so that only the last piece is padded.
+                // Groups of three bytes: only the last piece is padded.
                 bytes.chunks(3 << 14).try_for_each(|piece| to.write_all(base64(piece).as_bytes()))?;
                 to.write_all(b"\"")?;
             }

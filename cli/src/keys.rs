@@ -1,5 +1,3 @@
-//! The arguments that commands on keys share.
-
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -11,7 +9,6 @@ use crate::lines::Lines;
 use crate::output::Output;
 use crate::store::{Store, Within};
 
-/// A key in a keyspace of a store.
 #[derive(Debug, clap::Args)]
 pub(crate) struct OneKey {
     #[command(flatten)]
@@ -26,13 +23,12 @@ pub(crate) struct OneKey {
 }
 
 impl OneKey {
-    /// The bytes of the key.
     pub(crate) fn decode(&self) -> Result<Vec<u8>> {
         self.arguments.decode(&self.key)
     }
 }
 
-/// A key, or the keys on standard input, in a keyspace of a store.
+/// One key, or the keys on standard input.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Keys {
     #[command(flatten)]
@@ -49,7 +45,6 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// The bytes of the key; `None`: the keys are on standard input.
     pub(crate) fn single(&self) -> Result<Option<Vec<u8>>> {
         if self.key == "-" {
             return Ok(None);
@@ -58,13 +53,11 @@ impl Keys {
         self.lines.arguments.decode(&self.key).map(Some)
     }
 
-    /// The keys on standard input.
     pub(crate) fn lines_of_input(&self) -> Result<Lines> {
         Lines::open(Path::new("-"), self.lines, Content::Key)
     }
 
-    /// Calls `answer` with each key on standard input and with its line. Everything that it prints is flushed before the
-    /// next line may block.
+    /// Calls `answer` with each key on standard input and its line. Flushes the output before a blocking read.
     pub(crate) fn answer_each(
         &self,
         mut answer: impl FnMut(&[u8], &[u8], &mut Output) -> Result<()>,

@@ -1,19 +1,18 @@
-//! The command-line tools of SieveDB. A library under two small programs (`src/bin`), so that one of them can
-//! write the manual pages and completions of both.
+//! The command-line tools of SieveDB: one library for both programs, so that one writes the manual pages and completions of both.
 //!
-//! | file | what |
+//! | file | noun |
 //! |---|---|
 //! | `shell` | the command `sievedb`: its commands are the files of `commands` |
 //! | `dump` | the command `sievedb-dump` |
-//! | `failure` | why a command ends early, and with which exit code |
+//! | `failure` | why a command ends early, and its exit code |
 //! | `store` | opening a store, and sums over its keyspaces |
 //! | `bulk` | writing many lines, and being interrupted |
 //! | `interrupt` | work that ends soon when it is interrupted |
 //! | `signals` | signals that must not end a command without a message |
 //! | `escape`, `json` | bytes as text |
 //! | `arguments`, `keys`, `bounds` | keys, values and ranges of keys in arguments |
-//! | `describe` | options of a keyspace in words |
-//! | `lines`, `line_format`, `line_key` | input: lines, how they are read, the key of a line |
+//! | `describe` | options of a keyspace as text |
+//! | `lines`, `line_format`, `line_key` | input lines, their format, the key of a line |
 //! | `whole_file` | files that are read and written as a whole |
 //! | `journal` | a file of lines, each written exactly once |
 //! | `output` | standard output that may be closed at any time |

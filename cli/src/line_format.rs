@@ -1,12 +1,10 @@
-//! How lines are read. Every command that reads lines has these options, so that the same line is the same
-//! key everywhere:
+//! The format of input lines:
 //!
-//! - A line is used unchanged. With `--escaped`, `\t`, `\n`, `\\` and `\xHH` are read as `scan` prints them, and
-//!   every other byte is itself.
-//! - A blank line is skipped, and a note counts them. With `--empty-key` it is the empty key.
-//! - A carriage return before the newline (CRLF) is an error. `--crlf` drops it.
-//! - A line that a command printed with `--json` is an error, where a line is a key or an entry.
-//! - `--literal` accepts both as part of the line. A note counts the carriage returns.
+//! - A line is used unchanged; `--escaped` reads `\t`, `\n`, `\\` and `\xHH`.
+//! - Blank lines are skipped and counted in a note; with `--empty-key` they are the empty key.
+//! - A carriage return before the newline is an error; `--crlf` drops it.
+//! - A line printed with `--json` is an error as a key or an entry.
+//! - `--literal` accepts both; a note counts the carriage returns.
 
 use std::borrow::Cow;
 
@@ -16,21 +14,17 @@ use crate::arguments::Arguments;
 use crate::escape::excerpt;
 use crate::failure::{Failure, Result};
 
-/// Bytes of the longest escape, `\xHH`.
 const ESCAPE_BYTES: usize = 4;
 
-/// Bytes of the longest escape of a byte in JSON, `\u0000`.
 const JSON_ESCAPE_BYTES: usize = 6;
 
-/// Names and punctuation of an entry in JSON.
 const JSON_FRAME_BYTES: usize = 64;
 
-/// How lines are read.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct LineFormat {
     #[command(flatten)]
     pub(crate) arguments: Arguments,
-    /// Take each line as it is, also if it ends with a carriage return or was printed with --json.
+    /// Take each line unchanged, even with a carriage return at its end or printed with --json.
     #[arg(long, conflicts_with = "escaped")]
     pub(crate) literal: bool,
     /// Drop the carriage return at the end of each line (CRLF).
@@ -41,30 +35,23 @@ pub(crate) struct LineFormat {
     pub(crate) empty_key: bool,
 }
 
-/// The contents of a line. They limit its length: an input without newlines must not take all memory.
+/// Limits the length of a line: an input without newlines must not take all memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// A key.
     Key,
-    /// A key, or a key, a tab and a value.
     Entry,
-    /// A JSON object with a key and a value.
     Json,
-    /// A key that may look like anything else.
     Line,
-    /// Text of at most this many bytes, which has a key in it.
     Text(usize),
 }
 
 impl LineFormat {
-    /// The bytes of a part of a line, without its escapes.
     pub(crate) fn decode(self, text: &[u8]) -> Result<Cow<'_, [u8]>> {
         self.arguments.decode_bytes(text).map_err(|failure| {
             Failure::Usage(format!("{failure}; without --escaped lines are used unchanged"))
         })
     }
 
-    /// Refuses options for lines where no lines are read.
     pub(crate) fn check_unused(self) -> Result<()> {
         for (given, name) in
             [(self.literal, "--literal"), (self.crlf, "--crlf"), (self.empty_key, "--empty-key")]
@@ -76,12 +63,11 @@ impl LineFormat {
         Ok(())
     }
 
-    /// Whether a line with this content, its newline removed, is skipped.
     pub(crate) fn skips(self, line: &[u8]) -> bool {
         !self.empty_key && (line.is_empty() || (self.crlf && line == b"\r"))
     }
 
-    /// Refuses the beginning of a line as soon as no ending can make it valid.
+    /// Refuses a beginning that no ending can make valid.
     pub(crate) fn check_begun(self, content: Content, line: &[u8]) -> Result<()> {
         let unit = if self.arguments.escaped { ESCAPE_BYTES } else { 1 };
         let (key_max, value_max) = (unit * KEY_BYTES_MAX, unit * VALUE_BYTES_MAX);

@@ -1,21 +1,18 @@
-//! The key of a line: the whole line, a field of it, or the match of a regular expression.
+//! The key of a line: the whole line, a field, or the match of a regular expression.
 
 use regex::bytes::Regex;
 
 use crate::escape::excerpt;
 use crate::failure::{Failure, Result};
 
-/// The part of a line that counts.
 #[derive(Debug, Clone)]
 pub(crate) enum LineKey {
-    /// The field of this number, from 1, between spaces and tabs.
     Field(usize),
-    /// The first match; of an expression with groups, the first group.
+    /// The first group of the first match, or the match itself.
     Match(Regex),
 }
 
 impl LineKey {
-    /// The argument of `--key`.
     pub(crate) fn parse(argument: &str) -> Result<Self, String> {
         if argument.is_empty() {
             return Err("a key is the number of a field or a regular expression".into());
@@ -29,7 +26,6 @@ impl LineKey {
         Regex::new(argument).map(Self::Match).map_err(|error| error.to_string())
     }
 
-    /// The key of a line; without a rule, the line.
     pub(crate) fn of<'a>(rule: Option<&Self>, line: &'a [u8]) -> Result<&'a [u8]> {
         match rule {
             None => Ok(line),

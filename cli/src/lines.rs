@@ -1,7 +1,4 @@
-//! The lines of an input: a file or standard input.
-//!
-//! [`LineFormat`] has the rules by which they are read. A line ends with a newline or with the input. It is
-//! read only as far as it can be valid, so that an input without newlines cannot take all memory.
+//! The lines of a file or of standard input, as [`LineFormat`] defines them. Reading stops where a line becomes invalid.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -16,10 +13,8 @@ use crate::line_format::{Content, LineFormat};
 use crate::store::note;
 use crate::units::counted;
 
-/// A line is read in pieces of this size.
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// The lines of an input.
 pub(crate) struct Lines {
     input: BufReader<Box<dyn Read>>,
     format: LineFormat,
@@ -35,12 +30,10 @@ pub(crate) struct Lines {
     backslashes: Backslashes,
 }
 
-/// The possible meaning of backslashes in lines that are used unchanged.
 #[derive(Default)]
 struct Backslashes {
-    /// Lines that have some.
     lines: u64,
-    /// Whether a backslash does not start an escape, so that the input is not the output of `scan`.
+    /// Whether a backslash begins no escape: the input is not the output of `scan`.
     are_plain: bool,
 }
 
@@ -54,7 +47,6 @@ impl Backslashes {
 }
 
 impl Lines {
-    /// Opens a file, or standard input for `-`. An input that cannot be read at all is refused here.
     pub(crate) fn open(path: &Path, format: LineFormat, content: Content) -> Result<Self> {
         if path.as_os_str() == "-" {
             return Ok(Self::new(Box::new(io::stdin()), format, content, "standard input".into(), None));
@@ -93,39 +85,34 @@ impl Lines {
         }
     }
 
-    /// Length of the input in bytes, if it is known.
     pub(crate) fn bytes(&self) -> Option<u64> {
         self.bytes
     }
 
-    /// Bytes read so far.
     pub(crate) fn position(&self) -> u64 {
         self.read
     }
 
-    /// Number of the current line, from 1. Blank lines count.
+    /// From 1; blank lines count.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Blank lines skipped so far.
     pub(crate) fn blank(&self) -> u64 {
         self.blank
     }
 
-    /// Whether the next line is not in the buffer yet, so that reading it may block.
     pub(crate) fn may_block(&self) -> bool {
         let mut buffered = self.input.buffer().split_inclusive(|&byte| byte == b'\n');
         let is_next = |line: &[u8]| line.strip_suffix(b"\n").is_some_and(|line| !self.format.skips(line));
         !buffered.any(is_next)
     }
 
-    /// Whether the next line arrives only when another program sends it. Earlier lines should be finished first.
+    /// Whether the next line depends on another program; earlier lines should be finished first.
     pub(crate) fn waits_for_more(&self) -> bool {
         self.bytes.is_none() && self.may_block()
     }
 
-    /// The next line that is not skipped, without its newline; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<&[u8]>> {
         while self.read_line()? {
             if self.format.skips(&self.line) {
@@ -143,7 +130,6 @@ impl Lines {
         Ok(None)
     }
 
-    /// Reads a line without its newline; `false` at the end.
     fn read_line(&mut self) -> Result<bool> {
         self.line.clear();
         let before = self.read;
@@ -173,8 +159,7 @@ impl Lines {
         }
     }
 
-    /// Refuses a line that another command printed in a form that is not read here, and counts the lines that may
-    /// have another meaning.
+    /// Refuses JSON lines, and counts ambiguous lines.
     fn check_meaning(&mut self) -> Result<()> {
         match self.content {
             Content::Json | Content::Line | Content::Text(_) => return Ok(()),
@@ -210,19 +195,16 @@ impl Lines {
         Ok(())
     }
 
-    /// The bytes of the last line that [`Lines::next`] returned, without its escapes.
     pub(crate) fn key(&self) -> Result<Cow<'_, [u8]>> {
         let key = self.format.decode(&self.line);
         let checked = key.and_then(|key| check_limits(&key, b"").map(|()| key));
         checked.map_err(|failure| self.blame(failure))
     }
 
-    /// The line that [`Lines::next`] returned last, as it is.
     pub(crate) fn current(&self) -> &[u8] {
         &self.line
     }
 
-    /// Prints a note on lines that may not mean what their author thinks.
     pub(crate) fn print_notes(&self) {
         if self.blank > 0 {
             let lines = counted(self.blank, "blank line", "blank lines");
@@ -242,7 +224,7 @@ impl Lines {
         }
     }
 
-    /// Prints a note if every backslash begins an escape and was taken as it is, as in what `scan` prints.
+    /// Prints a note if backslashes were used unchanged and every one began an escape, as in the output of `scan`.
     pub(crate) fn print_note_on_escapes(&self) {
         if self.backslashes.lines > 0 && !self.backslashes.are_plain {
             let lines = counted(self.backslashes.lines, "line has", "lines have");
@@ -250,7 +232,6 @@ impl Lines {
         }
     }
 
-    /// Adds the input's name and the line number to a failure.
     pub(crate) fn blame(&self, failure: Failure) -> Failure {
         match failure {
             Failure::Usage(message) => {

@@ -1,4 +1,4 @@
-//! Standard output. A reader that has enough may close it at any time; that ends a command quietly.
+//! Standard output. A closed pipe ends a command without a message.
 
 use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
 
@@ -6,7 +6,6 @@ use crate::escape::{PIECE_BYTES, write_escaped};
 use crate::failure::{Failure, Result};
 use crate::json::{Object, write_entry};
 
-/// Buffered standard output. Call [`Output::finish`] at the end: a failure there counts.
 pub(crate) struct Output {
     out: BufWriter<StdoutLock<'static>>,
     line: Vec<u8>,
@@ -19,7 +18,6 @@ fn failure(error: io::Error) -> Failure {
     }
 }
 
-/// Writes a line of escaped columns, piece by piece.
 fn write_columns(columns: &[&[u8]], to: &mut impl Write) -> io::Result<()> {
     for (index, column) in columns.iter().enumerate() {
         if index > 0 {
@@ -35,43 +33,35 @@ impl Output {
         Self { out: BufWriter::with_capacity(1 << 16, io::stdout().lock()), line: Vec::new() }
     }
 
-    /// Writes bytes as they are.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<()> {
         self.out.write_all(bytes).map_err(failure)
     }
 
-    /// Writes a line of text.
     pub(crate) fn text(&mut self, line: &str) -> Result<()> {
         self.raw(line.as_bytes())?;
         self.raw(b"\n")
     }
 
-    /// Writes a line of escaped columns with tabs between them.
     pub(crate) fn columns(&mut self, columns: &[&[u8]]) -> Result<()> {
         if columns.iter().map(|column| column.len()).sum::<usize>() > PIECE_BYTES {
             return write_columns(columns, &mut self.out).map_err(failure);
         }
-        // A short line is written at once, which takes less time.
         self.line.clear();
         write_columns(columns, &mut self.line).and_then(|()| self.out.write_all(&self.line)).map_err(failure)
     }
 
-    /// Writes an entry as a line of JSON.
     pub(crate) fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         write_entry(key, value, &mut self.out).map_err(failure)
     }
 
-    /// Writes a line of JSON.
     pub(crate) fn object(&mut self, object: Object) -> Result<()> {
         self.text(&serde_json::Value::Object(object).to_string())
     }
 
-    /// Writes the buffered output.
     pub(crate) fn flush(&mut self) -> Result<()> {
         self.out.flush().map_err(failure)
     }
 
-    /// Ends the output.
     pub(crate) fn finish(mut self) -> Result<()> {
         self.flush()
     }

@@ -1,5 +1,4 @@
-//! Progress on standard error: a bar with amount, rate and time left. It is drawn only on a terminal, and only if the
-//! work takes longer than 400 ms.
+//! Progress bars on standard error, only on a terminal and only after 400 ms.
 
 use std::fmt::Write;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -9,10 +8,9 @@ use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
 use crate::units;
 
-/// Time after which a bar appears.
 const DELAY: Duration = Duration::from_millis(400);
 
-/// The progress of one piece of work. Dropping it clears the bar.
+/// Dropping it clears the bar.
 pub(crate) struct Progress {
     label: &'static str,
     total: Option<u64>,
@@ -22,17 +20,14 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Counts bytes, of `total` if that is known.
     pub(crate) fn of_bytes(label: &'static str, total: Option<u64>) -> Self {
         Self { label, total, counts_bytes: true, start: Instant::now(), bar: None }
     }
 
-    /// Counts items, of `total` if that is known.
     pub(crate) fn of_items(label: &'static str, total: Option<u64>) -> Self {
         Self { label, total, counts_bytes: false, start: Instant::now(), bar: None }
     }
 
-    /// Shows that this much is done.
     pub(crate) fn at(&mut self, done: u64) {
         if self.bar.is_none() && self.start.elapsed() >= DELAY {
             self.bar = Some(self.new_bar());
@@ -42,7 +37,6 @@ impl Progress {
         }
     }
 
-    /// Sets how much there is to do.
     fn set_total(&mut self, total: u64) {
         self.total = Some(total);
         if let Some(bar) = &self.bar {
@@ -80,7 +74,7 @@ impl Progress {
     }
 }
 
-/// The mean rate since the start: steadier than the rate of the last seconds.
+/// The mean since the start, which is steadier than a recent rate.
 fn per_second(state: &ProgressState) -> f64 {
     state.pos() as f64 / state.elapsed().as_secs_f64().max(1e-3)
 }
@@ -93,7 +87,6 @@ impl Drop for Progress {
     }
 }
 
-/// Does work of the store in another thread, and shows how far it is.
 pub(crate) fn watch<T: Send>(label: &'static str, work: impl FnOnce(&sievedb::Progress) -> T + Send) -> T {
     let progress = sievedb::Progress::new();
     let show = |shown: &mut Progress| {
@@ -103,7 +96,6 @@ pub(crate) fn watch<T: Send>(label: &'static str, work: impl FnOnce(&sievedb::Pr
     while_shown(Progress::of_bytes(label, Some(0)), show, || work(&progress))
 }
 
-/// Waits for the compactions of a store, and shows how much they wrote.
 pub(crate) fn watch_settling(db: &sievedb::Db) -> sievedb::Result<()> {
     let written = || db.stats().compacted_bytes;
     let before = written();
@@ -111,7 +103,6 @@ pub(crate) fn watch_settling(db: &sievedb::Db) -> sievedb::Result<()> {
     while_shown(Progress::of_bytes("compacting", None), show, || db.settle())
 }
 
-/// Does work in another thread, and calls `show` meanwhile.
 fn while_shown<T: Send>(
     mut shown: Progress,
     mut show: impl FnMut(&mut Progress),
@@ -120,7 +111,6 @@ fn while_shown<T: Send>(
     std::thread::scope(|scope| {
         let (ends, ended) = mpsc::channel::<()>();
         let worker = scope.spawn(move || {
-            // Dropped at the end, also by a panic.
             let _ends = ends;
             work()
         });

@@ -1,6 +1,4 @@
-//! `sievedb`: works on a store from the shell.
-//!
-//! Each command is a file in `commands`: its arguments and one function `run`.
+//! `sievedb`: each command is a file in `commands` with a function `run`.
 
 use std::process::ExitCode;
 
@@ -16,8 +14,8 @@ use crate::signals;
 
 /// Works on a SieveDB store: an ordered key-value store that answers "absent" from memory.
 ///
-/// A store is a directory. `load`, `put`, `uniq`, `demo` and `restore` create one; the other commands need one that exists. One
-/// program at a time can write to it, or several can read it.
+/// A store is a directory. `load`, `put`, `uniq`, `demo` and `restore` create one. One program at a time can write to a store;
+/// any number can read it meanwhile.
 #[derive(Debug, Parser)]
 #[command(name = "sievedb", version, max_term_width = 110, after_help = SHORT_HELP, after_long_help = LONG_HELP)]
 struct Cli {
@@ -60,7 +58,8 @@ Exit codes:
     1  the key is absent, or present (put --if-absent), or holds something else (cas)
     2  the command or its input makes no sense
     3  the store or a file is damaged, missing, in use or cannot be read or written; or memory is short
-  130  interrupted (load and delete print how many lines they wrote; backup and restore leave nothing half done)
+  130  interrupted (load and delete print how many lines they wrote; uniq prints every line that it stored; backup and
+       restore leave nothing half done); 143 if SIGTERM ends uniq
 
 Errors and notes go to standard error, one line each. Progress goes there too, if it is a terminal."#
 );
@@ -95,14 +94,13 @@ enum Command {
     Man(man::Args),
 }
 
-/// The program: parses its arguments, runs the command, prints why it failed.
+/// Runs the command, and prints a failure.
 #[must_use]
 pub fn main() -> ExitCode {
     signals::prepare();
     run(&Cli::parse().command).map_or_else(|failure| failure.report("sievedb"), |()| ExitCode::SUCCESS)
 }
 
-/// The arguments of the program, for its manual pages and completions.
 pub(crate) fn command() -> clap::Command {
     Cli::command()
 }

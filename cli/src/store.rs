@@ -1,5 +1,4 @@
-//! Opens stores. Commands that only read open read-only, so they work while another process has the store open; only `load`, `put`,
-//! `uniq` and `demo` create a store.
+//! Opens stores: read-only, next to a writer, for commands that only read.
 
 use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
@@ -13,16 +12,12 @@ use crate::failure::{Failure, Result, warn};
 use crate::progress::watch_settling;
 use crate::units;
 
-/// The keyspace a command works on if none is named.
 pub(crate) const DEFAULT_KEYSPACE: &str = "default";
 
-/// The keyspace with the names of the keyspaces that the demo has made.
 pub(crate) const DEMOS: &str = "sievedb-demo";
 
-/// The keyspace with the records of the journals of `uniq`, by the name of the keyspace with their lines.
 pub(crate) const JOURNALS: &str = "uniq-journals";
 
-/// How a store is opened.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct Opening {
     /// Memory that the store may use: bytes, or a number with K, M or G, such as 64M [default: 512M, or a quarter of
@@ -40,7 +35,6 @@ impl Opening {
         }
     }
 
-    /// Opens a store that exists, read-only: one moment of it, if another process writes to it.
     pub(crate) fn for_reading(self, dir: &Path) -> Result<Db> {
         let db = self.options().read_only().open(dir)?;
         note_as_of(db.open_report().as_of);
@@ -48,7 +42,6 @@ impl Opening {
     }
 }
 
-/// The argument of `--memory`, and of other options that are numbers of bytes.
 pub(crate) fn size(text: &str) -> Result<usize, String> {
     let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
     let shift = match &*text[end..].to_ascii_uppercase() {
@@ -62,7 +55,14 @@ pub(crate) fn size(text: &str) -> Result<usize, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "more than this machine can address".into())
 }
 
-/// The store that a command opens, and how.
+/// The argument of `--limit-rate`.
+pub(crate) fn rate(text: &str) -> Result<usize, String> {
+    match size(text)? {
+        0 => Err("a rate is at least one byte a second; without the option it is not limited".into()),
+        rate => Ok(rate),
+    }
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Store {
     /// The directory of the store.
@@ -73,36 +73,30 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens a store that exists, read-only.
     pub(crate) fn for_reading(&self) -> Result<Db> {
         self.opening.for_reading(&self.db)
     }
 
-    /// Opens a store that exists.
     pub(crate) fn existing(&self) -> Result<Db> {
         with_notes(self.opening.options().create_if_missing(false).open(&self.db)?)
     }
 
-    /// Opens a store; creates it if it does not exist.
     pub(crate) fn or_create(&self) -> Result<Db> {
         with_notes(self.opening.options().open(&self.db)?)
     }
 }
 
-/// Whether a command waits for the compactions that its writes make due.
+/// Whether a command waits for due compactions.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct Settling {
-    /// End when the lines are durable, without waiting for compactions. Lookups are slower until the store is written to
-    /// again or compacted.
+    /// End when the lines are durable, without waiting for compactions. Lookups are slower until the next write or compaction.
     #[arg(long)]
     no_settle: bool,
 }
 
 impl Settling {
-    /// For commands that never wait.
     pub(crate) const NEVER: Self = Self { no_settle: true };
 
-    /// Waits, unless the option forbids it.
     pub(crate) fn settle(self, db: &Db) -> Result<()> {
         if !self.no_settle {
             watch_settling(db)?;
@@ -111,7 +105,6 @@ impl Settling {
     }
 }
 
-/// Which keyspace a command works on.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Within {
     /// The keyspace to work on, instead of "default".
@@ -120,13 +113,11 @@ pub(crate) struct Within {
 }
 
 impl Within {
-    /// The keyspace, which must exist.
     pub(crate) fn existing(&self, db: &Db) -> Result<Keyspace> {
         let Some(name) = &self.keyspace else { return Ok(db.default_keyspace()) };
         existing_keyspace(db, name)
     }
 
-    /// Prints a note on the keyspaces that a command leaves out because none was named.
     pub(crate) fn note_left_out(&self, db: &Db) {
         let others = self.others(db);
         if others.is_empty() {
@@ -137,8 +128,7 @@ impl Within {
         note(&format!("{count} left out: {}; --keyspace names one", names.join(", ")));
     }
 
-    /// The names of the keyspaces that a command leaves out because none was named, except keyspaces with records of
-    /// commands.
+    /// Other keyspaces, except those with records of commands; empty if one was named.
     pub(crate) fn others(&self, db: &Db) -> Vec<String> {
         if self.keyspace.is_some() {
             return Vec::new();
@@ -147,14 +137,12 @@ impl Within {
         db.keyspaces().into_iter().filter(is_left_out).collect()
     }
 
-    /// The keyspace, created if it is missing.
     pub(crate) fn or_create(&self, db: &Db) -> Result<Keyspace> {
         let Some(name) = &self.keyspace else { return Ok(db.default_keyspace()) };
         Ok(db.keyspace(name, KeyspaceOptions::default())?)
     }
 }
 
-/// The argument of `--keyspace`.
 pub(crate) fn keyspace_name(name: &str) -> Result<String, String> {
     match name.len() {
         0 => Err("the name of a keyspace is not empty".into()),
@@ -163,25 +151,21 @@ pub(crate) fn keyspace_name(name: &str) -> Result<String, String> {
     }
 }
 
-/// Prints which moment was read, if another process has the store open.
 pub(crate) fn note_as_of(as_of: Option<AsOf>) {
     if let Some(AsOf { seqno, time, in_use: true, .. }) = as_of {
         note(&format!("as of sequence number {seqno}, {}; the store is in use", units::utc(time)));
     }
 }
 
-/// The moment that was read, for JSON.
 pub(crate) fn as_of_object(as_of: Option<AsOf>) -> Value {
     let object = |AsOf { seqno, time, in_use, .. }| json!({ "seqno": seqno, "time": units::utc(time), "in_use": in_use });
     as_of.map_or(Value::Null, object)
 }
 
-/// Prints a note on standard error: information that is not a failure.
 pub(crate) fn note(message: &str) {
     warn("sievedb", &format!("note: {message}"));
 }
 
-/// Prints a note for a full disk, and for each torn tail that opening dropped.
 fn with_notes(db: Db) -> Result<Db> {
     if let Some(error) = &db.open_report().full_disk {
         note(&format!("the disk is full, so the logs were kept as they are ({error})"));
@@ -199,7 +183,6 @@ fn with_notes(db: Db) -> Result<Db> {
     Ok(db)
 }
 
-/// The keyspace of this name.
 pub(crate) fn existing_keyspace(db: &Db, name: &str) -> Result<Keyspace> {
     db.existing_keyspace(name).ok_or_else(|| {
         let names: Vec<String> = db.keyspaces().iter().map(|name| escape(name.as_bytes())).collect();
@@ -212,7 +195,6 @@ pub(crate) fn existing_keyspace(db: &Db, name: &str) -> Result<Keyspace> {
     })
 }
 
-/// The sum over all levels of one keyspace, or of all. Entries include entries in memtables.
 pub(crate) fn total(db: &Db, keyspace: Option<&str>) -> LevelStats {
     let mut sum = LevelStats::default();
     let (mut rate, mut weight) = (0.0, 0.0);
@@ -234,7 +216,6 @@ pub(crate) fn total(db: &Db, keyspace: Option<&str>) -> LevelStats {
     sum
 }
 
-/// Prints a note if filters could not be used.
 pub(crate) fn note_filters(db: &Db) {
     let unusable = db.stats().unusable_filters;
     if unusable > 0 {
@@ -245,14 +226,12 @@ pub(crate) fn note_filters(db: &Db) {
     }
 }
 
-/// Bytes of all files in the store's directory.
 pub(crate) fn disk_bytes(dir: &Path) -> Result<u64> {
-    // A file that was deleted since the listing takes no space.
+    // Deleted since the listing.
     let len = |entry: &DirEntry| entry.metadata().map_or(0, |metadata| metadata.len());
     Ok(files(dir)?.iter().map(len).sum())
 }
 
-/// The table in the store's directory with the smallest number.
 pub(crate) fn oldest_table(dir: &Path) -> Result<Option<PathBuf>> {
     let is_table = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "sst");
     Ok(files(dir)?.iter().map(DirEntry::path).filter(is_table).min())

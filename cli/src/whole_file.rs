@@ -1,13 +1,10 @@
-//! Files that are read and written as a whole.
-
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
 use crate::failure::{Failure, Result};
 
-/// Reads a file. If `may_begin` refuses its first `prefix_len` bytes, no more is read: a wrong file may have no
-/// end.
+/// Stops if `may_begin` refuses the first `prefix_len` bytes: a wrong file may be endless.
 pub(crate) fn read(path: &Path, prefix_len: u64, may_begin: impl FnOnce(&[u8]) -> bool) -> Result<Vec<u8>> {
     let cannot = |error| Failure::io(format!("read {}", path.display()), error);
     let mut file = File::open(path).map_err(cannot)?;
@@ -19,12 +16,11 @@ pub(crate) fn read(path: &Path, prefix_len: u64, may_begin: impl FnOnce(&[u8]) -
     Ok(bytes)
 }
 
-/// Writes a file. A new file is not left behind in part.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let is_new = path.symlink_metadata().is_err();
     fs::write(path, bytes).map_err(|error| {
         if is_new {
-            // The failure that led here is the one to report.
+            // The earlier failure is reported.
             let _ = fs::remove_file(path);
         }
         Failure::io(format!("write {}", path.display()), error)

@@ -1,35 +1,31 @@
-//! The time to live of entries: as arguments, and in words.
+//! The time to live of entries: as an argument, and in words.
 
 use std::time::{Duration, SystemTime};
 
-use sievedb::{Keyspace, TimeSource};
+use sievedb::{Keyspace, Refresh, TimeSource};
 
 use crate::failure::Result;
 use crate::store::note;
 use crate::units;
 
-/// How long the store remembers a line.
-#[derive(Debug, Clone, Copy, clap::Args)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Window {
-    /// Forget each line so long after it was written: a number with s, m, h or d, such as 90s or 24h. The keyspace keeps
-    /// this option: later commands need not repeat it. The entries that it has already expire too.
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    ttl: Option<Duration>,
-    /// In how many steps lines are forgotten during --ttl [default: 24, or what the keyspace has].
-    #[arg(long, value_name = "N", requires = "ttl", value_parser = clap::value_parser!(u64).range(1..=128))]
-    ttl_buckets: Option<u64>,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) buckets: Option<u64>,
+    pub(crate) refresh: Option<Refresh>,
 }
 
 impl Window {
-    /// Gives a keyspace this time to live, if it is given and the keyspace has another.
     pub(crate) fn set(self, keyspace: &Keyspace) -> Result<()> {
         let Some(ttl) = self.ttl else { return Ok(()) };
         let before = keyspace.options();
-        let after = before.clone().ttl(ttl);
-        let after = match self.ttl_buckets {
-            Some(buckets) => after.ttl_buckets(buckets),
-            None => after,
-        };
+        let mut after = before.clone().ttl(ttl);
+        if let Some(buckets) = self.buckets {
+            after = after.ttl_buckets(buckets);
+        }
+        if let Some(refresh) = self.refresh {
+            after = after.refresh(refresh);
+        }
         if after != before {
             keyspace.set_options(after)?;
             if !keyspace.is_empty()? {
@@ -45,7 +41,7 @@ impl Window {
 }
 
 /// The argument of `--ttl`.
-fn time(text: &str) -> Result<Duration, String> {
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     const WANTED: &str = "a time: a number with s, m, h or d";
     let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
     let seconds = match &text[end..] {
@@ -64,7 +60,6 @@ fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A length of time in the largest unit that divides it: `24h`.
 pub(crate) fn length(time: Duration) -> String {
     let millis = time.as_millis();
     let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)];
@@ -74,7 +69,6 @@ pub(crate) fn length(time: Duration) -> String {
     }
 }
 
-/// A time of a bucket: UTC, or the caller's number. A hyphen if it is unknown.
 pub(crate) fn moment(millis: Option<u64>, source: TimeSource) -> String {
     match millis {
         None => "-".into(),

@@ -73,7 +73,7 @@ class Filter:
         return [up(2 * bucket, 8), *(self.start(group, self.blocks - 1) + n for group, n in zip(self.groups, in_tail))]
 
     def start(self, group, block):
-        """The bits before a block in a group, whose plain blocks have another number of columns than the others."""
+        """The bits before a block in a column group."""
         return 64 * (group[0] * min(block, self.plain) + group[1] * max(block - self.plain, 0))
 
     def check_sections(self, sizes):

@@ -31,7 +31,7 @@ def keys(vector, name):
 
 
 def sealed(block, at, value):
-    """The block with other bytes in its header, under a checksum that is right."""
+    """The block with changed header bytes and a correct checksum."""
     block = block[:at] + value + block[at + len(value):]
     length = int.from_bytes(block[10:12], "little")
     checksum = zlib.crc32(block[16:32] + bytes(8) + block[:12] + block[16:length])

@@ -92,5 +92,5 @@ def over_240(data, seed):
 
 
 def xxh3_64_intdigest(data, seed=0):
-    """The hash of these bytes, as of the function of this name in the package `xxhash`."""
+    """The hash of these bytes, equal to the function of the package `xxhash`."""
     return (up_to_16 if len(data) <= 16 else up_to_240 if len(data) <= 240 else over_240)(data, seed)

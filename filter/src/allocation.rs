@@ -1,25 +1,18 @@
-//! Allocates bits to the filters of a tree so that a lookup of an absent key wastes the fewest reads.
+//! Allocates bits to the filters of a tree for the fewest wasted reads.
 //!
-//! Such a lookup probes every filter whose table can hold the key, and each false positive wastes a read. For
-//! a filter of `n` keys and rate `ε`, probed by a share `q` of the absent lookups, a lookup wastes `Σ q·ε`
-//! reads on average, for `Σ n·bits(ε)` bits. If every bit halves the rate, the minimum is at
+//! A filter of `n` keys and rate `ε`, probed by a share `q` of the absent lookups, wastes `q·ε` reads with `n·bits(ε)` bits. If
+//! every bit halves the rate, the sum is least at
 //!
 //! ```text
 //! ε = c · n / q, at most 1                          c such that the bits add up to the total
 //! ```
 //!
-//! This is Monkey (Dayan, Athanassoulis, Idreos 2017), extended to tables that are not all probed equally
-//! often. A level with ten times fewer keys gets a rate ten times lower, for 3.3 more bits for each of its
-//! keys. Over levels of ratio `T`, a lookup wastes `T/(T-1) · 2^-(b - log2(T)/(T-1))` reads at `b` bits per
-//! key, for any number of levels. With equal bits it wastes `2^-b` on every level.
+//! This is Monkey (Dayan, Athanassoulis, Idreos 2017), extended to different probe rates.
 //!
 //! # Algorithm
 //!
-//! Real rates are not smooth: a ribbon filter has whole columns, or a mixture for fractions, and a Bloom
-//! filter has a whole number of probes. So each kind is a convex chain of points (bits per key, rate), joined
-//! by *steps*. The steps of all filters are sorted by the reads they save per bit, and taken until the total
-//! is spent; the last step is taken in part. For convex chains this is the exact optimum. O(s log s) for s
-//! steps, about thirty per filter.
+//! Columns and probes are whole numbers, so the rate over bits per key is a convex chain of *steps*. Steps are taken by reads
+//! saved per bit until the total is spent, the last in part. O(s log s) for s steps, about thirty per filter.
 //!
 //! ```
 //! use sievedb_filter::Kind;
@@ -48,15 +41,14 @@ use crate::error::FilterError;
 #[cfg(not(any(test, feature = "std")))]
 use crate::float::Float;
 
-/// A filter, or the filters of a whole run, as input of the planner.
+/// A filter, or the filters of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share {
-    /// The kind that will be built.
+    /// The kind.
     pub kind: Kind,
     /// Distinct user keys.
     pub keys: u64,
-    /// Share of the absent lookups that probe it: 1 for a run over all keys, less for one of its tables. With
-    /// 0 it gets only its minimum.
+    /// Share of the absent lookups that probe it, 0 to 1.
     pub probe_rate: f64,
     /// Least bits per key, at any total.
     pub bits_min: f64,
@@ -65,13 +57,13 @@ pub struct Share {
 }
 
 impl Share {
-    /// A filter that may have any size.
+    /// A filter of any size.
     #[must_use]
     pub fn new(kind: Kind, keys: u64, probe_rate: f64) -> Self {
         Self { kind, keys, probe_rate, bits_min: 0.0, bits_max: BITS_PER_KEY_MAX }
     }
 
-    /// Sets the least and the most bits per key. Equal values describe an existing filter.
+    /// Sets the range of bits per key.
     #[must_use]
     pub fn between(mut self, bits_min: f64, bits_max: f64) -> Self {
         self.bits_min = bits_min.clamp(0.0, BITS_PER_KEY_MAX);
@@ -79,7 +71,7 @@ impl Share {
         self
     }
 
-    /// The rate with this many bits per key; 1 with none.
+    /// The rate at this size; 1 with 0 bits.
     #[must_use]
     pub fn rate(&self, bits_per_key: f64) -> f64 {
         if bits_per_key <= 0.0 {
@@ -99,7 +91,7 @@ impl Share {
         before.rate + part * (after.rate - before.rate)
     }
 
-    /// The corners of the rate as a function of the bits: a convex chain from (0, 1).
+    /// The convex chain of rates, from (0, 1).
     fn steps(&self) -> Vec<Step> {
         match self.kind {
             Kind::Ribbon => ribbon_steps(self.keys),
@@ -119,11 +111,11 @@ enum Unit {
 }
 
 impl Total {
-    /// This many bits per key of all shares.
+    /// Bits per key of all shares.
     ///
     /// # Errors
     ///
-    /// [`FilterError::InvalidArgument`] for a number that is negative, infinite or NaN.
+    /// [`FilterError::InvalidArgument`] for a negative, infinite or NaN number.
     pub fn bits_per_key(bits: f64) -> Result<Self, FilterError> {
         if bits.is_finite() && bits >= 0.0 {
             return Ok(Self(Unit::BitsPerKey(bits)));
@@ -131,7 +123,7 @@ impl Total {
         Err(FilterError::invalid(format!("a total of {bits} bits per key must be finite and at least 0")))
     }
 
-    /// This many bytes for all shares together.
+    /// Bytes for all shares together.
     #[must_use]
     pub fn bytes(bytes: u64) -> Self {
         Self(Unit::Bytes(bytes))
@@ -145,17 +137,17 @@ impl Total {
     }
 }
 
-/// The bits of each share, and the expected result.
+/// The result of [`allocate`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Allocation {
-    /// Bits per key of each share, in order; 0 means no filter.
+    /// Bits per key of each share; 0 means no filter.
     pub bits_per_key: Vec<f64>,
-    /// The rate of each share.
+    /// Rate of each share.
     pub rates: Vec<f64>,
-    /// Bits of all filters, without headers and checksums.
+    /// Sum of bits, without headers and checksums.
     pub bits: f64,
-    /// Reads that an absent lookup wastes on average: the rates, weighted by how often each filter is probed.
+    /// Expected wasted reads per absent lookup.
     pub wasted_reads: f64,
 }
 
@@ -169,9 +161,7 @@ impl Allocation {
     }
 }
 
-/// The allocation of `total` that wastes the fewest reads.
-///
-/// Bits are spent only where they save reads: a share that is never probed gets its minimum.
+/// The allocation with the fewest wasted reads. Probe rate 0 gets the minimum.
 #[must_use]
 pub fn allocate(shares: &[Share], total: Total) -> Allocation {
     let mut left = total.bits(shares);
@@ -194,7 +184,6 @@ pub fn allocate(shares: &[Share], total: Total) -> Allocation {
             from = step;
         }
     }
-    // A stable sort keeps the steps of one share, and steps of equal gain, in order.
     purchases.sort_by(|a, b| b.gain.total_cmp(&a.gain));
     for Purchase { index, to, .. } in purchases {
         let keys = shares[index].keys.max(1) as f64;
@@ -209,7 +198,7 @@ pub fn allocate(shares: &[Share], total: Total) -> Allocation {
     Allocation::of(shares, bits_per_key)
 }
 
-/// The same number of bits for every key, for comparison with [`allocate`].
+/// The same bits for every key.
 #[must_use]
 pub fn uniform(shares: &[Share], total: Total) -> Allocation {
     let keys: f64 = shares.iter().map(|share| share.keys as f64).sum();
@@ -221,18 +210,15 @@ struct Purchase {
     /// Wasted reads saved per bit.
     gain: f64,
     index: usize,
-    /// Bits per key after the step.
     to: f64,
 }
 
-/// A corner of a chain.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Step {
     bits: f64,
     rate: f64,
 }
 
-/// One step per column. `ribbon` describes the overhead of small filters.
 fn ribbon_steps(keys: u64) -> Vec<Step> {
     let none = Step { bits: 0.0, rate: 1.0 };
     let columns = (1..=ribbon::COLUMNS_MAX).map(|columns| Step {
@@ -242,7 +228,6 @@ fn ribbon_steps(keys: u64) -> Vec<Step> {
     core::iter::once(none).chain(columns).take_while(|step| step.bits <= BITS_PER_KEY_MAX).collect()
 }
 
-/// The cached steps of [`hull`].
 #[cfg(feature = "std")]
 fn bloom_steps(kind: Kind) -> Vec<Step> {
     static STEPS: [OnceLock<Vec<Step>>; Kind::ALL.len()] = [const { OnceLock::new() }; Kind::ALL.len()];
@@ -254,9 +239,7 @@ fn bloom_steps(kind: Kind) -> Vec<Step> {
     hull(kind)
 }
 
-/// A step for each quarter of a bit, without the points that a mixture of their neighbours beats. Below the
-/// first corner, near two bits, a real filter is worse than the mixture; an optimum has at most one filter
-/// there.
+/// A step per quarter of a bit, on the convex hull.
 fn hull(kind: Kind) -> Vec<Step> {
     let mut hull = vec![Step { bits: 0.0, rate: 1.0 }];
     for quarters in 1..=4 * BITS_PER_KEY_MAX as u32 {

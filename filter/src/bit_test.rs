@@ -1,11 +1,10 @@
-//! The bit test that each filter kind implements and `probe` calls.
+//! The bit test of each filter kind.
 
 use super::arch::Simd;
 
-/// Tests the bits of one kind. Implementations are `inline(always)`, to be compiled for each instruction set.
+/// Implementations are `inline(always)`: compiled per instruction set.
 pub(super) trait Test {
-    /// Whether a key with this table hash may be in the filter with this block, if the first read decides. It
-    /// decides for all but a few per cent of absent keys; otherwise call [`Test::test_rest`].
+    /// The answer, if the first read decides.
     fn test_first(&self, simd: Simd, block: &[u8], hash: u64) -> Option<bool>;
 
     /// The answer if [`Test::test_first`] has none. Missing bytes count as a match.
@@ -21,12 +20,11 @@ pub(super) trait Test {
         }
     }
 
-    /// [`Test::test`], optimized for present keys in a loop.
+    /// For present keys in a loop.
     #[inline(always)]
     fn test_present(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
         self.test(simd, block, hash)
     }
 
-    /// Prefetches the bytes that [`Test::test`] most likely reads.
     fn prefetch(&self, block: &[u8], hash: u64);
 }

@@ -1,4 +1,4 @@
-//! Bits per key, and the false-positive rate of each kind with them.
+//! Bits per key and false-positive rates.
 
 use alloc::format;
 
@@ -9,7 +9,7 @@ use super::header::Kind;
 use super::{blocked, bloom, ribbon};
 use crate::error::FilterError;
 
-/// Most bits per key of a policy. No filter improves with more.
+/// Most bits per key of a policy.
 pub const BITS_PER_KEY_MAX: f64 = 64.0;
 
 pub(super) fn check_bits_per_key(bits: f64) -> Result<(), FilterError> {
@@ -19,7 +19,7 @@ pub(super) fn check_bits_per_key(bits: f64) -> Result<(), FilterError> {
     Err(FilterError::invalid(format!("{bits} bits per key must be over 0 and at most {BITS_PER_KEY_MAX}")))
 }
 
-/// Thousandths of a bit, rounded down: the unit in which the number of probes is chosen.
+/// Thousandths of a bit, rounded down.
 pub(super) fn millibits(bits_per_key: f64) -> u32 {
     (bits_per_key * 1000.0) as u32
 }
@@ -33,8 +33,7 @@ pub(super) fn rate(kind: Kind, millibits: u32) -> f64 {
     }
 }
 
-/// The fewest bits per key, in thousandths, for a rate of at most `wanted`. Recent results are cached: a
-/// search takes up to two milliseconds, and a store resolves its few policies for each table.
+/// The fewest thousandths of a bit per key for this rate. Cached: a search takes 2 ms.
 #[cfg(feature = "std")]
 pub(super) fn bits_for_rate(kind: Kind, wanted: f64) -> Option<f64> {
     static FOUND: Mutex<Found> = Mutex::new(Found { searches: [None; SEARCHES_KEPT], next: 0 });
@@ -63,7 +62,6 @@ type Search = (Kind, u64);
 #[cfg(feature = "std")]
 struct Found {
     searches: [Option<(Search, Option<f64>)>; SEARCHES_KEPT],
-    /// Slot of the next result, which replaces the oldest.
     next: usize,
 }
 

@@ -1,21 +1,17 @@
-//! Kind 2, the cache-line blocked Bloom filter: all bits of a key lie in one line of 64 bytes.
+//! Kind 2, the blocked Bloom filter: a key's bits lie in one cache line.
 //!
-//! The bits follow from the table hash `h` (idea of Putze, Sanders and Singler 2007):
+//! The bits follow from the table hash `h` (Putze, Sanders and Singler 2007):
 //!
 //! ```text
 //! line:      reduce(h, lines), the high bits of h · lines
 //! bit of j:  the top nine bits of w · G^(j + 1) modulo 2^32, w the low 32 bits of h, G = 0x9e3779b9
 //! ```
 //!
-//! The multiplications are independent of each other, so eight probes are one vector instruction. All bits of
-//! a key come from one 32-bit word. That is enough, because a line holds about fifty keys.
+//! The multiplications are independent, so eight probes are one vector instruction.
 //!
-//! A query reads one cache line, whatever its answer. The price is the rate: lines receive different numbers
-//! of keys, and full lines dominate. With `b` bits per key and `k` probes, the rate is the sum over i of
-//! `Poisson(512/b, i) · E((ones/512)^k)` after `ik` throws into 512 bits: 0.967 % at 10 bits per key, where a
-//! standard Bloom filter has 0.819 %. (The mean of the power, not the often printed power of the mean, which
-//! is 1 % too low there and 3 % at 20 bits.) For the same reason the best number of probes is below `b · ln
-//! 2`.
+//! With `b` bits per key and `k` probes, the rate is the sum over i of `Poisson(512/b, i) · E((ones/512)^k)` after `ik` throws
+//! into 512 bits: 0.967 % at 10 bits, against 0.819 % for a standard Bloom filter. The often printed power of the mean is 1 % too
+//! low. The best `k` is below `b · ln 2`.
 
 use super::bloom::{PROBES_MAX, fraction, ones, power};
 use crate::hash::reduce;
@@ -27,10 +23,9 @@ pub(super) const LINE_BITS: u64 = 8 * LINE_BYTES as u64;
 /// Probes computed at once.
 pub(super) const LANES: usize = 8;
 
-/// Steps of [`LANES`] probes for the largest number of probes.
 const STEPS: usize = (PROBES_MAX as usize).div_ceil(LANES);
 
-/// The multipliers of the probes: powers of 2^32 divided by the golden ratio, made odd.
+/// Powers of 2^32 divided by the golden ratio, made odd.
 const MULTIPLIERS: [u32; PROBES_MAX as usize] = {
     let mut powers = [0x9e37_79b9_u32; PROBES_MAX as usize];
     let mut probe = 1;
@@ -43,61 +38,77 @@ const MULTIPLIERS: [u32; PROBES_MAX as usize] = {
 #[cfg(not(any(test, feature = "std")))]
 use crate::float::Float;
 
-/// As in `bloom`: the most thousandths of a bit per key for which `k` probes are best, by the formula above.
-/// Frozen: part of the format.
+/// As in `bloom`, by the formula above. Frozen: part of the format.
 const MILLIBITS: [u32; 19] = [
     2081, 3584, 5103, 6673, 8316, 10057, 11919, 13930, 16119, 18521, 21175, 24125, 27423, 31129, 35313,
     40057, 45460, 51635, 58720,
 ];
 
-/// The number of probes with which this many bits per key give the lowest rate.
 pub(super) fn best_probes(millibits: u32) -> u8 {
     1 + MILLIBITS.partition_point(|&most| most < millibits) as u8
 }
 
-/// The expected false-positive rate, by the sum in the module's description.
 pub(super) fn rate(bits_per_key: f64, probes: u8) -> f64 {
     let mean = LINE_BITS as f64 / bits_per_key;
     let spread = 12.0 * mean.sqrt() + 40.0;
     let middle = mean.floor();
-    // Poisson weights outwards from the mean, so that no significant weight underflows.
+    // From the mean outwards: no significant weight underflows.
     let (mut sum, mut total) = (0.0, 0.0);
-    let mut add = |keys: f64, weight: f64| {
-        sum += weight * line_rate(keys, f64::from(probes));
+    let mut add = |line: Line, weight: f64| {
+        sum += weight * line.rate(probes);
         total += weight;
     };
-    let (mut weight, mut keys) = (1.0, middle);
+    let step = Line::of(1.0, probes);
+    let (mut weight, mut keys, mut line) = (1.0, middle, Line::of(middle, probes));
     while keys <= middle + spread {
-        add(keys, weight);
+        add(line, weight);
         keys += 1.0;
+        line =
+            Line { one_clear: line.one_clear * step.one_clear, two_clear: line.two_clear * step.two_clear };
         weight *= mean / keys;
     }
-    let (mut weight, mut keys) = (1.0, middle);
+    let (mut weight, mut keys, mut line) = (1.0, middle, Line::of(middle, probes));
     while keys > 0.0 && keys > middle - spread {
         weight *= keys / mean;
         keys -= 1.0;
-        add(keys, weight);
+        line =
+            Line { one_clear: line.one_clear / step.one_clear, two_clear: line.two_clear / step.two_clear };
+        add(if keys > 0.0 { line } else { Line::of(0.0, probes) }, weight);
     }
     sum / total
 }
 
-/// The rate of a line of `keys` keys: the mean of the `probes`-th power of the share of set bits, from mean
-/// and variance of that share.
-fn line_rate(keys: f64, probes: f64) -> f64 {
-    if keys == 0.0 {
-        return 0.0;
-    }
-    let bits = LINE_BITS as f64;
-    let throws = keys * probes;
-    let one_clear = ((-1.0 / bits).ln_1p() * throws).exp();
-    let two_clear = ((-2.0 / bits).ln_1p() * throws).exp();
-    let variance = ((one_clear + (bits - 1.0) * two_clear) / bits - one_clear * one_clear).max(0.0);
-    let set = 1.0 - one_clear;
-    set.powf(probes) * (1.0 + probes * (probes - 1.0) / 2.0 * variance / (set * set))
+/// The probabilities that one and two given bits of a line are clear.
+#[derive(Clone, Copy)]
+struct Line {
+    one_clear: f64,
+    two_clear: f64,
 }
 
-/// [`MULTIPLIERS`] for each number of probes, eight at a time, padded with the first multiplier. Testing a
-/// bit twice is harmless, so a vector needs no mask.
+impl Line {
+    /// A line of `keys` keys. Each key multiplies both by the probabilities of one key.
+    fn of(keys: f64, probes: u8) -> Self {
+        let (bits, throws) = (LINE_BITS as f64, keys * f64::from(probes));
+        let clear = |chosen: f64| ((-chosen / bits).ln_1p() * throws).exp();
+        Self { one_clear: clear(1.0), two_clear: clear(2.0) }
+    }
+
+    /// The mean of the `probes`-th power of the share of set bits, from its mean and variance.
+    fn rate(self, probes: u8) -> f64 {
+        let Self { one_clear, two_clear } = self;
+        let bits = LINE_BITS as f64;
+        let set = 1.0 - one_clear;
+        if set == 0.0 {
+            return 0.0;
+        }
+        let variance = ((one_clear + (bits - 1.0) * two_clear) / bits - one_clear * one_clear).max(0.0);
+        let power = (0..probes).fold(1.0, |power, _| power * set);
+        let probes = f64::from(probes);
+        power * (1.0 + probes * (probes - 1.0) / 2.0 * variance / (set * set))
+    }
+}
+
+/// [`MULTIPLIERS`] by number of probes, in eights, padded with the first.
 static STEPS_OF: [[[u32; LANES]; STEPS]; PROBES_MAX as usize + 1] = {
     let mut steps = [[[MULTIPLIERS[0]; LANES]; STEPS]; PROBES_MAX as usize + 1];
     let mut probes = 0;
@@ -119,7 +130,6 @@ pub(super) struct Blocked {
 }
 
 impl Blocked {
-    /// The multipliers of the first eight probes, then of the others, eight at a time.
     pub(super) fn steps(self) -> (&'static [u32; LANES], &'static [[u32; LANES]]) {
         let probes = usize::from(self.probes.clamp(1, PROBES_MAX));
         let [first, others @ ..] = &STEPS_OF[probes];
@@ -131,7 +141,6 @@ impl Blocked {
         core::iter::once(first).chain(others)
     }
 
-    /// The number of the line, and the word that selects the bits in it.
     #[inline(always)]
     pub(super) fn locate(self, hash: u64) -> (u64, u32) {
         (reduce(hash, self.lines), hash as u32)
@@ -144,8 +153,7 @@ impl Blocked {
         positions(word, self.probes).for_each(|bit| line[bit >> 3] |= 1 << (bit & 7));
     }
 
-    /// The false-positive rate of these bits in units of 2^-64: the mean over the lines of `(ones /
-    /// 512)^probes`.
+    /// The mean of `(ones / 512)^probes`, in units of 2^-64.
     pub(super) fn stored_rate(self, body: &[u8]) -> u64 {
         let mut lines_with = [0u64; LINE_BITS as usize + 1];
         for line in body.chunks(LINE_BYTES) {

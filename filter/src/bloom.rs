@@ -1,20 +1,16 @@
 //! Kind 1, the standard Bloom filter: each key sets `probes` of `bits` bits.
 //!
-//! Positions follow from the table hash `h` by enhanced double hashing (Dillinger and Manolios 2004) in
-//! 64-bit fixed point, with the whole array as the unit:
+//! Positions follow from the table hash `h` by enhanced double hashing (Dillinger and Manolios 2004) in 64-bit fixed point:
 //!
 //! ```text
 //! x = h, y = remix(h) | 1, z = STEP
 //! probe: bit reduce(x, bits), the high bits of x · bits         then x += y, y += z, z += STEP
 //! ```
 //!
-//! Multiply-shift reduction allows any number of bits and needs no division. Only the high bits of `x` then
-//! matter, and the small integers that the textbook adds to `y` would be lost. So the cubic term is scaled by
-//! an odd constant near 2^64 divided by the golden ratio. Without that term, a `y` near a fraction of small
-//! denominator (0, 1/2, 1/3 ..) would probe a few places repeatedly. This sets the floor of plain double
-//! hashing for low rates and small filters.
+//! Only the high bits of `x` matter, so the cubic term has an odd constant near 2^64 divided by the golden ratio. Without it, a
+//! `y` near 0, 1/2 or 1/3 probes few places.
 //!
-//! Bit `i` is bit `i % 8` of byte `i / 8`, on every machine. Bits of the last byte from `bits` on are 0.
+//! Bit `i` is bit `i % 8` of byte `i / 8`. Bits of the last byte from `bits` on are 0.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -22,40 +18,38 @@ use byteorder::{ByteOrder, LittleEndian};
 use crate::float::Float;
 use crate::hash::reduce;
 
-/// Added to `z`, the second difference of the positions. Odd.
+/// Second difference of the positions.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The multiplier of [`remix`]. Odd.
 const REMIX: u64 = 0xd6e8_feb8_6659_fd93;
 
-/// Bits read before the first of them is tested.
+/// Bits read before the first is tested.
 const GROUP: u8 = 3;
 
-/// A filter sized by its keys has a multiple of this many bits.
+/// Filters sized by their keys have a multiple of these bits.
 pub(super) const GRANULE_BITS: u64 = 64;
 
-/// Most probes of any kind: the bound on the time of a query.
+/// Most probes of any kind.
 pub(super) const PROBES_MAX: u8 = 30;
 
-/// Entry `k - 1` is the most thousandths of a bit per key for which `k` probes are best; after the last
-/// entry, one more is. From `(1 - e^(-k/b))^k = (1 - e^(-(k+1)/b))^(k+1)`. Frozen: part of the format.
+/// Entry `k - 1`: the most thousandths of a bit per key at which `k` probes are best, from `(1 - e^(-k/b))^k = (1 -
+/// e^(-(k+1)/b))^(k+1)`. Frozen: part of the format.
 const MILLIBITS: [u32; 29] = [
     2078, 3556, 5013, 6464, 7912, 9358, 10803, 12248, 13692, 15136, 16580, 18023, 19467, 20910, 22353, 23796,
     25240, 26683, 28126, 29569, 31012, 32455, 33898, 35340, 36783, 38226, 39669, 41112, 42555,
 ];
 
-/// Derives a second hash, no part of which is a linear function of the high bits of the first.
+/// A second hash that is not linear in the high bits of the first.
 #[inline]
 pub(super) fn remix(hash: u64) -> u64 {
     (hash ^ (hash >> 32)).wrapping_mul(REMIX)
 }
 
-/// The number of probes with which this many bits per key give the lowest rate.
 pub(super) fn best_probes(millibits: u32) -> u8 {
     1 + MILLIBITS.partition_point(|&most| most < millibits) as u8
 }
 
-/// The expected false-positive rate: `(1 - e^(-k/b))^k` for `b` bits per key and `k` probes.
+/// `(1 - e^(-k/b))^k`.
 pub(super) fn rate(bits_per_key: f64, probes: u8) -> f64 {
     let probes = f64::from(probes);
     (-(-probes / bits_per_key).exp_m1()).powf(probes)
@@ -77,10 +71,7 @@ impl Bloom {
         self.positions(Self::locate(hash)).for_each(|bit| body[(bit >> 3) as usize] |= 1 << (bit & 7));
     }
 
-    /// Whether all bits of the probe are set in `body`. A bit outside of it counts as set.
-    ///
-    /// Half of the bits are set, so a branch per bit would be mispredicted half of the time. Bits are
-    /// therefore read in groups.
+    /// Bits outside of `body` count as set. Tests in groups: half of the branches would be mispredicted.
     #[inline]
     pub(super) fn test(self, body: &[u8], (mut x, mut y): (u64, u64)) -> bool {
         let mut z = STEP;
@@ -106,12 +97,10 @@ impl Bloom {
         (reduce(x, self.bits) >> 3) as usize
     }
 
-    /// Whether the unused bits of the last byte are 0.
     pub(super) fn ends_with_zeros(self, body: &[u8]) -> bool {
         body.last().is_none_or(|&last| self.bits.is_multiple_of(8) || last >> (self.bits % 8) == 0)
     }
 
-    /// The bits of a key, in test order.
     #[inline]
     pub(super) fn positions(self, (mut x, mut y): (u64, u64)) -> impl Iterator<Item = u64> {
         let mut z = STEP;
@@ -124,7 +113,7 @@ impl Bloom {
         })
     }
 
-    /// The false-positive rate of these bits in units of 2^-64: `(ones / bits)^probes`.
+    /// `(ones / bits)^probes`, in units of 2^-64.
     pub(super) fn stored_rate(self, body: &[u8]) -> u64 {
         power(fraction(all_ones(body), self.bits), self.probes)
     }
@@ -134,7 +123,6 @@ pub(super) fn all_ones(body: &[u8]) -> u64 {
     body.chunks(8).map(|word| u64::from(ones(word))).sum()
 }
 
-/// The number of set bits in at most eight bytes.
 #[inline]
 pub(super) fn ones(word: &[u8]) -> u32 {
     let mut bytes = [0; 8];
@@ -147,12 +135,12 @@ pub(crate) fn rate_of(units: u64) -> f64 {
     units as f64 / UNITS
 }
 
-/// `part / whole` in units of 2^-64, rounded down; a whole is 2^64 - 1.
+/// In units of 2^-64, at most 2^64 - 1.
 pub(super) fn fraction(part: u64, whole: u64) -> u64 {
     u64::try_from((u128::from(part) << 64) / u128::from(whole.max(1))).unwrap_or(u64::MAX)
 }
 
-/// `base` to the power `exponent` (at least 1) in units of 2^-64, every product rounded down.
+/// In units of 2^-64, products rounded down; `exponent` is at least 1.
 pub(super) fn power(base: u64, exponent: u8) -> u64 {
     (1..exponent).fold(base, |product, _| ((u128::from(product) * u128::from(base)) >> 64) as u64)
 }

@@ -1,20 +1,13 @@
 //! Builds a filter block from hashes: `(add_hash)* finish`.
 //!
-//! 1. Hashes are collected, eight bytes each, in chunks of fixed length, so growth copies nothing.
-//! 2. `finish` computes the size from the number of keys: `round(keys · bits per key)` bits, rounded up to a
-//!    multiple of 64 for Bloom and of 512 (a line) for blocked Bloom. It sets the bits, computes the
-//!    predicted rate from them with integers, and writes the checksums.
-//! 3. The block is opened like any other, and probed for every key. This detects bits lost in memory before
-//!    the table is published.
-//! 4. If a key is reported absent, the filter is built a second time. If the second block differs or passes
-//!    the check, the memory is faulty: an error. If it is the same, the builder has a bug: the result is a
-//!    block that answers "maybe" for every key, and the table can still be written.
+//! 1. Hashes are collected in chunks: growth copies nothing.
+//! 2. `finish` makes `round(keys · bits per key)` bits, rounded up to a multiple of 64 for Bloom and of 512 for blocked Bloom.
+//!    They give the predicted rate, in integers.
+//! 3. The block is opened and probed for every key, which detects bits lost in memory.
+//! 4. If a key is absent, the filter is built again. If the second block differs or has every key, memory is faulty: an error.
+//!    Otherwise, the builder has a bug: the block answers "maybe" for every key.
 //!
-//! Bits are set and never cleared, so the block does not depend on the order of the keys.
-//!
-//! A ribbon filter (see `ribbon`) builds its sections first, because their lengths are not known before, and
-//! copies them into the block. If no attempt succeeds, the block has no sections and answers "maybe" for
-//! every key ([`Header::answers_only_maybe`]).
+//! The block does not depend on the order of the keys.
 
 use alloc::format;
 use alloc::string::ToString;
@@ -38,30 +31,26 @@ use crate::error::FilterError;
 use crate::float::Float;
 use crate::hash::{key_hash, table_hash};
 
-/// Hashes per chunk: 64 KiB.
 const CHUNK: usize = 8192;
 
-/// The name of an unfinished filter in errors.
 const CONSTRUCTION: &str = "filter under construction";
 
-/// Memory to build a ribbon filter, in bytes per key, including the hashes.
 const RIBBON_BYTES_PER_KEY: usize = 20;
 
-/// Approximate memory that `finish` takes, including the hashes.
 fn finish_bytes(kind: Kind, keys: usize, body_bits: f64) -> usize {
     let per_key = if kind.has_columns() { RIBBON_BYTES_PER_KEY } else { size_of::<u64>() };
     keys * per_key + 2 * (HEADER_BYTES + (body_bits / 8.0) as usize)
 }
 
 impl FilterPlan {
-    /// Approximate peak memory to build such a filter of this many keys, in bytes.
+    /// Approximate peak memory in bytes to build this filter.
     #[doc(hidden)]
     pub fn build_bytes(&self, keys: u64) -> usize {
         finish_bytes(self.kind, keys as usize, keys as f64 * self.bits_per_key)
     }
 }
 
-/// Collects the hashes of the distinct user keys of a table and makes its filter block.
+/// Makes a filter block from the hashes of distinct user keys.
 #[derive(Clone)]
 pub struct FilterBuilder {
     kind: Kind,
@@ -76,7 +65,6 @@ pub struct FilterBuilder {
     chunk: Vec<u64>,
 }
 
-/// Omits seed, salt and hashes.
 impl fmt::Debug for FilterBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FilterBuilder")
@@ -89,16 +77,14 @@ impl fmt::Debug for FilterBuilder {
 }
 
 impl FilterBuilder {
-    /// A builder for the table whose file id is `owner`.
+    /// A builder for the table with file id `owner`.
     ///
-    /// `seed` must be the seed of [`key_hash`] that lookups use. It is stored in the block, visible to every
-    /// reader of the block. `salt` should differ from table to table. A small ribbon filter may get another
-    /// salt, derived from this one.
+    /// `seed` is for [`key_hash`], as in lookups, and readable in the block. `salt` should differ between tables; a small ribbon
+    /// filter may replace it.
     ///
     /// # Errors
     ///
-    /// [`FilterError::InvalidArgument`] for bits per key that are not over 0 and up to
-    /// [`BITS_PER_KEY_MAX`](super::BITS_PER_KEY_MAX).
+    /// [`FilterError::InvalidArgument`] unless bits per key are over 0, up to [`BITS_PER_KEY_MAX`](super::BITS_PER_KEY_MAX).
     pub fn new(
         kind: Kind,
         bits_per_key: f64,
@@ -121,13 +107,12 @@ impl FilterBuilder {
         })
     }
 
-    /// Sets the exact number of bits and probes of a Bloom filter, for any number of keys. Filters can be
-    /// united or intersected ([`Filter::union`]) only if both numbers are equal. A blocked filter rounds the
-    /// bits up to lines of 512. A ribbon filter ignores the call.
+    /// Sets the bits and probes of a Bloom filter. A blocked filter rounds the bits up to a multiple of 512; a ribbon filter
+    /// ignores the call.
     ///
     /// # Errors
     ///
-    /// [`FilterError::InvalidArgument`] for 0 bits, and for probes that are not 1 to 30.
+    /// [`FilterError::InvalidArgument`] without bits or 1 to 30 probes.
     pub fn bits_and_probes(mut self, bits: u64, probes: u8) -> Result<Self, FilterError> {
         if bits == 0 || probes == 0 || probes > PROBES_MAX {
             return Err(FilterError::invalid(format!(
@@ -138,12 +123,11 @@ impl FilterBuilder {
         Ok(self)
     }
 
-    /// Sets the number of columns of a ribbon filter, instead of bits per key. A whole number of columns has
-    /// the false-positive rate `2^-columns`. Other kinds ignore the call.
+    /// Sets the columns of a ribbon filter; `columns` have the rate `2^-columns`. Other kinds ignore the call.
     ///
     /// # Errors
     ///
-    /// [`FilterError::InvalidArgument`] for a number that is not over 0 and up to 32.
+    /// [`FilterError::InvalidArgument`] unless over 0, up to 32.
     pub fn columns(mut self, columns: f64) -> Result<Self, FilterError> {
         if !(columns > 0.0 && columns <= COLUMNS_MAX.into()) {
             return Err(FilterError::invalid(format!(
@@ -154,24 +138,22 @@ impl FilterBuilder {
         Ok(self)
     }
 
-    /// Stores the columns of a ribbon filter in this many groups (1 to 3). The later groups need not be in
-    /// memory, see [`Filter::keep_groups`]. Other kinds ignore the call.
+    /// Stores a ribbon filter in 1 to 3 column groups; later ones can stay on disk ([`Filter::keep_groups`]). Other kinds ignore
+    /// the call.
     #[must_use]
     pub fn column_groups(mut self, groups: usize) -> Self {
         self.groups.count = groups.clamp(1, GROUPS_MAX);
         self
     }
 
-    /// Minimum number of columns in the first of several groups. One in `2^columns` absent keys passes that
-    /// group and needs the next.
+    /// Minimum columns in the first group: one in `2^columns` absent keys needs the next.
     #[must_use]
     pub fn first_group(mut self, columns: u8) -> Self {
         self.groups.first = columns;
         self
     }
 
-    /// Adds a user key by its [`key_hash`]. Add every distinct user key once, because each call counts as a
-    /// key.
+    /// Adds a distinct user key by its [`key_hash`]. Each call counts as a key.
     #[inline]
     pub fn add_hash(&mut self, hash: u64) {
         if self.chunk.len() == CHUNK {
@@ -180,14 +162,13 @@ impl FilterBuilder {
         self.chunk.push(hash);
     }
 
-    // The first chunk grows as it fills, because a small table has few keys.
     #[cold]
     #[inline(never)]
     fn start_chunk(&mut self) {
         self.chunks.push(core::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK)));
     }
 
-    /// Adds a user key. See [`FilterBuilder::add_hash`].
+    /// [`FilterBuilder::add_hash`] for a user key.
     pub fn add_key(&mut self, key: &[u8]) {
         self.add_hash(key_hash(self.seed, key));
     }
@@ -204,31 +185,29 @@ impl FilterBuilder {
         self.chunk.is_empty()
     }
 
-    /// Memory of the collected hashes, in bytes. `finish` takes more, see [`FilterBuilder::finish_bytes`].
+    /// Memory of the collected hashes, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         (self.chunks.len() * CHUNK + self.chunk.capacity()) * size_of::<u64>()
     }
 
-    /// Approximate peak memory of `finish` in bytes, including the hashes.
+    /// Approximate peak memory of [`FilterBuilder::finish`] in bytes.
     #[must_use]
     pub fn finish_bytes(&self) -> usize {
         finish_bytes(self.kind, self.len(), self.body_bits())
     }
 
-    /// Approximate bits of the filter that `finish` would make now. Cheap, because it is called often while
-    /// keys are added.
+    /// Approximate.
     fn body_bits(&self) -> f64 {
         let keys = self.len() as f64;
         match (self.kind, self.bits_and_probes, self.columns) {
             (Kind::Bloom | Kind::BlockedBloom, Some((bits, _)), _) if keys > 0.0 => bits as f64,
-            // In a large filter, columns take a few per cent more than a bit per key.
             (Kind::Ribbon, _, Some(columns)) => keys * columns * 1.05,
             _ => keys * self.bits_per_key,
         }
     }
 
-    /// Length of the block that `finish` would make now, in bytes; approximate for a ribbon filter.
+    /// Length of the finished block in bytes; for a ribbon filter approximate.
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
         let keys = self.len() as u64;
@@ -254,13 +233,12 @@ impl FilterBuilder {
         self.columns.map_or(Size::Bits(self.bits_per_key), Size::Columns)
     }
 
-    /// Makes the block. If the filter cannot be built, the block is of kind [`Kind::Ribbon`] and answers
-    /// "maybe" for every key ([`Header::answers_only_maybe`]).
+    /// Makes the block. If it cannot be built, it answers "maybe" ([`Header::answers_only_maybe`]).
     ///
     /// # Errors
     ///
-    /// [`FilterError::TooLarge`] if the block does not fit in memory; [`FilterError::FaultyMemory`] if an
-    /// added key is reported absent and a second attempt with the same keys gives another result.
+    /// [`FilterError::TooLarge`] if the block does not fit in memory. [`FilterError::FaultyMemory`] if it lacks a key and a
+    /// second attempt differs.
     pub fn finish(self) -> Result<Vec<u8>, FilterError> {
         let keys = self.len() as u64;
         if self.kind.has_columns() && keys > 0 {
@@ -299,8 +277,7 @@ impl FilterBuilder {
         self.settle(keys, first, block, fault)
     }
 
-    /// The result after a second attempt. The block of the first one failed the check; `first` is its
-    /// fingerprint.
+    /// `first` is the fingerprint of the faulty block.
     fn settle(
         mut self,
         keys: u64,
@@ -340,8 +317,7 @@ impl FilterBuilder {
         Ok(block)
     }
 
-    /// The block of a [`Kind::Bloom`] filter of `keys` keys whose bits the caller has set. Requires
-    /// [`FilterBuilder::bits_and_probes`].
+    /// A [`Kind::Bloom`] block with given bits. Requires [`FilterBuilder::bits_and_probes`].
     #[doc(hidden)]
     pub fn finish_with_bits(self, bits: &[u8], keys: u64) -> Result<Vec<u8>, FilterError> {
         let Some((size, probes)) = self.bits_and_probes else {
@@ -364,7 +340,6 @@ impl FilterBuilder {
         }
     }
 
-    /// Whether the filter reports a key absent.
     fn lost(&self, filter: &Filter<&[u8]>) -> bool {
         let mut answers = [false; CHUNK];
         self.all_chunks().any(|chunk| {
@@ -374,7 +349,6 @@ impl FilterBuilder {
         })
     }
 
-    /// The block with these sections, and the table hashes of the keys.
     fn ribbon_block(&self, built: Built, keys: u64) -> Result<(Vec<u8>, Vec<u64>), FilterError> {
         let Built { ribbon, mut sections, hashes, .. } = built;
         #[cfg(any(test, feature = "testing"))]
@@ -460,7 +434,7 @@ impl FilterBuilder {
         }
     }
 
-    /// Opens the finished block and probes it for every key. Returns the first fault.
+    /// The first fault.
     fn fault(
         &self,
         block: &[u8],
@@ -477,25 +451,23 @@ impl FilterBuilder {
     }
 }
 
-/// A hash of the block, to compare two blocks without keeping both in memory.
 fn fingerprint(block: Vec<u8>) -> u64 {
     key_hash(0, &block)
 }
 
-/// Faults for tests: change the bits of a filter like faulty memory or a bug in the builder.
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod fault_injection {
     use std::cell::Cell;
 
-    /// Called with each body or section, and the number of earlier calls.
+    /// Changes a body or section, given the number of earlier calls.
     type Fault = fn(&mut [u8], u32);
 
     std::thread_local! {
         static FAULT: Cell<Option<(Fault, u32)>> = const { Cell::new(None) };
     }
 
-    /// Applies `fault` to all filters that this thread builds, until the next call.
+    /// Sets the fault of this thread.
     pub fn set(fault: Option<Fault>) {
         FAULT.set(fault.map(|fault| (fault, 0)));
     }
@@ -512,7 +484,7 @@ fn shape(kind: Kind, keys: u64, bits_per_key: f64) -> Shape {
     if keys == 0 {
         return Shape::Empty;
     }
-    // The cast saturates; `Layout` rejects a size that is too large.
+    // The cast saturates; `Layout` rejects large sizes.
     let bits = ((keys as f64 * bits_per_key).round() as u64).max(1);
     let millibits = millibits(bits_per_key);
     match kind {

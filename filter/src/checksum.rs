@@ -1,23 +1,19 @@
-//! The checksum rule of all files. It binds bytes to their place.
+//! The checksum of all files, over (file id of the owner, offset, bytes), which detects misplaced bytes.
 //!
-//! Every unit on disk has a checksum over (owner, offset, bytes): the random id of its file, and its offset
-//! there. An intact block in the wrong place or file fails like a damaged one.
-//!
-//! The function depends on the length only (checksum kind 1 of the file header). Up to [`CRC_BYTES_MAX`]
-//! bytes it is CRC-32 (IEEE), zero-extended, which is certain to detect every burst of up to 32 bits. Above
-//! that it is XXH3-64 with seed 0, which is an order of magnitude faster than a table-driven CRC.
+//! Up to [`CRC_BYTES_MAX`] bytes it is CRC-32 (IEEE), which detects every burst of up to 32 bits. Above, it is XXH3-64 with seed
+//! 0, ten times as fast.
 
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::codec::u64_bytes;
 
-/// The most bytes for which the checksum is a CRC-32.
+/// Most bytes for a CRC-32.
 pub const CRC_BYTES_MAX: usize = 16 << 10;
 
-/// Random id of a file; everything in the file is bound to it.
+/// Random id of a file.
 pub type FileId = [u8; 16];
 
-/// Checksum of the concatenated `parts` at `offset` of the file `owner`.
+/// Checksum of the concatenated `parts` at `offset` of file `owner`.
 pub fn checksum(owner: &FileId, offset: u64, parts: &[&[u8]]) -> u64 {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     if len <= CRC_BYTES_MAX {
@@ -31,9 +27,9 @@ pub fn checksum(owner: &FileId, offset: u64, parts: &[&[u8]]) -> u64 {
     }
 }
 
-/// CRC-32 over owner, offset and parts, for units that are never long (headers, log fragments).
+/// CRC-32 for units that are always short.
 pub fn checksum32(owner: &FileId, offset: u64, parts: &[&[u8]]) -> u32 {
-    // One update instead of two, because each has a fixed cost.
+    // One update, because each has a fixed cost.
     let mut place = [0; 24];
     place[..16].copy_from_slice(owner);
     place[16..].copy_from_slice(&u64_bytes(offset));
@@ -43,7 +39,7 @@ pub fn checksum32(owner: &FileId, offset: u64, parts: &[&[u8]]) -> u32 {
     crc.finalize()
 }
 
-/// [`checksum32`] for one file, with the owner already hashed.
+/// [`checksum32`] with the owner already hashed.
 #[derive(Debug, Clone)]
 pub struct FileChecksum(crc32fast::Hasher);
 
@@ -54,7 +50,6 @@ impl FileChecksum {
         Self(begun)
     }
 
-    /// The checksum of `bytes` at `offset`.
     pub fn of(&self, offset: u64, bytes: &[u8]) -> u32 {
         let mut crc = self.0.clone();
         crc.update(&u64_bytes(offset));

@@ -1,9 +1,6 @@
-//! Little-endian integers, varints, and a reader whose reads name their fields.
+//! Little-endian integers, varints, and a reader with named fields.
 //!
-//! Decoding never panics and never allocates by a claimed length: each read checks the remaining bytes. The
-//! name of the field becomes the `what` of the error. Varints are LEB128: seven bits per byte, least
-//! significant group first, at most ten bytes. Only the shortest encoding is accepted, so equal values have
-//! equal bytes.
+//! Decoding cannot panic, and allocates by actual lengths only. Varints are LEB128 in the shortest encoding, up to ten bytes.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,22 +9,22 @@ use core::fmt;
 
 use byteorder::{ByteOrder, LittleEndian};
 
-/// Why bytes could not be decoded. The caller adds the path of the file.
+/// A decoding error. The caller adds the path of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeError {
-    /// Offset of the field, in bytes from the start of the decoded unit.
+    /// Offset in bytes in the decoded unit.
     pub offset: u64,
     /// The field or structure.
     pub what: &'static str,
     pub kind: DecodeErrorKind,
 }
 
-/// The text of an error about a wrong magic: both magics in hex and as text.
+/// Error text for a wrong magic.
 pub fn another_magic(expected: &[u8], found: &[u8]) -> String {
     format!("expected {}, found {}", hex_and_text(expected), hex_and_text(found))
 }
 
-/// A few bytes, `89 53 0a (\x89S\n)`.
+/// For example `89 53 0a (\x89S\n)`.
 pub fn hex_and_text(bytes: &[u8]) -> String {
     let hex: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{} ({})", hex.join(" "), bytes.escape_ascii())
@@ -36,9 +33,9 @@ pub fn hex_and_text(bytes: &[u8]) -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {
-    /// The bytes are damaged; the text has the expected and the found value.
+    /// Damaged bytes, with the expected and the found value.
     Corrupt(String),
-    /// The bytes are intact (their checksum matches) but newer than this code.
+    /// Intact bytes that are newer than this code.
     Unsupported {
         /// The stored value.
         found: u64,
@@ -56,7 +53,7 @@ impl DecodeError {
         Self { offset, what, kind: DecodeErrorKind::Unsupported { found, supported } }
     }
 
-    /// The same error with `base` added to the offset.
+    /// Adds `base` to the offset.
     #[must_use]
     pub fn at(mut self, base: u64) -> Self {
         self.offset = self.offset.saturating_add(base);
@@ -83,7 +80,6 @@ impl core::error::Error for DecodeError {}
 pub struct Reader<'a> {
     bytes: &'a [u8],
     position: usize,
-    /// Offset of the first byte in the decoded unit.
     base: u64,
 }
 
@@ -97,13 +93,12 @@ impl<'a> Reader<'a> {
         self.position
     }
 
-    /// Offset of the next byte from the start of the decoded unit, as in errors.
+    /// Offset of the next byte.
     #[inline]
     pub fn offset(&self) -> u64 {
         self.base.saturating_add(self.position as u64)
     }
 
-    /// All that was read.
     pub fn read_so_far(&self) -> &'a [u8] {
         &self.bytes[..self.position]
     }
@@ -118,7 +113,7 @@ impl<'a> Reader<'a> {
         self.remaining() == 0
     }
 
-    /// An error about the field at the current offset.
+    /// An error at the current offset.
     pub fn corrupt(&self, what: &'static str, detail: impl Into<String>) -> DecodeError {
         DecodeError::corrupt(self.offset(), what, detail)
     }
@@ -188,7 +183,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A varint of at most `limit`.
     pub fn varint_up_to(&mut self, limit: u64, what: &'static str) -> Result<u64, DecodeError> {
         let start = self.offset();
         match self.varint(what)? {
@@ -197,7 +191,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A varint that counts bytes or items, at most `limit` and within the address space.
+    /// A varint of at most `limit`, as `usize`.
     #[inline]
     pub fn length(&mut self, limit: u64, what: &'static str) -> Result<usize, DecodeError> {
         let start = self.offset();
@@ -208,7 +202,7 @@ impl<'a> Reader<'a> {
         Ok(value as usize)
     }
 
-    /// The remaining bytes, as a reader that continues the offsets.
+    /// The remaining bytes.
     pub fn rest(&mut self) -> Self {
         let base = self.offset();
         let bytes = &self.bytes[self.position..];
@@ -222,8 +216,7 @@ impl<'a> Reader<'a> {
         self.bytes(len, what)
     }
 
-    /// Skips bytes with a length prefix of one byte, and returns the length. Skips nothing if the prefix is
-    /// longer, or if bytes are missing.
+    /// Skips bytes with a one-byte length prefix and returns the length; otherwise skips nothing.
     #[inline]
     pub fn skip_short(&mut self) -> Option<usize> {
         let (&len, after) = self.bytes.get(self.position..)?.split_first()?;
@@ -244,22 +237,22 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The lowest bit of a field tag: a reader must reject a record with an unknown critical field.
+/// The lowest bit of a field tag: an unknown critical field is rejected.
 pub const CRITICAL: u64 = 1;
 
-/// One field of an extensible record: `tag varint · length varint · payload`, see [`Reader::field`].
+/// A field of an extensible record: `tag varint · length varint · payload`.
 #[derive(Clone)]
 pub struct Field<'a> {
-    /// Number of the field shifted left by one, with [`CRITICAL`] in the lowest bit.
+    /// Field number shifted left by one, with [`CRITICAL`] in the lowest bit.
     pub tag: u64,
-    /// Offset of the field from the start of the decoded unit.
+    /// Offset in the decoded unit.
     pub offset: u64,
-    /// The payload, as a reader that continues the offsets.
+    /// The payload.
     pub reader: Reader<'a>,
 }
 
 impl<'a> Reader<'a> {
-    /// The next field of an extensible record, or `None` at its end.
+    /// The next field of an extensible record; `None` at its end.
     pub fn field(&mut self) -> Result<Option<Field<'a>>, DecodeError> {
         if self.is_empty() {
             return Ok(None);
@@ -274,7 +267,7 @@ impl<'a> Reader<'a> {
 }
 
 impl Field<'_> {
-    /// Ignores an unknown field, or returns an error if it is critical.
+    /// Ignores an unknown field; an error if it is critical.
     pub fn skip_unknown(&self) -> Result<(), DecodeError> {
         if self.tag & CRITICAL == 0 {
             return Ok(());
@@ -290,7 +283,7 @@ impl Field<'_> {
     }
 }
 
-/// The fields already found in a record, for fields that occur at most once. Unknown fields take no memory.
+/// The fields found in a record, to reject repetitions.
 pub struct Seen<const N: usize> {
     record: &'static str,
     tags: [u64; N],
@@ -298,21 +291,21 @@ pub struct Seen<const N: usize> {
 }
 
 impl<const N: usize> Seen<N> {
-    /// `record` names the record in errors; `tags` are the tags of its fields.
+    /// `record` is its name in errors.
     pub fn new(record: &'static str, tags: [u64; N]) -> Self {
         Self { record, tags, seen: [false; N] }
     }
 
-    /// Marks a field as found. A repeated field is an error.
+    /// An error if the field is repeated.
     pub fn note(&mut self, field: &Field<'_>) -> Result<(), DecodeError> {
         let Some(index) = self.tags.iter().position(|&tag| tag == field.tag) else { return Ok(()) };
         if core::mem::replace(&mut self.seen[index], true) {
-            return Err(DecodeError::corrupt(field.offset, self.record, "a field stands twice"));
+            return Err(DecodeError::corrupt(field.offset, self.record, "a field is repeated"));
         }
         Ok(())
     }
 
-    /// Checks that the record at offset `start` has these fields.
+    /// An error if the record lacks one of these fields.
     pub fn expect(&self, tags: &[u64], start: u64) -> Result<(), DecodeError> {
         let missing = self.tags.iter().zip(&self.seen).find(|(tag, seen)| !**seen && tags.contains(tag));
         let Some((tag, _)) = missing else { return Ok(()) };
@@ -332,7 +325,7 @@ fn over_limit(offset: u64, what: &'static str, value: u64, limit: u64) -> Decode
     DecodeError::corrupt(offset, what, format!("{value} is over the limit of {limit}"))
 }
 
-/// The value and the length of the varint at the start of `bytes`.
+/// The value and length of the varint at the start of `bytes`.
 #[inline]
 pub fn decode_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let first = *bytes.first()?;
@@ -396,7 +389,7 @@ pub fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&u64_bytes(value));
 }
 
-/// The eight bytes of a number as stored in a file, as input of a checksum.
+/// The little-endian bytes, as input of a checksum.
 #[inline]
 #[must_use]
 pub fn u64_bytes(value: u64) -> [u8; 8] {
@@ -535,7 +528,7 @@ mod tests {
         assert_eq!(seen.expect(&[3, 9], 5), missing);
         assert_eq!(seen.expect(&[], 5), Ok(()), "no field is expected");
         let again = reader.field().unwrap().unwrap();
-        assert_eq!(seen.note(&again), Err(DecodeError::corrupt(9, "record", "a field stands twice")));
+        assert_eq!(seen.note(&again), Err(DecodeError::corrupt(9, "record", "a field is repeated")));
         reader.field().unwrap().unwrap();
         let unlisted = reader.field().unwrap().unwrap();
         assert_eq!(seen.note(&unlisted), Ok(()), "7 may stand twice");

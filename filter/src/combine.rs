@@ -1,13 +1,10 @@
-//! Union and intersection of standard Bloom filters, and an estimate of the number of keys.
+//! Union, intersection and key count of standard Bloom filters.
 //!
-//! Two filters with the same number of bits, probes, seed and salt ([`FilterBuilder::bits_and_probes`]) set
-//! the same bits for the same key. The bits set in either filter are exactly the filter of the union. The
-//! bits set in both include the bits of every common key, and some more. So the intersection has no false
-//! negatives, and a rate between the rate of the smaller filter and that of a filter built from the common
-//! keys.
+//! Filters with equal bits, probes, seed and salt ([`FilterBuilder::bits_and_probes`]) set the same bits for a key. Bits set in
+//! either make the union's filter; bits set in both contain the filter of the common keys.
 //!
-//! With `k` probes, `n` keys leave `m · e^(-kn/m)` of `m` bits clear, hence `n = -m/k · ln(clear / m)`
-//! (Swamidass and Baldi 2007). The header of a union or intersection has this estimate as its key count.
+//! With `k` probes, `n` keys leave `m · e^(-kn/m)` of `m` bits clear, hence `n = -m/k · ln(clear / m)` (Swamidass and Baldi
+//! 2007), the key count of a result.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -23,14 +20,14 @@ use crate::error::FilterError;
 #[cfg(not(any(test, feature = "std")))]
 use crate::float::Float;
 
-/// Why two filters have no union or intersection.
+/// Two filters have no union or intersection.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum CombineError {
-    /// One of them is of this kind, or has no keys.
+    /// A filter of this kind, or without keys.
     #[non_exhaustive]
     Kind(Kind),
-    /// They differ in this parameter: `"bits"`, `"probes"`, `"seed"` or `"salt"`.
+    /// A different parameter: `"bits"`, `"probes"`, `"seed"` or `"salt"`.
     #[non_exhaustive]
     Differ(&'static str),
     /// The result could not be built.
@@ -55,13 +52,12 @@ impl core::error::Error for CombineError {
 }
 
 impl<B: AsRef<[u8]>> Filter<B> {
-    /// The block of a filter of the keys of either filter. It equals a filter built from these keys, except
-    /// for the key count, which is [estimated](Filter::estimate_key_count). Linear in their size.
+    /// The filter block of the keys of either filter, as built from them except for its [estimated](Filter::estimate_key_count)
+    /// key count. Linear.
     ///
     /// # Errors
     ///
-    /// [`CombineError`] if one filter is of another kind or has no keys, or if they differ in number of bits,
-    /// probes, seed or salt.
+    /// [`CombineError`] for other kinds, no keys, or other parameters.
     pub fn union<C: AsRef<[u8]>>(&self, other: &Filter<C>, owner: FileId) -> Result<Vec<u8>, CombineError> {
         let (bloom, one, two) = alike(self, other)?;
         let bits = merged(one, two, |one, two| one | two);
@@ -70,11 +66,8 @@ impl<B: AsRef<[u8]>> Filter<B> {
         build(self, owner, bloom, &bits, keys)
     }
 
-    /// The block of a filter of the keys that both filters have in common. It has no false negatives, but a
-    /// higher rate than a filter built from the common keys. Linear in their size.
-    ///
-    /// The key count is the sum of both estimates minus the estimate of their union (inclusion and
-    /// exclusion), at least 1.
+    /// A filter block of the common keys, with a higher rate than one built from them. Its key count is both estimates minus the
+    /// union's, at least 1. Linear.
     ///
     /// # Errors
     ///
@@ -93,8 +86,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
         build(self, owner, bloom, &bits, keys)
     }
 
-    /// Estimates the number of distinct keys of a standard Bloom filter from its bits. `None` if all bits are
-    /// set, and for other kinds, whose key count is exact. Linear in its size.
+    /// Estimates the distinct keys of a standard Bloom filter. `None` for other kinds, and if all bits are set. Linear.
     #[must_use]
     pub fn estimate_key_count(&self) -> Option<f64> {
         let (Shape::Bloom(bloom), bits) = self.shape_and_section() else { return None };

@@ -1,5 +1,4 @@
-//! The cost of a filter, and the rule of [`FilterKind::Auto`](crate::FilterKind), which chooses the cheapest
-//! kind.
+//! The cost of a filter, by which [`FilterKind::Auto`](crate::FilterKind) chooses the kind.
 //!
 //! An absent lookup that reaches a table costs, in nanoseconds,
 //!
@@ -7,28 +6,15 @@
 //! PROBE + rate · READ + BUILD / probes per key                for each kind, at the same size
 //! ```
 //!
-//! that is, the probe of the filter, the read that a false positive wastes, and a share of the time to build
-//! the filter. A filter of `n` keys is built for `n · BUILD` and probed `n` times as often as the last term
-//! states, so `n` cancels.
+//! A probe pays for wasted reads and a share of the build.
 //!
 //! # The figures
 //!
-//! `docs/benchmarks/costs.md` has the figures of `cargo run --release -p sievedb-bench -- costs` for 100,000
-//! keys: times, and instructions counted by callgrind.
+//! `docs/benchmarks/costs.md` measures the terms for 100,000 keys. The build times here are for a million, whose filter does not
+//! fit into the processor's cache (`docs/benchmarks/filters.md`).
 //!
-//! | | probe | build, per key | in the sum |
-//! |---|---:|---:|---:|
-//! | blocked Bloom | 4.1 ns, 92 instructions | 12 ns, 197 instructions | 4 and 40 ns |
-//! | Bloom | 9.0 ns, 120 instructions | 24 ns, 438 instructions | 8 and 80 ns |
-//! | ribbon | 9.5 ns, 136 instructions | 98 ns, 880 instructions | 8 and 180 ns |
-//!
-//! The sum uses higher build times, because a filter of a million keys does not fit into the processor's
-//! cache: `docs/benchmarks/filters.md` has 48, 124 and 129 ns on a slower machine.
-//!
-//! A wasted read counts as 60 µs, about the time to read 4 KiB that are not in the page cache. In `costs.md`
-//! the blocks are in the page cache, and a wasted read takes 3.3 µs. At that price, too, a blocked filter of
-//! 10 bits per key costs more than it saves (29 ns of reads against 11 ns of probing and building). The two
-//! prices disagree in the middle:
+//! A wasted read is 60 µs: 4 KiB that are not in the page cache. At 3.3 µs, from the page cache, the choice differs in the
+//! middle:
 //!
 //! | bits per key | least at 60 µs | least at 3.3 µs |
 //! |---|---|---|
@@ -36,30 +22,21 @@
 //! | 12.4 to 20.2 | ribbon | blocked Bloom |
 //! | from 20.3 | blocked Bloom | blocked Bloom |
 //!
-//! At 6 µs the middle begins at 14.0. The rule is made for tables larger than memory: there a blocked filter
-//! would cost 95 ns more at 14 bits per key. Other tables lose at most 11 ns per probe.
+//! For tables larger than memory, a blocked filter would cost 95 ns more at 14 bits per key. Others lose up to 11 ns per probe.
 //!
-//! A filter is expected to be probed 20 times per key, or as often as the filters of the tables that its
-//! table replaces, if that is more. It is not less, because a table written during a load, before any reads,
-//! may exist for years.
+//! A filter is expected to be probed 20 times per key, or as often as the replaced tables' filters if that is more: a table
+//! written before any reads may exist for years.
 //!
 //! # Consequences
 //!
-//! At 10 bits per key a ribbon filter costs 78 ns per probe, a Bloom filter 504 ns, and a blocked one 586 ns.
-//! So tables get ribbon filters. Blocked Bloom is chosen from 20.3 bits per key on, where its rate is below
-//! 0.02 %. With 10 bits on average, only tables with less than a thousandth of the keys of their tree get
-//! that many. A table of fewer than 96 keys gets a Bloom filter instead of a ribbon filter, which has at
-//! least 128 slots. For more keys a Bloom filter never costs less than nine tenths of the better of the other
-//! two, and is not considered.
-//!
-//! The level of a table does not matter. A table of a deep level lives longer, but has proportionally more
-//! keys. The number of probes per key depends on the lookups per written key, and on how often compaction
-//! rewrites a key on a level, which is a few times on each.
+//! At 10 bits per key, a probe costs 78 ns with a ribbon filter, 504 ns with Bloom and 586 ns with blocked Bloom. At 10 bits on
+//! average, only tables with less than a thousandth of their tree's keys get 20.3 bits and thus blocked Bloom. Fewer than 96 keys
+//! get a Bloom filter, because a ribbon filter has at least 128 slots. For more keys, Bloom costs at least nine tenths of the
+//! better kind and is not considered.
 //!
 //! # Hysteresis
 //!
-//! If two kinds cost nearly the same, each rewrite of a table could change the kind. So the kind of the
-//! replaced tables is kept unless another costs at most four fifths of it.
+//! The kind of the replaced tables is kept unless another costs at most four fifths of it: rewrites do not alternate.
 
 use crate::allocation::Share;
 use crate::header::Kind;
@@ -68,10 +45,10 @@ use crate::ribbon;
 /// A wasted read of a data block, in nanoseconds.
 pub const READ_NS: f64 = 60_000.0;
 
-/// The least expected number of probes per key of a filter.
+/// The least expected number of probes per key.
 pub const PROBES_PER_KEY_MIN: f64 = 20.0;
 
-/// Another kind replaces the present one if it costs at most this share.
+/// Another kind replaces the present one at this share of its cost.
 pub const SWITCH_AT: f64 = 0.8;
 
 /// A probe for an absent key, in nanoseconds.
@@ -83,7 +60,7 @@ pub const fn probe_ns(kind: Kind) -> f64 {
     }
 }
 
-/// Building a filter, in nanoseconds per key.
+/// Building, in nanoseconds per key.
 #[must_use]
 pub const fn build_ns(kind: Kind) -> f64 {
     match kind {
@@ -93,25 +70,25 @@ pub const fn build_ns(kind: Kind) -> f64 {
     }
 }
 
-/// A table whose filter kind is to be chosen.
+/// A table that needs a filter kind.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TableUse {
     /// Distinct user keys.
     pub keys: u64,
-    /// Probes for absent keys of the filters of the replaced tables, per key.
+    /// Probes for absent keys of the replaced tables' filters, per key.
     pub probes_per_key: f64,
     /// The kind of most keys of the replaced tables.
     pub present: Option<Kind>,
 }
 
 impl TableUse {
-    /// A new table without a history.
+    /// A table that replaces none.
     #[must_use]
     pub fn new(keys: u64) -> Self {
         Self { keys, probes_per_key: 0.0, present: None }
     }
 
-    /// The cost of a filter of this kind and size, in nanoseconds per lookup that reaches the table.
+    /// The cost in nanoseconds per lookup that reaches the table.
     ///
     /// ```
     /// use sievedb_filter::Kind;
@@ -131,7 +108,7 @@ impl TableUse {
         probe_ns(kind) + rate * read_ns + build_ns(kind) / self.probes_per_key.max(PROBES_PER_KEY_MIN)
     }
 
-    /// The cheapest kind at this size, or the present one if it hardly costs more. O(1).
+    /// The cheapest kind, or the present one if nearly as cheap. O(1).
     #[must_use]
     pub fn cheapest(&self, bits_per_key: f64) -> Kind {
         let kinds = self.kinds();
@@ -143,7 +120,6 @@ impl TableUse {
         }
     }
 
-    /// The kind for a given rate: ribbon, or Bloom for few keys.
     pub(crate) fn smallest(&self) -> Kind {
         self.kinds()[0]
     }

@@ -1,28 +1,26 @@
-//! Errors of planning and building a filter. Unreadable bytes are a [`DecodeError`](crate::DecodeError)
-//! instead.
+//! Errors of planning and building a filter.
 
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
-/// Why a filter could not be planned or built.
+/// A filter could not be planned or built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterError {
-    /// A parameter is invalid; nothing was built.
+    /// Invalid parameter.
     #[non_exhaustive]
     InvalidArgument {
         /// The parameter, and the reason.
         what: String,
     },
-    /// The filter block would exceed the address space, or memory is insufficient.
+    /// The block exceeds the address space or the memory.
     #[non_exhaustive]
     TooLarge {
         /// The size of the block, in bytes.
         asked: u64,
     },
-    /// An added key is not found in the finished bits, or a repeated computation gave another result: memory
-    /// or processor of this machine is faulty. No block was returned.
+    /// The finished bits lack an added key, or a repeated computation differs: memory or processor is faulty.
     #[non_exhaustive]
     FaultyMemory {
         /// The failed check.

@@ -1,7 +1,6 @@
-//! The functions of `f64` that need a standard library, from `libm` where there is none.
+//! The functions of `f64` that need a standard library, from `libm`.
 //!
-//! Only planning uses them: bits, probes and columns of a filter. Building, verifying and probing use
-//! integers. So the two libraries may differ in the last digit of a plan, but bytes are read the same.
+//! Only planning uses them. Libraries may differ in the last digit of a plan.
 
 pub(crate) trait Float {
     fn exp(self) -> Self;

@@ -1,6 +1,4 @@
-//! Sealed blocks with any parameters and any bits, which no builder makes but a reader may receive.
-//!
-//! For the fuzzer: random bytes would not agree with the lengths that follow from the parameters.
+//! Sealed blocks with any parameters and bits, for the fuzzer.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,7 +9,6 @@ use super::pages;
 use super::section::Section;
 use crate::checksum::FileId;
 
-/// The header of a filter without bits: a ribbon filter that could not be built.
 #[must_use]
 pub fn header(kind: Kind, owner: FileId) -> Header {
     Header {
@@ -35,8 +32,7 @@ pub fn header(kind: Kind, owner: FileId) -> Header {
     }
 }
 
-/// A block with this header and with `body`, repeated, as its bits. Lengths, sections and checksums are
-/// computed. `None` for invalid parameters, or if the block would be longer than `bytes_max`.
+/// A block with these bits: `body`, repeated. `None` for invalid parameters and for more than `bytes_max`.
 pub fn forge(mut header: Header, body: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
     let layout = Layout::of(&header.shape().ok()?.section_lens()?)?;
     let len = usize::try_from(layout.block_len).ok().filter(|&len| len <= bytes_max)?;

@@ -44,7 +44,6 @@ fn check(vector: &Vector, block: &[u8], present: &[Vec<u8>]) {
     }
 }
 
-/// Checks a filter vector: builds it from its keys, opens, verifies and probes it.
 pub fn filter(vector: &Vector) {
     let numbered = vector.facts("numbered_keys").next().map(|_| vector.number("numbered_keys"));
     let present: Vec<_> = match numbered {
@@ -59,7 +58,7 @@ pub fn filter(vector: &Vector) {
     }
     present.iter().for_each(|key| builder.add_key(key));
     let block = builder.finish().unwrap();
-    // A vector with numbered keys has only the header; its checksums cover the rest.
+    // With numbered keys, the vector is only the header.
     let stated = if numbered.is_some() { super::header::HEADER_BYTES } else { block.len() };
     assert_eq!(block[..stated], vector.bytes);
     check(vector, &block, &present);

@@ -1,8 +1,8 @@
-//! The first 40 bytes of a filter block. Their places and meanings are the same in every version.
+//! The first 40 bytes of a filter block, frozen in every version: magic, format version, header length, header checksum, owner
+//! and block length.
 //!
-//! They are magic, format version, header length, header checksum, owner and block length (offsets in
-//! `header`). With them a reader verifies the header of an unknown version and skips the block. It checks the
-//! checksum before the version, so a newer block is not reported as damaged.
+//! A reader can skip a block of an unknown version. The checksum comes before the version: a newer block is not reported as
+//! damaged.
 
 use alloc::format;
 
@@ -11,19 +11,18 @@ use byteorder::{ByteOrder, LittleEndian};
 use crate::checksum::{FileId, checksum32};
 use crate::codec::{DecodeError, Reader, another_magic};
 
-/// First bytes of every filter block.
+/// The first bytes of every filter block.
 pub const MAGIC: [u8; 8] = *b"\x89SVFLT\r\n";
 
-/// Most bytes of a header in any version: enough for [`block_len`] and [`checksum`].
+/// Most header bytes in any version.
 pub const HEADER_BYTES_MAX: usize = 4096;
 
 pub(super) const FROZEN_BYTES: usize = 40;
 
 const CHECKSUM_OFFSET: usize = 12;
 
-/// Length of the whole block that starts with `first_bytes`. [`HEADER_BYTES`](super::header::HEADER_BYTES)
-/// bytes suffice for this version, [`HEADER_BYTES_MAX`] for all. Works for newer versions and unknown kinds,
-/// so that tools can skip them.
+/// Length of the block that starts with `first_bytes`, in any version. This version needs
+/// [`HEADER_BYTES`](super::header::HEADER_BYTES) bytes, others up to [`HEADER_BYTES_MAX`].
 ///
 /// # Errors
 ///
@@ -32,7 +31,7 @@ pub fn block_len(first_bytes: &[u8]) -> Result<u64, DecodeError> {
     Frozen::verified(first_bytes).map(|frozen| frozen.block_len)
 }
 
-/// The file id of the table that this filter block belongs to, in any version.
+/// The file id of the block's table, in any version.
 ///
 /// # Errors
 ///
@@ -41,8 +40,7 @@ pub fn owner(first_bytes: &[u8]) -> Result<FileId, DecodeError> {
     Frozen::verified(first_bytes).map(|frozen| frozen.owner)
 }
 
-/// The verified checksum of the header at the start of `first_bytes`, in any version. A reference to a filter
-/// contains it, which pins the filter's contents.
+/// The verified header checksum, in any version.
 ///
 /// # Errors
 ///
@@ -51,7 +49,6 @@ pub fn checksum(first_bytes: &[u8]) -> Result<u32, DecodeError> {
     Frozen::verified(first_bytes).map(|frozen| frozen.checksum)
 }
 
-/// The fields of every version, from a header with a valid checksum.
 pub(super) struct Frozen<'a> {
     pub(super) version: u16,
     pub(super) checksum: u32,
@@ -94,7 +91,6 @@ fn header_checksum(header: &[u8], owner: &FileId) -> u32 {
     checksum32(owner, 0, &[&header[..CHECKSUM_OFFSET], &header[CHECKSUM_OFFSET + 4..]])
 }
 
-/// Writes the checksum of an otherwise complete header.
 pub(super) fn seal(header: &mut [u8], owner: &FileId) {
     let checksum = header_checksum(header, owner);
     LittleEndian::write_u32(&mut header[CHECKSUM_OFFSET..CHECKSUM_OFFSET + 4], checksum);
@@ -104,7 +100,6 @@ pub(super) fn seal(header: &mut [u8], owner: &FileId) {
 pub(super) mod tests {
     use super::*;
 
-    /// Corrects the checksum of a header after a change.
     pub(crate) fn reseal(block: &mut [u8]) {
         let len = usize::from(u16::from_le_bytes([block[10], block[11]])).clamp(64, block.len());
         let owner: FileId = block[16..32].try_into().unwrap();

@@ -1,37 +1,33 @@
-//! The hash of a user key, the base of every filter. Frozen: part of the file format.
+//! The hash of a user key. Frozen: part of the file format.
 //!
-//! A lookup computes one [`key_hash`] for all tables: XXH3-64 with a random, secret seed of the store, so
-//! that outsiders cannot prepare colliding keys. Each filter mixes it with the salt of its table
-//! ([`table_hash`]), which makes the false positives of two tables independent.
+//! A lookup computes one [`key_hash`] for all tables: XXH3-64 with a secret seed, against prepared collisions. Each filter mixes
+//! it with its salt ([`table_hash`]): false positives of tables are independent.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Hash id 1 of the filter header: [`key_hash`] followed by [`table_hash`].
+/// Hash id 1: [`key_hash`], then [`table_hash`].
 pub const HASH_ID: u8 = 1;
 
-/// Multiplier of [`table_hash`]: 2^64 divided by the golden ratio, odd.
+/// 2^64 divided by the golden ratio.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The hash of a user key in a store with this secret seed.
+/// The hash of a user key.
 #[inline]
 pub fn key_hash(seed: u64, key: &[u8]) -> u64 {
     xxh3_64_with_seed(key, seed)
 }
 
-/// The hash of one table's filter: the 128-bit product of (hash ^ salt) and a constant, folded.
+/// The hash for one table's filter: the 128-bit product of (hash ^ salt) and a constant, folded.
 ///
-/// Adding only the salt would not suffice. A filter places a key by the high bits of its hash. Under any
-/// affine function (a sum, an exclusive or, a multiplication, a rotation), two hashes that are close under
-/// one salt are close under every salt, so keys that collide in one table would collide in the next. In the
-/// product, the low half depends on the low bits and the high half on all bits. Their exclusive or is linear
-/// neither in sums nor in single bits, so equal differences do not remain equal under another salt.
+/// Filters place keys by the high bits. An affine function (sum, exclusive or, multiplication, rotation) would keep close hashes
+/// close under every salt: keys would collide in every table.
 #[inline]
 pub fn table_hash(hash: u64, salt: u64) -> u64 {
     let product = u128::from(hash ^ salt) * u128::from(MIX);
     (product as u64) ^ ((product >> 64) as u64)
 }
 
-/// Maps a hash to `0..n` by its high bits (Lemire's multiply-shift), without a division.
+/// Maps a hash to `0..n` by its high bits (Lemire).
 #[inline]
 pub fn reduce(hash: u64, n: u64) -> u64 {
     ((u128::from(hash) * u128::from(n)) >> 64) as u64

@@ -1,4 +1,4 @@
-//! The first 256 bytes of a filter block. They locate everything else in it.
+//! The first 256 bytes of a filter block.
 //!
 //! ```text
 //!   0  magic              8   89 53 56 46 4c 54 0d 0a                                            frozen
@@ -28,9 +28,7 @@
 //! 248  plain blocks      u64  ribbon: the first block with an additional column; others: 0
 //! ```
 //!
-//! Offsets count from the start of the block, so a block is valid at any position of a file. The frozen
-//! fields keep their place and meaning in every version, see `frozen`. The layout after the header follows
-//! from the lengths of the sections, see `layout`.
+//! Offsets count from the start of the block.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -51,17 +49,17 @@ use crate::codec::{DecodeError, Reader, put_u16, put_u32, put_u64};
 use crate::float::Float;
 use crate::hash::HASH_ID;
 
-/// The newest format version, and the only one so far.
+/// The newest format version.
 pub const FORMAT_VERSION: u16 = 1;
 
-/// Domain 0: the filter holds whole user keys.
+/// Domain of whole user keys.
 pub const DOMAIN_WHOLE_KEY: u8 = 0;
 
 const SECTIONS_MAX: usize = 5;
 #[doc(hidden)]
 pub const SECTION_BYTES: usize = 24;
 
-/// The kind of a filter block. The numbers are on disk: append only, see format.md.
+/// The kind of a filter block. Append only: the numbers are on disk (format.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -75,14 +73,13 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds, in the order of their numbers.
+    /// All kinds, by number.
     pub const ALL: [Self; 3] = [Self::Bloom, Self::BlockedBloom, Self::Ribbon];
 
     fn from_u8(kind: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|known| *known as u8 == kind)
     }
 
-    /// Whether the filter is the solution of a linear system, in columns. Otherwise keys set bits in it.
     pub(crate) const fn has_columns(self) -> bool {
         match self {
             Self::Bloom | Self::BlockedBloom => false,
@@ -101,50 +98,47 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The decoded header of a filter block.
+/// The header of a filter block.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Header {
-    /// The filter kind.
+    /// Filter kind.
     pub kind: Kind,
-    /// The contents: [`DOMAIN_WHOLE_KEY`].
+    /// [`DOMAIN_WHOLE_KEY`].
     pub domain: u8,
     /// Flags that a reader may ignore.
     pub optional_flags: u16,
-    /// File id of the table whose keys it holds.
+    /// File id of the table.
     pub owner: FileId,
-    /// Length of the whole block in bytes.
+    /// Length of the block in bytes.
     pub block_len: u64,
-    /// Seed of [`key_hash`](crate::hash::key_hash). It is a secret: anyone who knows it can choose many
-    /// colliding keys. The block stores it in plain form, visible to every reader of the file. No error and
-    /// no `Debug` output contains the seed or the salt.
+    /// Seed of [`key_hash`](crate::hash::key_hash). A secret, stored in plain form: with it anyone can choose colliding keys. Errors and `Debug`
+    /// output omit seed and salt.
     pub seed: u64,
     /// Salt of [`table_hash`](crate::hash::table_hash).
     pub salt: u64,
-    /// Number of distinct user keys.
+    /// Distinct user keys.
     pub key_count: u64,
-    /// False-positive rate in units of 2^-64, computed from the bits.
+    /// False-positive rate in units of 2^-64.
     pub rate: u64,
-    /// Bits, lines of 64 bytes, or slots of the last layer, by kind; 0 if there are no keys, and for a ribbon
-    /// filter that could not be built.
+    /// Bits, lines of 64 bytes, or slots of the last layer, by kind. 0 without keys or bits.
     pub size: u64,
-    /// Bits tested per query; 0 if there are no keys, and for a ribbon filter.
+    /// Bits tested per query; 0 without keys and for ribbon filters.
     pub probes: u8,
     /// Ribbon: columns of each group. Others: 0.
     pub column_groups: [u8; GROUPS_MAX],
-    /// Ribbon: the successful attempt at the last layer. Others: 0.
+    /// Ribbon: the attempt at the last layer. Others: 0.
     pub attempt: u16,
     /// Ribbon: buckets of each bumped layer. Others: 0.
     pub buckets: [u64; LAYERS_MAX],
     /// Ribbon: the first block with an additional column. Others: 0.
     pub plain_blocks: u64,
-    /// The parts of the body.
+    /// The sections of the body.
     pub sections: Vec<Section>,
-    /// The checksum stored in the header.
+    /// The checksum of the header.
     pub checksum: u32,
 }
 
-/// Omits seed and salt.
 impl fmt::Debug for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Header")
@@ -168,7 +162,7 @@ impl fmt::Debug for Header {
 }
 
 impl Header {
-    /// Number of bits that keys are hashed to.
+    /// Bits without header, checksums and padding.
     #[must_use]
     pub fn bits(&self) -> u64 {
         match self.kind {
@@ -178,14 +172,13 @@ impl Header {
         }
     }
 
-    /// Whether this is a ribbon filter that could not be built: it answers "maybe" for every key.
+    /// Whether this ribbon filter could not be built, and answers "maybe".
     #[must_use]
     pub fn answers_only_maybe(&self) -> bool {
         self.kind.has_columns() && self.key_count > 0 && self.size == 0
     }
 
-    /// Length of the prefix of the block that holds its first `sections` sections: the bytes that a query
-    /// without the others needs in memory.
+    /// Length of the prefix with the first `sections` sections.
     #[must_use]
     pub fn prefix_len(&self, sections: usize) -> u64 {
         match self.sections.get(..sections).and_then(<[Section]>::last) {
@@ -194,15 +187,13 @@ impl Header {
         }
     }
 
-    /// Number of column groups that can be loaded separately, in order. A filter without columns is one
-    /// group. The first group of a ribbon filter includes the thresholds.
+    /// Number of column groups, the first with the thresholds; 1 for other kinds.
     #[must_use]
     pub fn column_group_count(&self) -> usize {
         if self.kind.has_columns() { self.sections.len().saturating_sub(1).max(1) } else { 1 }
     }
 
-    /// Length of the prefix that a filter probed by pages needs in memory: header, page checksums, and the
-    /// thresholds of a ribbon filter.
+    /// Length of the prefix that a [`PagedFilter`](crate::PagedFilter) keeps in memory.
     #[doc(hidden)]
     #[must_use]
     pub fn head_len(&self) -> u64 {
@@ -212,7 +203,7 @@ impl Header {
         }
     }
 
-    /// Length of the prefix of the block that holds its first `column_groups` column groups.
+    /// Length of the prefix with the first `column_groups` column groups.
     #[must_use]
     pub fn column_groups_len(&self, column_groups: usize) -> u64 {
         match column_groups {
@@ -222,7 +213,7 @@ impl Header {
         }
     }
 
-    /// The false-positive rate of the first `column_groups` column groups; 1 with none.
+    /// The rate of the first `column_groups` column groups.
     #[must_use]
     pub fn column_groups_rate(&self, column_groups: usize) -> f64 {
         match column_groups {
@@ -269,15 +260,11 @@ impl Header {
         header
     }
 
-    /// Decodes and verifies the header at the start of `bytes`, which need not hold the whole block.
-    ///
-    /// Order of the checks: magic, length, checksum, version, required flags, kind, domain, hash id, the
-    /// rest.
+    /// Decodes and verifies a header: magic, length, checksum, version, required flags, kind, domain, hash id, the rest.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the header is intact but requires an unknown feature, `Corrupt` otherwise. Offsets
-    /// count from the start of the block.
+    /// `Unsupported` for an intact header with an unknown feature, `Corrupt` otherwise.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let frozen = Frozen::verified(bytes)?;
         known(8, "filter format version", frozen.version.into(), FORMAT_VERSION.into())?;
@@ -294,7 +281,7 @@ impl Header {
         };
         known(41, "filter domain", domain.into(), DOMAIN_WHOLE_KEY.into())?;
         known(42, "filter hash id", hash_id.into(), HASH_ID.into())?;
-        // Checked after the kind, because another kind may have a longer header.
+        // Another kind may have a longer header.
         if frozen.header.len() != HEADER_BYTES {
             let detail = format!("expected {HEADER_BYTES}, found {}", frozen.header.len());
             return Err(DecodeError::corrupt(10, "filter header length", detail));
@@ -328,7 +315,6 @@ impl Header {
         Ok(header)
     }
 
-    /// The parameters of the kind, if they are valid.
     pub(super) fn shape(&self) -> Result<Shape, DecodeError> {
         let (size, probes) = (self.size, self.probes);
         let ribbon = self.ribbon();
@@ -371,7 +357,6 @@ impl Header {
         }
     }
 
-    /// Checks the lengths of the sections against `shape`, and their offsets against the layout.
     fn check_layout(&self, shape: Shape) -> Result<(), DecodeError> {
         let lens: Vec<u64> = self.sections.iter().map(|section| section.len).collect();
         let expected = shape.section_lens().unwrap_or_default();

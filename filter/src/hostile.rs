@@ -1,8 +1,4 @@
-//! Tests with blocks of a hostile writer: valid checksums, invalid contents.
-//!
-//! Each row of the tables is a changed field and the expected error. Some changes cannot be detected from the
-//! block alone. A filter opened from such a block answers every query in bounded time without a panic. A
-//! table refers to its filter by owner, seed, key count and header checksum, and rejects every other filter.
+//! Blocks of a hostile writer: valid checksums, invalid contents. Undetectable changes leave queries bounded, without panics.
 
 use super::frozen::tests::reseal;
 use super::header::{HEADER_BYTES, Header};
@@ -24,7 +20,6 @@ fn block(kind: Kind, keys: u64, salt: u64) -> Vec<u8> {
     builder.finish().unwrap()
 }
 
-/// Filters of all kinds, in several sizes and numbers of column groups.
 fn blocks() -> impl Iterator<Item = (Kind, Vec<u8>)> {
     let grouped = |kind, keys: u64, groups| {
         let mut builder = FilterBuilder::new(kind, 10.0, SEED, 5, OWNER).unwrap().column_groups(groups);
@@ -41,7 +36,6 @@ fn open(bytes: &[u8]) -> Result<Filter<&[u8]>, DecodeError> {
     Filter::open(bytes, Expect::anything())
 }
 
-/// The block after `change`, with a valid header checksum.
 fn forged(kind: Kind, keys: u64, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = block(kind, keys, 5);
     change(&mut bytes);
@@ -53,7 +47,6 @@ fn patched(kind: Kind, (offset, patch): Patch) -> Vec<u8> {
     forged(kind, KEYS, |bytes| bytes[offset..offset + patch.len()].copy_from_slice(patch))
 }
 
-/// Probes in every way, and checks that the answers agree.
 fn probe_all<B: AsRef<[u8]> + Clone>(filter: &Filter<B>) -> Vec<bool> {
     let hashes: Vec<u64> = (0..300u64)
         .map(|key| key_hash(SEED, &key.to_le_bytes()))
@@ -73,8 +66,7 @@ fn probe_all<B: AsRef<[u8]> + Clone>(filter: &Filter<B>) -> Vec<bool> {
     many
 }
 
-/// Changed bytes in the header of an otherwise intact block of 100 keys, and the field that the error must
-/// name.
+/// Changed bytes in the header of 100 keys, and the field in the error.
 const CORRUPT: &[(Kind, Patch, &str)] = &[
     (Kind::Bloom, (0, b"X"), "filter magic"),
     (Kind::Bloom, (10, &[0, 0]), "filter header length"),
@@ -188,7 +180,6 @@ const CORRUPT: &[(Kind, Patch, &str)] = &[
     (Kind::Ribbon, (120, ONES), "ribbon parameters"),
 ];
 
-/// Intact blocks that require an unknown feature.
 const UNSUPPORTED: &[(Patch, &str)] = &[
     ((8, &[0, 0]), "filter format version"),
     ((8, &[2, 0]), "filter format version"),
@@ -205,8 +196,7 @@ const UNSUPPORTED: &[(Patch, &str)] = &[
     ((42, &[2]), "filter hash id"),
 ];
 
-/// Fields that a block alone cannot contradict. The answers are "maybe" or, with another seed or salt,
-/// meaningless.
+/// Fields that a block alone cannot contradict.
 const BELIEVED: &[(Patch, &str)] = &[
     ((46, &[0xff, 0xff]), "optional flags"),
     ((48, ONES), "another seed"),
@@ -267,7 +257,6 @@ fn the_filter_of_another_table_is_refused_by_this_one() {
         let own = block(kind, KEYS, 5);
         let table = Expect::table(OWNER, SEED, KEYS);
         let pinned = table.header_checksum(super::header::checksum(&own).unwrap());
-        // Another filter: unchanged, with this table's owner, and with another salt or kind.
         let mut other = FilterBuilder::new(kind, 10.0, SEED, 5, [7; 16]).unwrap();
         (0..KEYS).for_each(|key| other.add_key(&key.to_le_bytes()));
         let mut other = other.finish().unwrap();
@@ -320,7 +309,6 @@ fn fewer_column_groups_never_make_a_key_absent() {
     }
 }
 
-/// Corrects all checksums of a block, if its header can be decoded.
 fn reseal_all(bytes: &mut [u8]) {
     reseal(bytes);
     let Ok(mut header) = Header::decode(bytes) else { return };
@@ -345,7 +333,6 @@ fn any_bytes_under_right_checksums_are_an_error_or_answer_in_bounded_time() {
     for (kind, good) in blocks() {
         for round in 0..200 {
             let mut bytes = good.clone();
-            // Changes a few bytes of the header's parameters, of the thresholds, or anywhere.
             for _ in 0..1 + round % 3 {
                 let at = match round % 4 {
                     0 => 72 + random() as usize % (HEADER_BYTES - 72),

@@ -1,16 +1,7 @@
-//! Positions of the parts of a block.
+//! Positions of the parts of a block: header, page checksums, sections (format.md, "Filter block").
 //!
-//! The header is followed by the page checksums of all sections, four bytes each, and then by the sections in
-//! order. A section of at least 1 MiB starts at a multiple of 4096, any other at a multiple of 64. Zeros fill
-//! the gaps, and the end up to a multiple of 64. All offsets count from the start of the block, so that a
-//! block can be moved. [`Layout`] computes the only valid positions from the lengths of the sections. The
-//! writer uses them; the reader compares.
-//!
-//! Pages count from the start of their section, so a query of a filter on disk reads and verifies one page at
-//! a computed address. A section at a multiple of 4096 avoids pages that straddle two pages of the file
-//! system. The alignment costs up to 4 KiB of padding. That is negligible for 1 MiB, but 4 % of a filter of
-//! 100 000 keys, as much as the best kind of filter gains over the second best. So the pages of a short
-//! section may straddle two pages of the file system.
+//! A section of at least 1 MiB starts at a multiple of 4096, a page of the file system; for 100 000 keys the padding
+//! would be 4 %.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -20,16 +11,13 @@ use super::bloom::Bloom;
 use super::ribbon::Ribbon;
 use super::section::PAGE_BYTES;
 
-/// Length of a header of this version.
+/// Header length of this version.
 pub const HEADER_BYTES: usize = 256;
 
-/// Alignment of a section.
 const ALIGN: u64 = 64;
 
-/// Least length of a section that starts on a page.
 const PAGED_BYTES: u64 = 1 << 20;
 
-/// The validated parameters of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     Empty,
@@ -39,7 +27,6 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// Length of each section; `None` if one exceeds 64 bits.
     pub(super) fn section_lens(self) -> Option<Vec<u64>> {
         match self {
             Self::Empty => Some(Vec::new()),
@@ -49,7 +36,7 @@ impl Shape {
         }
     }
 
-    /// The false-positive rate of a filter with this first section, in units of 2^-64.
+    /// The rate with this first section, in units of 2^-64.
     pub(super) fn stored_rate(self, first_section: &[u8]) -> u64 {
         match self {
             Self::Empty => 0,
@@ -60,7 +47,6 @@ impl Shape {
     }
 }
 
-/// Positions of the parts of a block, computed from the lengths of its sections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) lens: Vec<u64>,
@@ -69,7 +55,6 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// `None` if the block would exceed 64 bits.
     pub(super) fn of(lens: &[u64]) -> Option<Self> {
         let pages = lens.iter().try_fold(0u64, |sum, len| sum.checked_add(len.div_ceil(PAGE_BYTES)))?;
         let mut end = pages.checked_mul(4)?.checked_add(HEADER_BYTES as u64)?;

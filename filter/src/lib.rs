@@ -1,8 +1,6 @@
-//! Filters: a few bits per key, kept in memory, that prove most absent keys absent.
+//! Filters: a few bits per key in memory prove most absent keys absent.
 //!
-//! A filter is built once from the 64-bit hashes of a table's user keys, stored as one self-describing block,
-//! and then probed. It answers "absent", which is certain, or "maybe". The crate maps hashes to bytes and
-//! bytes to answers; it has no notion of files and tables.
+//! A filter is built once from key hashes, stored as a block, and probed: "absent" is certain, "maybe" is not.
 //!
 //! ```
 //! use sievedb_filter::{Expect, Filter, FilterBuilder, Kind};
@@ -32,22 +30,18 @@
 //! | [`Kind::BlockedBloom`] | 0.97 % | 9.90 | 49 % | one line | one line: the fastest | |
 //! | [`Kind::Ribbon`] | 0.10 % | 6.74 | under 1 % | two lines and a byte | a linear system: the slowest | columns can be left out of memory |
 //!
-//! A *line* is a cache line of 64 bytes. Rates are formulas; `docs/filter-rates.md` compares them with
-//! measurements for all sizes. In short:
+//! A *line* is a cache line of 64 bytes. Rates are formulas; `docs/filter-rates.md` has measurements.
 //!
 //! - Memory or reads for absent keys are expensive: ribbon.
 //! - The filter is built often and lives for minutes: blocked Bloom.
 //! - Sets are to be united: Bloom.
-//! - In a store: [`FilterKind::Auto`], which decides by the cost of each kind ([`cost`]).
+//! - In a store: [`FilterKind::Auto`], by [`cost`].
 //!
-//! Probe a filter for one key with [`Filter::may_contain`], for many with [`Filter::may_contain_many`]. To
-//! probe many filters for one key, keep their [`Probe`]s in an array, and prefetch all before the first is
-//! tested. A filter that does not fit into memory is probed a page at a time: [`PagedFilter`].
+//! To probe many filters for one key, keep their [`Probe`]s in an array and prefetch all first. [`PagedFilter`] probes a filter
+//! on disk.
 //!
-//! The algorithms: Bloom (1970), with the enhanced double hashing of Dillinger and Manolios (2004, section
-//! 5); Putze, Sanders and Singler (2007, section 3); Dillinger, Hübschle-Schneider, Sanders and Walzer
-//! (2022). Keys are hashed by XXH3 with a secret seed, and mixed with a salt per filter ([`table_hash`]
-//! explains why).
+//! Sources: Bloom (1970) with enhanced double hashing (Dillinger and Manolios 2004, section 5); Putze, Sanders and Singler (2007,
+//! section 3); Dillinger, Hübschle-Schneider, Sanders and Walzer (2022).
 //!
 //! # Modules
 //!
@@ -74,11 +68,9 @@
 //!
 //! # Invariants
 //!
-//! - No byte is probed before it is verified: the whole block including padding, or each page of a
-//!   [`PagedFilter`].
-//! - "Absent" is never concluded from a length: an empty filter has a key count of 0 that the caller
-//!   confirms.
-//! - Equal hashes in any order give equal bytes, on every machine.
+//! - Bytes are verified before they are probed.
+//! - "Absent" never follows from a length alone: the caller confirms the key count 0.
+//! - Equal sets of hashes give equal bytes on every machine.
 //! - A probe cannot fail, panic, allocate or parse, and reads a bounded number of bits.
 
 #![cfg_attr(not(test), no_std)]

@@ -1,11 +1,9 @@
-//! A filter whose body stays on disk. Only its small parts are in memory; the rest is read a page at a time.
+//! A filter on disk that is read page by page.
 //!
-//! 1. [`PagedFilter::needs`] computes from a header which bytes must be read: the *head* (header, page
-//!    checksums, and the thresholds of a ribbon filter) and the ends of the column groups. They are 0.1 % of
-//!    a Bloom filter, and 0.3 % of a ribbon filter of eight columns.
+//! 1. [`PagedFilter::needs`] lists the *head* (header, page checksums, thresholds) and the ends of the column groups.
 //! 2. [`PagedFilter::open`] verifies them and keeps the head.
-//! 3. [`PagedFilter::may_contain`] computes the pages that hold the bits of a key. The caller reads them one
-//!    after the other until the answer is certain, verifies each ([`Page::verify`]), and may cache them.
+//! 3. [`PagedFilter::may_contain`] requests pages until the answer is certain. The caller verifies them ([`Page::verify`]) and
+//!    may cache them.
 //!
 //! | kind | pages that a query for an absent key reads |
 //! |---|---|
@@ -13,17 +11,13 @@
 //! | ribbon | one; two if the window straddles pages; one for each later column group that is probed: `2^-c` of the queries pass a group of `c` columns |
 //! | standard Bloom | one for each bit up to the first 0: two on average at the best number of bits |
 //!
-//! Ribbon filters of 500 000 keys read on average 1.016, 1.021 and 1.033 pages with 8, 10 and 16 columns in
-//! one group. In two groups, the first with at least five columns, they read 1.042, 1.043 and 1.020 (with
-//! four of eight columns in the first group, 1.070). A query for a present key reads one more page for each
-//! further group.
+//! Ribbon filters of 500 000 keys with 8 columns read on average 1.016 pages, in two groups 1.042.
 //!
 //! # Invariants
 //!
-//! - The answers are those of a [`Filter`](super::Filter) over the same bytes.
-//! - "Absent" depends only on pages verified by the checksums of the verified head. Damage in other pages is
-//!   not detected, and affects no answer.
-//! - A probe reads a bounded number of pages: three for each column group, or one for each probe.
+//! - A [`Filter`](super::Filter) gives the same answers.
+//! - "Absent" depends only on verified pages.
+//! - A probe reads at most three pages per column group, or one per bit.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -43,10 +37,10 @@ use super::section::{PAGE_BYTES, checksums_len};
 use crate::codec::DecodeError;
 use crate::hash::{key_hash, table_hash};
 
-/// Most bytes of the unpacked tails of a ribbon filter and the list of sections.
+/// Most bytes of unpacked tails and the section list.
 const TAILS_BYTES: usize = 512;
 
-/// A filter that reads a page when a probe needs it.
+/// A filter that reads pages on demand.
 ///
 /// ```
 /// use sievedb_filter::{Expect, FilterBuilder, Kind, Page, PagedFilter};
@@ -77,23 +71,19 @@ const TAILS_BYTES: usize = 512;
 pub struct PagedFilter {
     header: Header,
     shape: Shape,
-    /// For a ribbon filter that could be built.
     ribbon: Option<Paged>,
-    /// The header, the page checksums and the thresholds of a ribbon filter, as stored in the block.
     head: Vec<u8>,
     simd: Simd,
     if_empty: bool,
 }
 
 impl PagedFilter {
-    /// The parts of the block that [`PagedFilter::open`] needs. The first part starts with the header.
-    /// `first` is the beginning of the block, at least its 256 bytes of header. `block_len` is the length of
-    /// the stored block in bytes.
+    /// The parts of a block that [`PagedFilter::open`] needs: about 0.4 % of it and some pages. `first` is its beginning, at
+    /// least 256 bytes.
     ///
     /// # Errors
     ///
-    /// As [`Header::decode`]; `Corrupt` if the header states another length. So the parts lie within the
-    /// block, and take about 0.4 % of it and some pages.
+    /// As [`Header::decode`]; `Corrupt` if the header states another length.
     pub fn needs(first: &[u8], block_len: u64) -> Result<Vec<Range<u64>>, DecodeError> {
         let header = Header::decode(first)?;
         if header.block_len != block_len {
@@ -111,12 +101,11 @@ impl PagedFilter {
         Ok(needs)
     }
 
-    /// Verifies the parts that [`PagedFilter::needs`] returned, and the caller's expectations. Keeps the
-    /// first part. Linear in their length.
+    /// Verifies the parts of [`PagedFilter::needs`] and the caller's expectations. Linear.
     ///
     /// # Errors
     ///
-    /// As [`Filter::open`](super::Filter::open), for these bytes.
+    /// As [`Filter::open`](super::Filter::open).
     pub fn open(mut parts: Vec<Vec<u8>>, block_len: u64, expect: Expect) -> Result<Self, DecodeError> {
         let head = parts.first().map(Vec::as_slice).unwrap_or_default();
         let needs = Self::needs(head, block_len)?;
@@ -139,14 +128,12 @@ impl PagedFilter {
         self.head.get(HEADER_BYTES..).unwrap_or_default()
     }
 
-    /// Whether a key with this [`key_hash`] may have been added. `false` is certain.
-    ///
-    /// `read` is called for each page that the query needs. It must return bytes that have passed
-    /// [`Page::verify`], now or earlier. Missing bytes count as a match.
+    /// Whether a key with this [`key_hash`] may have been added. `false` is certain. `read` must verify the page; missing bytes
+    /// count as a match.
     ///
     /// # Errors
     ///
-    /// The first error of `read`; the answer is then unknown.
+    /// The first error of `read`.
     pub fn may_contain<P: AsRef<[u8]>, E>(
         &self,
         hash: u64,
@@ -155,8 +142,8 @@ impl PagedFilter {
         self.may_contain_after(0, hash, read)
     }
 
-    /// [`PagedFilter::may_contain`] without the first column groups, for a key that has passed them in a
-    /// [`Filter`](super::Filter) in memory ([`Filter::open_groups`](super::Filter::open_groups)).
+    /// [`PagedFilter::may_contain`] without the column groups passed in memory
+    /// ([`Filter::open_groups`](super::Filter::open_groups)).
     ///
     /// # Errors
     ///
@@ -199,7 +186,7 @@ impl PagedFilter {
         }
     }
 
-    /// [`PagedFilter::may_contain`] for a key, hashed with the filter's own seed.
+    /// [`PagedFilter::may_contain`] for a key.
     ///
     /// # Errors
     ///
@@ -212,19 +199,19 @@ impl PagedFilter {
         self.may_contain(key_hash(self.header.seed, key), read)
     }
 
-    /// The false-positive rate with all column groups.
+    /// The rate with all column groups.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         rate_of(self.header.rate)
     }
 
-    /// Size in memory, in bytes.
+    /// Memory in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         Self::memory_bytes_with(self.head.len())
     }
 
-    /// The size in memory of a filter whose first part has this many bytes.
+    /// Memory with this many bytes of the first part.
     #[doc(hidden)]
     #[must_use]
     pub fn memory_bytes_with(head: usize) -> usize {
@@ -253,7 +240,6 @@ impl fmt::Debug for PagedFilter {
     }
 }
 
-/// Verifies the thresholds and the ends of the column groups page by page, and unpacks the tails.
 fn open_ribbon(
     ribbon: Ribbon,
     header: &Header,
@@ -262,7 +248,6 @@ fn open_ribbon(
 ) -> Result<Paged, DecodeError> {
     let mut tails = Vec::with_capacity(parts.len());
     for (index, ((part, at), section)) in parts.iter().zip(needs).zip(&header.sections).enumerate() {
-        // The head begins before its section; the end of a group begins within it.
         let from = at.start.max(section.offset);
         let bytes = &part[(from - at.start) as usize..];
         let offsets = (from - section.offset..section.len).step_by(PAGE_BYTES as usize);
@@ -280,7 +265,6 @@ fn open_ribbon(
     Paged::new(ribbon, &tails, &header.sections[1..])
 }
 
-/// Reads bytes of sections page by page, and keeps the last page for the next read.
 struct LastPage<'a, P, R> {
     filter: &'a PagedFilter,
     read: R,
@@ -288,7 +272,6 @@ struct LastPage<'a, P, R> {
 }
 
 impl<P: AsRef<[u8]>, E, R: FnMut(&Page) -> Result<P, E>> LastPage<'_, P, R> {
-    /// Fills `out` from byte `at` of a section. `false` if bytes are missing.
     fn read(&mut self, section: usize, mut at: u64, mut out: &mut [u8]) -> Result<bool, E> {
         while !out.is_empty() {
             let PagedFilter { header, .. } = self.filter;

@@ -1,11 +1,7 @@
 //! The checksums between the header and the body.
 //!
-//! Each page of 4096 bytes of a section (the last may be shorter) has a CRC-32 over (owner, the page's offset
-//! in the block, its bytes). The page checksums follow the header in the order of the sections, four bytes
-//! each. The checksum of a section is the CRC-32 over (owner, offset of its first page checksum, its page
-//! checksums), and is stored in the header. So the header verifies the page checksums, and these verify the
-//! body; each page can be verified alone. The bytes between the parts must be zero. Together these checks
-//! cover every bit of a block.
+//! Each page has a CRC-32 over (owner, offset in the block, bytes), and the header one per section over these (format.md, "Filter
+//! block"). Bytes between the parts are zero. Every bit is covered, and a page can be verified alone.
 
 use alloc::format;
 
@@ -16,7 +12,6 @@ use super::section::{PAGE_BYTES, Section, checksums_len};
 use crate::checksum::{FileId, checksum32};
 use crate::codec::DecodeError;
 
-/// Writes the page checksums of a block with a complete body, and the section checksums into `sections`.
 pub(super) fn seal(block: &mut [u8], owner: &FileId, sections: &mut [Section]) {
     let mut at = HEADER_BYTES;
     for section in sections {
@@ -30,8 +25,7 @@ pub(super) fn seal(block: &mut [u8], owner: &FileId, sections: &mut [Section]) {
     }
 }
 
-/// Verifies everything after the header of a block with the first `count` sections. Checks the length that
-/// the header states for these.
+/// Verifies the block after its header.
 pub(super) fn verify(block: &[u8], header: &Header, count: usize) -> Result<(), DecodeError> {
     if block.len() as u64 != header.prefix_len(count) {
         let detail = format!("expected {}, found {}", header.prefix_len(count), block.len());
@@ -56,7 +50,6 @@ pub(super) fn verify(block: &[u8], header: &Header, count: usize) -> Result<(), 
     expect_zeros(block, at, block.len())
 }
 
-/// Verifies the page checksums of all sections.
 pub(super) fn verify_checksums(mut checksums: &[u8], header: &Header) -> Result<(), DecodeError> {
     let mut at = HEADER_BYTES as u64;
     for section in &header.sections {
@@ -72,20 +65,19 @@ pub(super) fn verify_checksums(mut checksums: &[u8], header: &Header) -> Result<
     Ok(())
 }
 
-/// A page of a section: the unit of reading and verification of a filter on disk.
+/// The unit of reads and verification of a filter on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
-    /// Offset from the start of the filter block, in bytes.
+    /// Offset in the block, in bytes.
     pub offset: u64,
-    /// Its length, at most 4096 bytes.
+    /// Length in bytes, at most 4096.
     pub len: usize,
     owner: FileId,
     checksum: u32,
 }
 
 impl Page {
-    /// The page that holds byte `at` of section `section`, with its checksum from the verified page checksums
-    /// of the block. `None` if there is no such page.
+    /// `None` after the end of the section or the checksums.
     pub(super) fn holding(header: &Header, checksums: &[u8], section: usize, at: u64) -> Option<Self> {
         let before: u64 = header.sections.get(..section)?.iter().map(|s| s.len.div_ceil(PAGE_BYTES)).sum();
         let section = header.sections.get(section).filter(|section| at < section.len)?;
@@ -103,8 +95,7 @@ impl Page {
     ///
     /// # Errors
     ///
-    /// `Corrupt` if they are damaged, come from another offset or filter, or have the wrong length. The
-    /// offset counts from the start of the block.
+    /// `Corrupt` if they are damaged, belong elsewhere or have another length.
     pub fn verify(&self, bytes: &[u8]) -> Result<(), DecodeError> {
         if bytes.len() != self.len {
             let detail = format!("expected {} bytes, found {}", self.len, bytes.len());
@@ -115,7 +106,6 @@ impl Page {
     }
 }
 
-/// Offset and length of each page of a section in memory.
 fn pages_of(section: &Section) -> impl Iterator<Item = (usize, usize)> + use<> {
     let end = (section.offset + section.len) as usize;
     let page = PAGE_BYTES as usize;

@@ -1,10 +1,4 @@
-//! Filter policies, and the filter that a policy gives a table.
-//!
-//! A [`FilterPolicy`] is kind, size and allocation. [`FilterPolicy::resolve`] turns it into a [`FilterPlan`]
-//! (a concrete kind and its bits per key) or into no filter. No floating point is used after that: only whole
-//! bits and whole probes are written to disk.
-//!
-//! [`FilterKind::Auto`] chooses the kind for each table by its cost: see [`cost`](crate::cost).
+//! Filter policies. [`FilterPolicy::resolve`] gives the [`FilterPlan`] of a table. Only whole bits and probes reach the disk.
 
 use alloc::format;
 
@@ -20,27 +14,19 @@ use crate::error::FilterError;
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum FilterKind {
-    /// No filter: every lookup within a table's key range reads the table.
+    /// No filter.
     None,
-    /// The cheapest kind by time: the sum of the probe, of the read that a false positive wastes, and of
-    /// building the filter, spread over the expected probes ([`cost`](crate::cost)). This is a ribbon filter
-    /// for nearly every table. Tables with 20 bits per key and more (tables of less than a thousandth of a
-    /// tree's keys) get blocked Bloom filters, whose rate hardly costs anything at that size. Tables of fewer
-    /// than 96 keys get standard Bloom filters.
+    /// The cheapest kind by [`cost`](crate::cost): ribbon for nearly every table, blocked Bloom from 20 bits per key on, Bloom
+    /// for fewer than 96 keys. A rate is converted to a ribbon filter's size, or a Bloom filter's for few keys.
     ///
-    /// A size given as a rate is the size of a ribbon filter, or of a Bloom filter for few keys.
-    ///
-    /// A ribbon filter takes 680 instructions (90 to 140 ns) more per key to build than a blocked one. Use
-    /// [`FilterKind::BlockedBloom`] or [`FilterKind::None`] for a keyspace with many writes and few reads.
+    /// A ribbon filter is slow to build. Use [`FilterKind::BlockedBloom`] or [`FilterKind::None`] for many writes and few reads.
     #[default]
     Auto,
-    /// Standard Bloom: a lower rate than a blocked filter of the same size, but one cache line per bit
-    /// tested.
+    /// Standard Bloom: a lower rate than a blocked filter, but one cache line per tested bit.
     Bloom,
-    /// Bloom in lines of 64 bytes: one cache line per query, for about 17 % more false positives at 10 bits.
+    /// Bloom in lines of 64 bytes: one cache line per query, 17 % more false positives at 10 bits.
     BlockedBloom,
-    /// Ribbon: within half a per cent of the fewest bits that any filter needs. Two cache lines per query;
-    /// the slowest to build.
+    /// Ribbon: nearly the least possible bits, two cache lines per query, slowest to build.
     Ribbon,
 }
 
@@ -48,8 +34,7 @@ impl FilterKind {
     /// All kinds.
     pub const ALL: [Self; 5] = [Self::None, Self::Auto, Self::Bloom, Self::BlockedBloom, Self::Ribbon];
 
-    /// The number in stored options: the number of the [`Kind`], 0 for none, 255 for `Auto`. Append only, see
-    /// format.md.
+    /// The number in stored options: the [`Kind`]'s, 0 for none, 255 for `Auto`. Append only.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -76,12 +61,12 @@ impl FilterKind {
 pub enum FilterSize {
     /// Bits per key, possibly fractional.
     BitsPerKey(f64),
-    /// The bits per key that this false-positive rate takes (0.01 is 1 %).
+    /// The bits per key for this rate (0.01 is 1 %).
     FalsePositiveRate(f64),
 }
 
 impl FilterSize {
-    /// The number in stored options, and the value stored with it. Append only, see format.md.
+    /// Number and value in stored options. Append only.
     #[must_use]
     pub const fn code(self) -> (u8, f64) {
         match self {
@@ -101,27 +86,25 @@ impl FilterSize {
     }
 }
 
-/// How the bits are allocated to the levels.
+/// The allocation of bits to levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum FilterAllocation {
-    /// The same on every level.
+    /// Equal on every level.
     Uniform,
-    /// More bits for small levels and for tables that are probed often, so that the memory saves the most
-    /// reads: see [`allocation`](super::allocation). The size is a mean per key over the tree. A
-    /// false-positive rate stands for the memory that it would take uniformly. The allocation is computed
-    /// again for every table written, for the tree as compaction will leave it: tables waiting to be merged
-    /// count in their target level, so the deep levels have their full share once the tree is settled. Other
-    /// tables follow as compaction rewrites them. Until then, if the filters exceed the total, later column
-    /// groups of ribbon filters stay on disk, the least useful first.
+    /// More bits for small levels and often probed tables ([`allocation`](super::allocation)). The size is a mean over the keys
+    /// of the tree; a rate becomes the memory of a uniform allocation.
+    ///
+    /// Tables are written with their share for the tree after compaction. While the filters exceed the total, the least useful
+    /// column groups of ribbon filters stay on disk.
     #[default]
     Optimal,
 }
 
 impl FilterAllocation {
-    /// The number in stored options. Append only, see format.md.
+    /// Number in stored options. Append only, see format.md.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -137,8 +120,7 @@ impl FilterAllocation {
     }
 }
 
-/// The filters of the tables of a keyspace. The default is `Auto` with 10 bits per key and optimal
-/// allocation.
+/// The filters of a keyspace. Default: `Auto`, 10 bits per key, optimal allocation.
 ///
 /// ```
 /// use sievedb_filter::{FilterKind, FilterPolicy};
@@ -151,22 +133,22 @@ impl FilterAllocation {
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct FilterPolicy {
-    /// The filter kind.
+    /// Filter kind.
     pub kind: FilterKind,
-    /// The size.
+    /// Size.
     pub size: FilterSize,
-    /// How the bits are allocated to the levels.
+    /// Allocation of bits to levels.
     pub allocation: FilterAllocation,
-    /// Whether most lookups are for present keys: see [`FilterPolicy::expect_hits`].
+    /// See [`FilterPolicy::expect_hits`].
     pub expect_hits: bool,
 }
 
-/// A filter that can be built: the result of a [`FilterPolicy`] for one table.
+/// The filter of one table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FilterPlan {
-    /// The kind, as stored in the filter's header.
+    /// Filter kind.
     pub kind: Kind,
-    /// Bits per key, over 0 and up to [`BITS_PER_KEY_MAX`].
+    /// Over 0 and up to [`BITS_PER_KEY_MAX`].
     pub bits_per_key: f64,
 }
 
@@ -177,7 +159,7 @@ impl Default for FilterPolicy {
 }
 
 impl FilterPolicy {
-    /// This kind with 10 bits per key on average and [`FilterAllocation::Optimal`].
+    /// This kind, 10 bits per key, optimal allocation.
     #[must_use]
     pub fn new(kind: FilterKind) -> Self {
         Self {
@@ -188,42 +170,41 @@ impl FilterPolicy {
         }
     }
 
-    /// Sets the size in bits per key, possibly fractional.
+    /// Sets the bits per key, possibly fractional.
     #[must_use]
     pub fn bits_per_key(mut self, bits: f64) -> Self {
         self.size = FilterSize::BitsPerKey(bits);
         self
     }
 
-    /// Sets the size by the false-positive rate, over 0 and below 1.
+    /// Sets the size by rate, over 0 and below 1.
     #[must_use]
     pub fn false_positive_rate(mut self, rate: f64) -> Self {
         self.size = FilterSize::FalsePositiveRate(rate);
         self
     }
 
-    /// Sets how the bits are allocated to the levels.
+    /// Sets the allocation.
     #[must_use]
     pub fn allocation(mut self, allocation: FilterAllocation) -> Self {
         self.allocation = allocation;
         self
     }
 
-    /// Declares that nearly all lookups are for present keys, or that there are only scans. Tables with no
-    /// older table below them, about nine keys in ten, then get no filter: a lookup that reaches them finds
-    /// its key. Other tables keep their filters, which save reads on the way down.
+    /// Declares that nearly all lookups are for present keys, or that there are only scans. The last level, about nine keys in
+    /// ten, then gets no filter.
     #[must_use]
     pub fn expect_hits(mut self, expect: bool) -> Self {
         self.expect_hits = expect;
         self
     }
 
-    /// Checks that such filters can be built.
+    /// Checks the size.
     ///
     /// # Errors
     ///
-    /// [`FilterError::InvalidArgument`] unless bits per key are over 0 and up to [`BITS_PER_KEY_MAX`], or the
-    /// rate is over 0, below 1, and takes at most [`BITS_PER_KEY_MAX`].
+    /// [`FilterError::InvalidArgument`] unless bits per key are over 0 and up to [`BITS_PER_KEY_MAX`], or the rate is over 0,
+    /// below 1, and within that size.
     pub fn validate(&self) -> Result<(), FilterError> {
         match self.size {
             FilterSize::BitsPerKey(bits) => check_bits_per_key(bits)?,
@@ -245,14 +226,13 @@ impl FilterPolicy {
         Ok(())
     }
 
-    /// The filter for a new table of about `keys` keys. `None` if the table gets no filter, or if
-    /// [`FilterPolicy::validate`] fails. O(1).
+    /// The filter for a table of about `keys` keys. `None` also for an invalid policy. O(1).
     #[must_use]
     pub fn resolve(&self, keys: u64) -> Option<FilterPlan> {
         self.resolve_for(&TableUse::new(keys))
     }
 
-    /// The filter for a table with a known history. `None` as in [`FilterPolicy::resolve`].
+    /// [`FilterPolicy::resolve`] with a history.
     #[must_use]
     pub fn resolve_for(&self, table: &TableUse) -> Option<FilterPlan> {
         self.validate().ok()?;
@@ -262,14 +242,14 @@ impl FilterPolicy {
                 Some(FilterPlan { kind, bits_per_key })
             }
             FilterSize::FalsePositiveRate(rate) => {
-                // At a given rate all kinds cost the same reads, so the smallest is built.
+                // At equal rates the smallest kind wins.
                 let kind = self.fixed_kind().or((self.kind == FilterKind::Auto).then(|| table.smallest()))?;
                 Some(FilterPlan { kind, bits_per_key: bits_for_rate(kind, rate)? })
             }
         }
     }
 
-    /// The kind for a table whose filter has this size. `None` if the policy has no filters.
+    /// The kind for this size, if any.
     #[must_use]
     pub fn kind_for(&self, table: &TableUse, bits_per_key: f64) -> Option<Kind> {
         self.fixed_kind().or_else(|| (self.kind == FilterKind::Auto).then(|| table.cheapest(bits_per_key)))
@@ -284,7 +264,6 @@ impl FilterPolicy {
         }
     }
 
-    /// The kinds that it may build for a given rate.
     fn kinds_for_rate(&self) -> &'static [Kind] {
         match self.kind {
             FilterKind::None => &[],
@@ -299,18 +278,15 @@ impl FilterPolicy {
 impl FilterPlan {
     /// The theoretical false-positive rate of a large filter.
     ///
-    /// Bloom: `(1 - e^(-k/b))^k` (Bloom 1970; Fan, Cao, Almeida and Broder 2000). Blocked Bloom: a sum of
-    /// that over the Poisson distribution of keys to lines (Putze, Sanders and Singler 2007, section 3).
-    /// Ribbon: `2^-r` with as many columns `r` as the bits allow, a mixture of two whole numbers if `r` is
-    /// not whole (Dillinger, Hübschle-Schneider, Sanders and Walzer 2022). `docs/filter-rates.md` compares it
-    /// with measured rates.
+    /// Bloom: `(1 - e^(-k/b))^k` (Bloom 1970; Fan, Cao, Almeida and Broder 2000). Blocked Bloom: the sum of that over the Poisson
+    /// distribution of keys to lines (Putze, Sanders and Singler 2007, section 3). Ribbon: `2^-r` for `r` columns, or a mixture
+    /// (Dillinger, Hübschle-Schneider, Sanders and Walzer 2022).
     #[must_use]
     pub fn expected_rate(&self) -> f64 {
         rate(self.kind, millibits(self.bits_per_key))
     }
 
-    /// [`FilterPlan::expected_rate`] with this many probes (at least 1) instead of the best number. A ribbon
-    /// filter ignores the number.
+    /// The rate with this number of probes (at least 1), which a ribbon filter ignores.
     ///
     /// ```
     /// # use sievedb_filter::{FilterPlan, Kind};

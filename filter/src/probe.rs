@@ -1,9 +1,4 @@
-//! Probes a filter: one implementation per kind, for one hash and for many.
-//!
-//! A [`Probe`] has all data for an answer in two cache lines, and shares the bits. An array of probes of many
-//! filters therefore avoids reading their headers. To probe many filters for one key, or one filter for many
-//! keys, prefetch first. Test and prefetch both compute the position from the hash, which costs two
-//! multiplications.
+//! Probes a filter for one hash or many.
 
 use core::fmt;
 
@@ -17,16 +12,14 @@ use super::ribbon::RibbonProbe;
 use crate::codec::DecodeError;
 use crate::hash::table_hash;
 
-/// Hashes prefetched before the first is tested: more than a processor's outstanding loads.
+/// More than a processor's outstanding loads.
 const BATCH: usize = 32;
 
-/// Private cache of a core on most machines: probes of smaller filters do not wait for memory.
+/// A core's private cache: smaller filters need no prefetch.
 const NEAR_BYTES: usize = 1 << 20;
 
-/// The geometry and the bits of a filter, as needed by a probe.
-///
-/// Made by [`Filter::probe`](super::Filter::probe). Over [`AlignedBytes`] a clone shares the bits with the
-/// filter, which may be dropped.
+/// The geometry and bits of a filter, from [`Filter::probe`](super::Filter::probe), in two cache lines. Clones over
+/// [`AlignedBytes`] share the bits. Prefetch first if there are many filters or keys.
 ///
 /// ```
 /// use sievedb_filter::{AlignedBytes, Expect, Filter, FilterBuilder, Kind, Probe, key_hash};
@@ -56,25 +49,23 @@ pub struct Probe<B = AlignedBytes> {
     asked: Asked<Self>,
 }
 
-/// Omits the salt.
 impl<B> fmt::Debug for Probe<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Probe").field("kernel", &self.kernel).finish_non_exhaustive()
     }
 }
 
-/// The kinds. The explicit tag saves the instructions to decode a niche.
+/// The tag saves decoding a niche.
 #[derive(Debug, Clone)]
 #[repr(u8)]
 enum Kernel {
     Blocked(BlockedProbe),
     Ribbon(RibbonProbe),
     Bloom(BloomProbe),
-    /// No keys: the answer.
     Empty(bool),
 }
 
-/// [`Test::test_first`] for one kind; `None` for another kind.
+/// [`Test::test_first`]; `None` for another kind.
 trait Look {
     fn look(simd: Simd, kernel: &Kernel, block: &[u8], hash: u64) -> Option<bool>;
 }
@@ -99,7 +90,6 @@ impl Look for LookBlocked {
     }
 }
 
-/// The parameters are described at [`RibbonProbe::look`].
 struct LookRibbon<const EQUAL: bool, const FULL: bool>;
 
 impl<const EQUAL: bool, const FULL: bool> Look for LookRibbon<EQUAL, FULL> {
@@ -120,7 +110,6 @@ impl Look for LookBloom {
     }
 }
 
-/// For a filter of no keys.
 struct LookEmpty;
 
 impl Look for LookEmpty {
@@ -130,15 +119,13 @@ impl Look for LookEmpty {
     }
 }
 
-/// [`Test::test`] for many key hashes, each answer in its place. If the filter exceeds a core's own caches,
-/// the memory of 32 hashes is prefetched before the first is tested.
 struct Many;
 
-impl<T: Test> Work<(&T, &[u8]), u64, (&[u64], &mut [bool])> for Many {
+impl<T: Test> Work<(T, &[u8]), u64, (&[u64], &mut [bool])> for Many {
     type Output = ();
 
     #[inline(always)]
-    fn work(simd: Simd, (test, block): (&T, &[u8]), salt: u64, (hashes, answers): (&[u64], &mut [bool])) {
+    fn work(simd: Simd, (test, block): (T, &[u8]), salt: u64, (hashes, answers): (&[u64], &mut [bool])) {
         let is_far = block.len() > NEAR_BYTES;
         for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
             if is_far {
@@ -151,15 +138,14 @@ impl<T: Test> Work<(&T, &[u8]), u64, (&[u64], &mut [bool])> for Many {
     }
 }
 
-/// Whether the filter has all of these table hashes.
 struct All;
 
-impl<T: Test> Work<(&T, &[u8]), (), &[u64]> for All {
+impl<T: Test> Work<(T, &[u8]), (), &[u64]> for All {
     type Output = bool;
 
     #[inline(always)]
-    fn work(simd: Simd, (test, block): (&T, &[u8]), (): (), hashes: &[u64]) -> bool {
-        // A loop, because a closure might not be inlined and would then lack the instructions of `simd`.
+    fn work(simd: Simd, (test, block): (T, &[u8]), (): (), hashes: &[u64]) -> bool {
+        // A closure might lack the instructions of `simd`.
         for &hash in hashes {
             if !test.test_present(simd, block, hash) {
                 return false;
@@ -170,8 +156,6 @@ impl<T: Test> Work<(&T, &[u8]), (), &[u64]> for All {
 }
 
 impl<B: AsRef<[u8]>> Probe<B> {
-    /// A probe of a verified block that begins with this header and has its first `sections` sections.
-    /// `if_empty` is the answer of a filter of no keys.
     pub(super) fn new(
         header: &Header,
         bytes: B,
@@ -179,7 +163,7 @@ impl<B: AsRef<[u8]>> Probe<B> {
         if_empty: bool,
     ) -> Result<Self, DecodeError> {
         let block = bytes.as_ref();
-        // The casts cannot truncate: the section lies within bytes in memory.
+        // No truncation: the section is in memory.
         let (start, end) =
             header.sections.first().map_or((0, 0), |first| (first.offset, first.offset + first.len));
         let (start, end) = (start as usize, end as usize);
@@ -219,14 +203,14 @@ impl<B: AsRef<[u8]>> Probe<B> {
 
     /// Whether a key with this [`key_hash`](crate::key_hash) may have been added. `false` is certain.
     ///
-    /// Reads at most 30 bits, usually one or two. Cannot fail, allocates nothing and parses nothing.
+    /// Reads at most 30 bits, usually one or two.
     #[inline]
     #[must_use]
     pub fn may_contain(&self, hash: u64) -> bool {
         self.asked.ask(self, hash)
     }
 
-    /// [`Test::test_rest`]. Has the arguments of [`Question::ask`], which then need not preserve registers.
+    /// Takes the arguments of its caller: registers need not be saved.
     #[cold]
     #[inline(never)]
     fn ask_rest(&self, hash: u64) -> bool {
@@ -239,8 +223,7 @@ impl<B: AsRef<[u8]>> Probe<B> {
         }
     }
 
-    /// Prefetches the memory that [`Probe::may_contain`] most likely reads for this hash, without waiting for
-    /// it.
+    /// Prefetches the memory that [`Probe::may_contain`] likely reads.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         let (block, hash) = (self.bytes.as_ref(), table_hash(hash, self.salt));
@@ -252,30 +235,35 @@ impl<B: AsRef<[u8]>> Probe<B> {
         }
     }
 
-    /// [`Probe::may_contain`] for many hashes, with the answers in the same order; stops at the end of the
-    /// shorter slice. The fastest way for many keys and one filter: memory is prefetched for 32 hashes at a
-    /// time.
+    /// [`Probe::may_contain`] for many hashes, up to the end of the shorter slice; prefetches 32 at a time.
     pub fn may_contain_many(&self, hashes: &[u64], answers: &mut [bool]) {
-        let (simd, block, salt) = (self.simd, self.bytes.as_ref(), self.salt);
         match &self.kernel {
-            Kernel::Blocked(blocked) => simd.run_probe(Many, (blocked, block), salt, (hashes, answers)),
-            Kernel::Ribbon(ribbon) => simd.run_probe(Many, (ribbon, block), salt, (hashes, answers)),
-            Kernel::Bloom(bloom) => simd.run_probe(Many, (bloom, block), salt, (hashes, answers)),
+            Kernel::Blocked(blocked) => self.test_many(*blocked, hashes, answers),
+            Kernel::Ribbon(ribbon) => match ribbon.is_equal_and_full() {
+                (true, true) => self.test_many(ribbon.repeated::<true, true>(), hashes, answers),
+                (false, true) => self.test_many(ribbon.repeated::<false, true>(), hashes, answers),
+                _ => self.test_many(ribbon.repeated::<false, false>(), hashes, answers),
+            },
+            Kernel::Bloom(bloom) => self.test_many(*bloom, hashes, answers),
             Kernel::Empty(answer) => answers.iter_mut().zip(hashes).for_each(|(out, _)| *out = *answer),
         }
     }
 
-    /// Whether a ribbon filter has all of these hashes, already mixed with the salt.
+    fn test_many(&self, test: impl Test, hashes: &[u64], answers: &mut [bool]) {
+        self.simd.run_probe(Many, (test, self.bytes.as_ref()), self.salt, (hashes, answers));
+    }
+
+    /// For salted hashes of a ribbon filter.
     pub(super) fn has_all_table_hashes(&self, hashes: &[u64]) -> bool {
         let Kernel::Ribbon(ribbon) = &self.kernel else { return hashes.is_empty() };
-        self.simd.run_probe(All, (ribbon, self.bytes.as_ref()), (), hashes)
+        let test = ribbon.repeated::<false, false>();
+        self.simd.run_probe(All, (test, self.bytes.as_ref()), (), hashes)
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
         self.bytes.as_ref()
     }
 
-    /// The same filter with the first `groups` column groups, whose block is `bytes`.
     pub(super) fn keep_groups(&self, bytes: AlignedBytes, groups: usize) -> Probe {
         let kernel = match &self.kernel {
             Kernel::Ribbon(ribbon) => Kernel::Ribbon(ribbon.keep_groups(groups)),
@@ -284,7 +272,6 @@ impl<B: AsRef<[u8]>> Probe<B> {
         Probe::of(bytes, self.salt, self.simd, kernel)
     }
 
-    /// The same filter without vector instructions.
     pub(super) fn portable(self) -> Self {
         Self::of(self.bytes, self.salt, Simd::PORTABLE, self.kernel)
     }
@@ -296,10 +283,9 @@ impl<B> Probe<B> {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 struct BlockedProbe {
     lines: Lines,
-    /// The multipliers of the first eight probes, then of the others, eight at a time.
     multipliers: (&'static [u32; LANES], &'static [[u32; LANES]]),
 }
 
@@ -311,7 +297,6 @@ impl Test for BlockedProbe {
         if !simd.line_has(line, hash as u32, first) {
             return Some(false);
         }
-        // A loop, because a closure might not be inlined and would then lack the instructions of `simd`.
         for multipliers in others {
             if !simd.line_has(line, hash as u32, multipliers) {
                 return Some(false);
@@ -328,10 +313,9 @@ impl Test for BlockedProbe {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 struct BloomProbe {
     bloom: Bloom,
-    /// Offset of the section in the filter's block.
     start: usize,
     end: usize,
 }

@@ -1,13 +1,6 @@
-//! Opens a filter from its bytes.
+//! Opens and verifies a filter.
 //!
-//! [`Filter::open`] verifies the whole block once and keeps the data of a [`Probe`]. After that, a probe is
-//! arithmetic and a few reads.
-//!
-//! # Invariants
-//!
-//! - The bytes of every `Filter` were verified against their checksums and the caller's expectations.
-//! - A probe that cannot be answered returns "maybe". A read outside of the body counts as a match; verified
-//!   geometry rules it out, unless the caller's `AsRef` returns other bytes later.
+//! A read outside of the body, possible if the caller's `AsRef` later returns other bytes, counts as a match.
 
 use alloc::format;
 use core::fmt;
@@ -22,10 +15,7 @@ use crate::checksum::FileId;
 use crate::codec::DecodeError;
 use crate::hash::key_hash;
 
-/// The values that the caller expects in a filter. Every given value is compared with the filter.
-///
-/// "Absent" holds for a table only if the filter belongs to that table and its keys were hashed with the
-/// caller's seed. Use [`Expect::table`] wherever a lookup depends on the answer.
+/// The caller's expectations of a filter. "Absent" holds only for the filter's table and seed: lookups need [`Expect::table`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Expect {
     owner: Option<FileId>,
@@ -35,26 +25,25 @@ pub struct Expect {
 }
 
 impl Expect {
-    /// No expectations: for tools that inspect a filter alone. A filter of no keys then answers "maybe".
+    /// None, for tools. A filter of no keys then answers "maybe".
     #[must_use]
     pub fn anything() -> Self {
         Self::default()
     }
 
-    /// The filter of the table with file id `owner`, `key_count` distinct user keys, hashed with `seed`.
+    /// The filter of table `owner` with `key_count` distinct keys, hashed with `seed`.
     #[must_use]
     pub fn table(owner: FileId, seed: u64, key_count: u64) -> Self {
         Self { owner: Some(owner), seed: Some(seed), key_count: Some(key_count), header_checksum: None }
     }
 
-    /// The filter whose header has this checksum ([`header::checksum`](super::header::checksum)).
+    /// Adds this header checksum ([`header::checksum`](super::header::checksum)).
     #[must_use]
     pub fn header_checksum(mut self, checksum: u32) -> Self {
         self.header_checksum = Some(checksum);
         self
     }
 
-    /// The answer of a filter of no keys: "maybe", unless the caller expects no keys.
     pub(super) fn if_empty(&self) -> bool {
         self.key_count != Some(0)
     }
@@ -67,7 +56,7 @@ impl Expect {
         if self.header_checksum.is_some_and(|checksum| checksum != header.checksum) {
             return differs(12, "filter header checksum", "belongs to another filter of the table");
         }
-        // No message contains the seed, because it is a secret of the store.
+        // The seed is a secret.
         if self.seed.is_some_and(|seed| seed != header.seed) {
             return differs(48, "filter seed", "is not the expected seed of the key hash");
         }
@@ -79,35 +68,29 @@ impl Expect {
     }
 }
 
-/// A verified filter over bytes that it does not copy.
+/// A verified filter.
 #[derive(Clone)]
 pub struct Filter<B> {
     probe: Probe<B>,
     header: Header,
-    /// Number of sections in memory.
     section_count: usize,
 }
 
 impl<B: AsRef<[u8]>> Filter<B> {
-    /// Verifies a filter block, including its padding, and the caller's expectations. Linear in its length.
-    ///
-    /// `bytes` must be exactly the block. A query is fastest if they start at a multiple of 64, as in
+    /// Verifies a filter block and the caller's expectations. Linear. `bytes` must be exactly the block; queries are fastest in
     /// [`AlignedBytes`](super::AlignedBytes).
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the block is intact but has an unknown version, kind, domain, hash or required flag.
-    /// `Corrupt` if it is damaged or not the expected one. Offsets count from its start.
+    /// `Unsupported` for an intact block with an unknown version, kind, domain, hash or required flag. `Corrupt` otherwise.
     pub fn open(bytes: B, expect: Expect) -> Result<Self, DecodeError> {
         let header = Header::decode(bytes.as_ref())?;
         let sections = header.sections.len();
         Self::open_sections(bytes, header, expect, sections)
     }
 
-    /// [`Filter::open`] for the prefix of a ribbon filter's block that holds only the first `groups` column
-    /// groups (at least 1): the first [`Header::prefix_len`]`(1 + groups)` bytes.
-    ///
-    /// The result is a filter with fewer columns and a rate of exactly `2^-columns`.
+    /// [`Filter::open`] for the first `groups` column groups (at least 1) of a ribbon filter: [`Header::prefix_len`]`(1 +
+    /// groups)` bytes.
     ///
     /// # Errors
     ///
@@ -126,9 +109,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
         Ok(Self { probe, header, section_count: count })
     }
 
-    /// A smaller copy with only the first `groups` column groups (at least 1, at most the number in memory).
-    /// Its rate is exactly `2^-columns`; nothing is built or read again. For another kind of filter, a full
-    /// copy.
+    /// A copy with the first `groups` column groups (at least 1). Full for other kinds.
     #[must_use]
     pub fn keep_groups(&self, groups: usize) -> Filter<AlignedBytes> {
         let sections = groups.max(1).saturating_add(1).min(self.section_count);
@@ -141,7 +122,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
         }
     }
 
-    /// Verifies the bytes in memory again, and the predicted rate against the bits.
+    /// Verifies the bytes in memory and the predicted rate again.
     ///
     /// # Errors
     ///
@@ -161,8 +142,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
         Ok(())
     }
 
-    /// The data needed to probe it, without its header. Keep clones in an array if several filters are probed
-    /// for one key.
+    /// The data of a probe.
     #[inline]
     #[must_use]
     pub fn probe(&self) -> &Probe<B> {
@@ -176,7 +156,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
         self.probe.may_contain(hash)
     }
 
-    /// [`Filter::may_contain`] for a key, hashed with the filter's own seed.
+    /// [`Filter::may_contain`] for a key.
     #[must_use]
     pub fn may_contain_key(&self, key: &[u8]) -> bool {
         self.may_contain(key_hash(self.header.seed, key))
@@ -194,9 +174,7 @@ impl<B: AsRef<[u8]>> Filter<B> {
         self.probe.may_contain_many(hashes, answers);
     }
 
-    /// The shape, and the bytes of the first section.
     pub(super) fn shape_and_section(&self) -> (Shape, &[u8]) {
-        // `open` has verified that the header has a shape.
         let shape = self.header.shape().unwrap_or(Shape::Empty);
         let section = self.header.sections.first().and_then(|section| {
             let end = section.offset.checked_add(section.len)?;
@@ -205,13 +183,13 @@ impl<B: AsRef<[u8]>> Filter<B> {
         (shape, section.unwrap_or_default())
     }
 
-    /// The bytes of the block.
+    /// The block.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.probe.bytes()
     }
 
-    /// The same filter without vector instructions, for measurements and comparisons.
+    /// Without vector instructions, for comparisons.
     #[must_use]
     pub fn portable(mut self) -> Self {
         self.probe = self.probe.portable();
@@ -220,33 +198,31 @@ impl<B: AsRef<[u8]>> Filter<B> {
 }
 
 impl<B> Filter<B> {
-    /// The false-positive rate, computed from the bits at build time.
+    /// The false-positive rate, computed from the bits.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         self.header.column_groups_rate(self.column_groups())
     }
 
-    /// Number of column groups in memory, of [`Header::column_group_count`] in the block. A filter without
-    /// columns counts as one group.
+    /// Column groups in memory; 1 for other kinds.
     #[must_use]
     pub fn column_groups(&self) -> usize {
         if self.kind().has_columns() { self.section_count.saturating_sub(1).max(1) } else { 1 }
     }
 
-    /// Number of distinct user keys.
+    /// Distinct user keys.
     #[must_use]
     pub fn key_count(&self) -> u64 {
         self.header.key_count
     }
 
-    /// The sizes of the parts of its whole block, including column groups that are not in memory, and the
-    /// least size of any filter with its rate.
+    /// Sizes of the parts of the whole block.
     #[must_use]
     pub fn sizes(&self) -> Sizes {
         Sizes::of(&self.header)
     }
 
-    /// Number of bits that keys are hashed to.
+    /// Bits without header, checksums and padding.
     #[must_use]
     pub fn bits(&self) -> u64 {
         self.header.bits()
@@ -258,13 +234,13 @@ impl<B> Filter<B> {
         self.header.kind
     }
 
-    /// File id of the table whose keys it holds.
+    /// File id of the table.
     #[must_use]
     pub fn owner(&self) -> FileId {
         self.header.owner
     }
 
-    /// Its header.
+    /// The header.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header

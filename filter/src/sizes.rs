@@ -1,4 +1,4 @@
-//! The sizes of the parts of a filter block, and the excess over the least possible size.
+//! The sizes of the parts of a filter block.
 
 use alloc::vec::Vec;
 
@@ -7,8 +7,7 @@ use super::section::PAGE_BYTES;
 #[cfg(not(any(test, feature = "std")))]
 use crate::float::Float;
 
-/// The sizes of the parts of a filter block in bytes, which add up to the block. See
-/// [`Filter::sizes`](super::Filter::sizes).
+/// Sizes in bytes, which add up to the block.
 ///
 /// ```
 /// # use sievedb_filter::{Expect, Filter, FilterBuilder, Kind};
@@ -28,22 +27,21 @@ use crate::float::Float;
 pub struct Sizes {
     /// The header.
     pub header: u64,
-    /// The checksums of the pages, four bytes for each 4096 of a section.
+    /// The page checksums.
     pub page_checksums: u64,
-    /// Each section: the bits of a Bloom filter; the thresholds and then the column groups of a ribbon
-    /// filter.
+    /// The bits of a Bloom filter, or a ribbon filter's thresholds and column groups.
     pub sections: Vec<u64>,
-    /// Zeros between the parts and at the end.
+    /// Zeros.
     pub padding: u64,
     /// The whole block.
     pub block: u64,
-    /// `keys · log2(1 / rate)`: the fewest bits of any structure with the filter's predicted rate (Carter,
-    /// Floyd, Gill, Markowsky and Wegman 1978). `None` if there are no keys or the rate is 1.
+    /// `keys · log2(1 / rate)`, the fewest bits of any structure (Carter, Floyd, Gill, Markowsky and Wegman 1978). `None` for 0
+    /// keys or a rate of 1.
     pub least_bits: Option<f64>,
 }
 
 impl Sizes {
-    /// The sizes of the block with this header.
+    /// From a header.
     #[must_use]
     pub fn of(header: &Header) -> Self {
         let sections: Vec<u64> = header.sections.iter().map(|section| section.len).collect();
@@ -60,13 +58,13 @@ impl Sizes {
         }
     }
 
-    /// The share by which the sections exceed [`Sizes::least_bits`]: 0.44 for a good standard Bloom filter.
+    /// The excess of the sections over [`Sizes::least_bits`].
     #[must_use]
     pub fn overhead_of_sections(&self) -> Option<f64> {
         self.overhead(self.sections.iter().sum())
     }
 
-    /// The overhead of the whole block, with header, checksums and padding.
+    /// The excess of the whole block.
     #[must_use]
     pub fn overhead_of_block(&self) -> Option<f64> {
         self.overhead(self.block)

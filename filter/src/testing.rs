@@ -1,4 +1,4 @@
-//! Helpers of format tests: the vectors of `format-vectors.md`, read from the document itself.
+//! The vectors of `format-vectors.md`, for format tests.
 //!
 //! ```text
 //! vector   a code block that opens with "vector" and its name
@@ -8,8 +8,7 @@
 //!          00 * 4032              a byte, and the number of repetitions
 //! ```
 //!
-//! [`Vector::assert_is`] compares a vector with the code. On a difference it prints the vector that the code
-//! would write.
+//! A failed [`Vector::assert_is`] prints the vector of the code.
 
 use alloc::format;
 use alloc::string::String;
@@ -21,12 +20,11 @@ use crate::checksum::FileId;
 /// The specification.
 pub const DOCUMENT: &str = include_str!("../format.md");
 
-/// Its vectors and worked examples.
 const VECTORS: &str = include_str!("../format-vectors.md");
 
 const OPENING: &str = "```vector ";
 
-/// A longer run of equal lines of one byte is rendered as one line.
+/// Longer runs of equal lines of one byte become one line.
 const ROW_LINES_MAX: usize = 8;
 
 #[derive(Debug)]
@@ -41,7 +39,7 @@ impl Vector {
         Self::all_of(VECTORS)
     }
 
-    /// All vectors of another document.
+    /// The vectors of another document.
     pub fn all_of(document: &'static str) -> Vec<Self> {
         document.split(OPENING).skip(1).map(Self::parse).collect()
     }
@@ -58,12 +56,12 @@ impl Vector {
         }
     }
 
-    /// The values of a fact, in order.
+    /// The values of a fact.
     pub fn facts(&self, key: &str) -> impl Iterator<Item = &'static str> {
         self.facts.iter().filter(move |fact| fact.0 == key).map(|fact| fact.1)
     }
 
-    /// The value of a fact that occurs once.
+    /// The value of the only fact `key`.
     pub fn fact(&self, key: &str) -> &'static str {
         let mut values = self.facts(key);
         let value = values.next().unwrap_or_else(|| panic!("{} has no {key}", self.name));
@@ -79,7 +77,6 @@ impl Vector {
         unhex(self.fact(key)).try_into().expect("an id of 16 bytes")
     }
 
-    /// Checks that the vector has exactly these facts and bytes.
     pub fn assert_is(&self, facts: &[(&str, String)], bytes: &[u8]) {
         let same = self.facts.len() == facts.len()
             && self.facts.iter().zip(facts).all(|(known, made)| (known.0, known.1) == (made.0, &made.1));

@@ -1,7 +1,5 @@
-//! Compares the Python reader (`readers/`) with this crate, for filters too large for golden files: bumped
-//! layers, an additional column, many pages.
-//!
-//! Without `python3` the test passes with a message, unless `SIEVEDB_THOROUGH` is set.
+//! Compares the Python reader (`readers/`) with this crate, for filters too large for golden files. Without `python3` the
+//! test is skipped, unless `SIEVEDB_THOROUGH` is set.
 
 use std::io::{BufRead, Write};
 use std::path::Path;

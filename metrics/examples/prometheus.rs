@@ -1,7 +1,6 @@
-//! A store whose statistics Prometheus scrapes: `curl http://127.0.0.1:9184/metrics` while it runs.
+//! A store whose statistics Prometheus scrapes: `curl http://127.0.0.1:9184/metrics`.
 //!
-//! The exporter is built without its HTTP server: a few lines serve the page. A program that already has a server renders
-//! the page there.
+//! The exporter is built without its HTTP server.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
@@ -12,7 +11,6 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use sievedb::Options;
 use sievedb_metrics::{Polling, Reporter};
 
-/// Answers requests with the metrics of this moment.
 pub(crate) fn serve(listener: &TcpListener, metrics: &PrometheusHandle) -> std::io::Result<()> {
     for connection in listener.incoming() {
         let mut connection = connection?;
@@ -31,7 +29,7 @@ pub(crate) fn serve(listener: &TcpListener, metrics: &PrometheusHandle) -> std::
     Ok(())
 }
 
-/// An exporter with buckets for durations from a quarter of a microsecond to four seconds.
+/// Buckets from a quarter of a microsecond to four seconds.
 pub(crate) fn exporter() -> Result<PrometheusBuilder, Box<dyn Error>> {
     let buckets: Vec<f64> = (0..13).map(|power| 250e-9 * 4_f64.powi(power)).collect();
     Ok(PrometheusBuilder::new().set_buckets(&buckets)?)

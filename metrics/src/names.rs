@@ -1,9 +1,7 @@
-//! Every metric: its name, kind, unit and meaning. The table of the README is generated from it, and a test compares
-//! them.
+//! Every metric: name, kind, unit and meaning. A test compares the table of the README with them.
 
 use metrics::Unit;
 
-/// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Counter,
@@ -15,7 +13,6 @@ pub(crate) struct Metric {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) unit: Unit,
-    /// Its labels, with their values if these are fixed.
     #[cfg_attr(not(test), expect(dead_code, reason = "the test of the README reads it"))]
     pub(crate) labels: &'static str,
     pub(crate) meaning: &'static str,
@@ -34,7 +31,6 @@ const fn metric(
 use Kind::{Counter, Gauge, Histogram};
 use Unit::{Bytes, Count, Seconds};
 
-/// All metrics, by topic.
 pub(crate) const METRICS: &[Metric] = &[
     metric(
         "sievedb_filter_probes_total",
@@ -73,6 +69,28 @@ pub(crate) const METRICS: &[Metric] = &[
         Count,
         "keyspace",
         "hidden entries and tombstones that scans skipped",
+    ),
+    metric("sievedb_buckets", Gauge, Count, "keyspace", "buckets of time with tables; if entries expire"),
+    metric(
+        "sievedb_hidden_bucket_bytes",
+        Gauge,
+        Bytes,
+        "keyspace",
+        "tables of expired buckets, which snapshots hold",
+    ),
+    metric(
+        "sievedb_horizon",
+        Gauge,
+        Count,
+        "keyspace",
+        "entries with a smaller sequence number have expired",
+    ),
+    metric(
+        "sievedb_next_expiry_timestamp_seconds",
+        Gauge,
+        Seconds,
+        "keyspace",
+        "time of the next expiry, by the clock of the keyspace; NaN if unknown",
     ),
     metric("sievedb_batches_total", Counter, Count, "", "batches written"),
     metric("sievedb_entries_written_total", Counter, Count, "", "entries in these batches"),
@@ -153,6 +171,7 @@ pub(crate) const METRICS: &[Metric] = &[
     metric("sievedb_snapshots", Gauge, Count, "", "sequence numbers with snapshots"),
     metric("sievedb_background_failing", Gauge, Count, "", "1 while background work fails"),
     metric("sievedb_writing_disabled", Gauge, Count, "", "1 after a failure that ended writing"),
+    metric("sievedb_clock_leap_seconds", Gauge, Seconds, "", "leap of the clock that is not confirmed yet"),
     metric(
         "sievedb_calls_total",
         Counter,

@@ -1,5 +1,3 @@
-//! A thread that reports at an interval.
-
 use std::io;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -9,8 +7,7 @@ use sievedb::Db;
 
 use crate::Reporter;
 
-/// Reports the statistics of a store from a thread of its own, at an interval and once more when it is dropped.
-/// It keeps the store open.
+/// Reports statistics from its own thread, at an interval and when it is dropped. Keeps the store open.
 ///
 /// ```
 /// use std::time::Duration;
@@ -23,13 +20,13 @@ use crate::Reporter;
 /// ```
 #[derive(Debug)]
 pub struct Polling {
-    /// The thread ends when this is dropped.
+    /// Dropping it ends the thread.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Polling {
-    /// Starts the thread. It reports at once, and then at this interval, to the global recorder.
+    /// Starts the thread, which reports to the global recorder, at once and then at this interval.
     ///
     /// # Errors
     ///
@@ -52,7 +49,7 @@ impl Drop for Polling {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // If it panicked, nothing more is reported.
+            // After a panic, nothing more is reported.
             let _ = thread.join();
         }
     }

@@ -18,24 +18,20 @@ use crate::names::{Kind, METRICS};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A counter grows by the difference between its total in two reports. So it goes on when the store is opened again, if the
-/// reporter stays the same. A total that has become smaller adds nothing, and the next report counts from there: this
-/// happens when the store was opened again, and when a reader was refreshed, because the totals of
-/// [`Stats`] begin again or lack tables that are gone.
+/// A counter grows by the difference of its totals in two reports, so it continues when the store is reopened with the same
+/// reporter. After a total has decreased, the next report counts from there.
 ///
-/// A store needs one reporter as long as it is open: another one would add the totals once more. A program that reads a
-/// store which another process writes to reports after each [`Db::refresh`](sievedb::Db::refresh).
-/// [`Polling`](crate::Polling) has a handle of its own, which is not refreshed.
+/// A store needs exactly one reporter, because each one adds the totals. A read-only program reports after each
+/// [`Db::refresh`](sievedb::Db::refresh); [`Polling`](crate::Polling) does not refresh its handle.
 #[derive(Debug, Default)]
 pub struct Reporter {
     labels: Vec<Label>,
-    /// Totals in the last report, by name and labels.
+    /// By name and labels.
     totals: HashMap<(&'static str, Vec<Label>), u64>,
-    /// Calls in the last report, by kind and by the longest duration of their bucket.
+    /// By kind and the longest duration of their bucket.
     reported: HashMap<(&'static str, u64), u64>,
 }
 
-/// By how much a total has grown since the last report.
 fn grown(last: &mut u64, total: u64) -> u64 {
     total.saturating_sub(std::mem::replace(last, total))
 }
@@ -43,13 +39,13 @@ fn grown(last: &mut u64, total: u64) -> u64 {
 type Pairs<'a> = [(&'static str, &'a str)];
 
 impl Reporter {
-    /// A reporter for a program with one store. Describes the metrics to the recorder.
+    /// For a program with one store. Describes the metrics to the recorder.
     #[must_use]
     pub fn new() -> Self {
         Self::with_labels([] as [(&str, &str); 0])
     }
 
-    /// A reporter that adds these labels to every metric, such as the name of the store where a program has several.
+    /// Adds these labels to every metric, such as the name of the store.
     ///
     /// ```
     /// let reporter = sievedb_metrics::Reporter::with_labels([("store", "urls")]);
@@ -60,8 +56,8 @@ impl Reporter {
         Self { labels: labels.into_iter().map(label).collect(), ..Self::default() }
     }
 
-    /// Reports these statistics. What was counted since the last report is added to the counters. The calls since then are
-    /// added to the histograms of latencies, each with the longest duration of its bucket.
+    /// Adds the growth since the last report to the counters, and the calls since then to the histograms of latencies, as the
+    /// longest duration of their bucket.
     pub fn report(&mut self, stats: &Stats) {
         stats.keyspaces.iter().for_each(|keyspace| self.keyspace(keyspace));
         self.writes(stats);
@@ -97,6 +93,14 @@ impl Reporter {
         self.set("sievedb_immutable_memtables", &of, stats.immutable_memtables);
         self.set("sievedb_owed_bytes", &of, stats.owed_bytes);
         self.count("sievedb_skipped_entries_total", &of, stats.skipped_entries);
+        if let Some(expiry) = &stats.expiry {
+            let hidden = expiry.buckets.iter().filter(|bucket| bucket.is_hidden);
+            self.set("sievedb_buckets", &of, expiry.buckets.len() as u64);
+            self.set("sievedb_hidden_bucket_bytes", &of, hidden.map(|bucket| bucket.bytes).sum());
+            self.set("sievedb_horizon", &of, expiry.horizon);
+            let next = expiry.next_expiry.map_or(f64::NAN, |millis| millis as f64 / 1000.0);
+            self.set_f64("sievedb_next_expiry_timestamp_seconds", &of, next);
+        }
         for (number, level) in stats.levels.iter().enumerate() {
             self.level(&stats.name, &number.to_string(), level);
         }
@@ -190,6 +194,8 @@ impl Reporter {
         self.set("sievedb_held_file_bytes", &[], stats.held_file_bytes);
         self.set("sievedb_open_files", &[], stats.open_files);
         self.set("sievedb_snapshots", &[], stats.snapshots);
+        let leap = stats.clock_leap.unwrap_or_default();
+        self.set_f64("sievedb_clock_leap_seconds", &[], leap.as_secs_f64());
         self.set("sievedb_background_failing", &[], stats.background_error.is_some().into());
         self.set("sievedb_writing_disabled", &[], stats.disabled.is_some().into());
     }

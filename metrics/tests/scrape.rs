@@ -1,17 +1,17 @@
-//! The example, scraped over TCP as Prometheus does it.
+//! Scrapes the example over TCP as Prometheus does.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
+use std::time::Duration;
 
-use sievedb::{Db, Durability, Options};
+use sievedb::{Db, Durability, KeyspaceOptions, Options, TimeSource};
 use sievedb_metrics::Reporter;
 
 #[path = "../examples/prometheus.rs"]
 mod prometheus;
 
-/// The samples of a page: names with labels, and values.
 fn samples(page: &str) -> BTreeMap<String, f64> {
     let lines = page.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let sample = |line: &str| {
@@ -40,6 +40,14 @@ fn a_scrape_has_what_the_statistics_have_and_every_metric_of_the_table() {
     let options = Options::new().latency_histograms(true).background_threads(0).memory_budget(16 << 20);
     let db = options.open(dir.path()).unwrap();
     db.open_keyspace("a \"quoted\" name").unwrap();
+    let hour = Duration::from_secs(3600);
+    let expires = KeyspaceOptions::new().ttl(hour).ttl_buckets(4).time_source(TimeSource::Caller);
+    let seen = db.keyspace("seen", expires).unwrap();
+    for quarter in 0..7 {
+        seen.advance_time(hour * 100 + hour / 4 * quarter).unwrap();
+        seen.put("id", quarter.to_string()).unwrap();
+        seen.flush().unwrap();
+    }
     fill(&db);
     let stats = db.stats();
 
@@ -66,6 +74,13 @@ fn a_scrape_has_what_the_statistics_have_and_every_metric_of_the_table() {
     let found = samples(page);
     let value = |name: &str| *found.get(name).unwrap_or_else(|| panic!("{name} is not in\n{page}"));
 
+    let expiry = stats.keyspace("seen").unwrap().expiry.as_ref().unwrap();
+    let of_seen = |name: &str| value(&format!("sievedb_{name}{{store=\"test\",keyspace=\"seen\"}}"));
+    assert!(expiry.horizon > 0 && expiry.buckets.len() > 3, "{expiry:?}");
+    assert_eq!(of_seen("horizon"), expiry.horizon as f64);
+    assert_eq!(of_seen("buckets"), expiry.buckets.len() as f64);
+    assert_eq!(of_seen("next_expiry_timestamp_seconds"), expiry.next_expiry.unwrap() as f64 / 1000.0);
+
     let total = stats.keyspaces[0].total();
     let probes = |result: &str| -> f64 {
         (0..7)
@@ -80,7 +95,7 @@ fn a_scrape_has_what_the_statistics_have_and_every_metric_of_the_table() {
     assert_eq!(probes("false_positive"), total.filter.false_positives as f64);
     assert_eq!(probes("true_positive"), 1000.0);
     assert_eq!(probes("absent") + probes("false_positive"), 1000.0);
-    assert_eq!(value("sievedb_batches_total{store=\"test\"}"), 2001.0);
+    assert_eq!(value("sievedb_batches_total{store=\"test\"}"), 2008.0);
     assert_eq!(value("sievedb_memory_budget_bytes{store=\"test\"}"), f64::from(16 << 20));
     assert_eq!(value("sievedb_calls_total{store=\"test\",call=\"get\"}"), 2000.0);
     let latencies = stats.latencies.unwrap();
@@ -100,7 +115,7 @@ fn a_scrape_has_what_the_statistics_have_and_every_metric_of_the_table() {
     let quoted = r#"sievedb_memtable_bytes{store="test",keyspace="a \"quoted\" name"}"#;
     assert_eq!(value(quoted), 0.0);
 
-    // The README names every metric that is there, and the page has each that the README names.
+    // The README and the page name the same metrics.
     let readme = include_str!("../README.md");
     let named: Vec<_> =
         readme.lines().filter_map(|line| line.strip_prefix("| `sievedb_")?.split_once('`')).collect();

@@ -1,4 +1,4 @@
-//! A program that has a store open writes a page with the answers that its filters have given.
+//! An open store writes a page with the answers of its filters.
 //!
 //! ```sh
 //! cargo run -p sievedb-report --example live -- report.html
@@ -8,7 +8,6 @@ use sievedb::{Compression, Db, FilterKind, FilterPolicy, KeyspaceOptions, Option
 
 const KEYS: u64 = 200_000;
 
-/// A key for each number, spread over all keys.
 fn key(number: u64) -> String {
     format!("/data/{:08x}/file-{number}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32)
 }
@@ -16,7 +15,6 @@ fn key(number: u64) -> String {
 fn fill(db: &Db) -> Result<()> {
     for number in 0..KEYS {
         if number == KEYS / 2 {
-            // From here on tables get other filters, so that the page shows both.
             let keyspace = db.default_keyspace();
             keyspace.set_options(keyspace.options().filter(FilterPolicy::new(FilterKind::BlockedBloom)))?;
         }
@@ -28,7 +26,6 @@ fn fill(db: &Db) -> Result<()> {
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
-    // Small tables, so that a small store has many.
     let small = KeyspaceOptions::new()
         .memtable_bytes(256 << 10)
         .table_bytes(256 << 10)

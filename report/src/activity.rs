@@ -1,4 +1,4 @@
-//! The memory of a store by its parts, and the work in the background: amplification, flushes, compactions, stalls.
+//! The memory of a store by part, and background work.
 
 use sievedb::Stats;
 use sievedb::inspect::tree::{RunShape, Tree};
@@ -9,7 +9,6 @@ pub(crate) struct Part {
     pub(crate) name: &'static str,
     pub(crate) class: &'static str,
     pub(crate) bytes: String,
-    /// Its share of the budget in per cent.
     pub(crate) percent: f64,
 }
 
@@ -18,7 +17,6 @@ pub(crate) struct Memory {
     pub(crate) parts: Vec<Part>,
 }
 
-/// A line of a list: a name, a value, and its meaning.
 pub(crate) struct Fact {
     pub(crate) name: &'static str,
     pub(crate) value: String,
@@ -45,7 +43,7 @@ pub(crate) fn memory(stats: &Stats) -> Memory {
     Memory { budget: bytes(memory.budget), parts: parts.into_iter().map(part).collect() }
 }
 
-/// The size of all tables divided by the size of the deepest runs; `None` without tables.
+/// All tables over the deepest runs; `None` without tables.
 fn space_amplification(tree: &Tree) -> Option<f64> {
     let all = tree.keyspaces.iter().flat_map(|keyspace| &keyspace.runs).map(RunShape::bytes);
     let deepest = tree.keyspaces.iter().filter_map(|keyspace| keyspace.runs.last()).map(RunShape::bytes);
@@ -53,7 +51,6 @@ fn space_amplification(tree: &Tree) -> Option<f64> {
     (deepest > 0).then(|| all as f64 / deepest as f64)
 }
 
-/// Whether the process that made the page has written to the store.
 pub(crate) fn has_written(stats: &Stats) -> bool {
     stats.written_bytes() > 0
 }

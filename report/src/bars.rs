@@ -1,4 +1,4 @@
-//! The tree of a keyspace, drawn to scale: a bar for each run, a cell in it for each table. Width is keys.
+//! The tree of a keyspace, drawn to scale: a bar for each run, a cell for each table. Width is keys.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -10,17 +10,14 @@ use crate::cells::{Cell, cells};
 use crate::svg::Svg;
 use crate::units::{self, bytes, counted, share, significant};
 
-/// Width of the longest run, in units of the drawing.
 const WIDTH: f64 = 10_000.0;
 
-/// The least width of a run and of a cell, so that a pointer finds them.
 const RUN_MIN: f64 = 60.0;
 const CELL_MIN: f64 = 12.0;
 
-/// Runs of a keyspace that are drawn.
 const RUNS_MAX: usize = 60;
 
-/// The mean width of cells from which there is room for a gap between them.
+/// Minimum mean width of cells with gaps.
 const SEPARATE_MIN: f64 = 60.0;
 
 pub(crate) struct Bar {
@@ -32,9 +29,7 @@ pub(crate) struct Bar {
 
 pub(crate) struct Drawing {
     pub(crate) bars: Vec<Bar>,
-    /// Runs for which there was no room.
     pub(crate) left_out: usize,
-    /// A record for each cell, in the order of the drawing.
     pub(crate) records: Vec<Json>,
 }
 
@@ -76,7 +71,6 @@ fn bar(run: &RunShape, source: TimeSource, cells: &[Cell<'_>], width: f64) -> Ba
     Bar { svg: svg(&name, run, cells, width), name, size, filter }
 }
 
-/// When the entries of a run were written, and when they expire.
 fn of_bucket(bucket: &BucketShape, source: TimeSource) -> String {
     let moment = |millis: u64| match UNIX_EPOCH.checked_add(Duration::from_millis(millis)) {
         Some(time) if source == TimeSource::System => units::moment(time),
@@ -114,7 +108,6 @@ pub(crate) fn record(table: &TableShape) -> Vec<String> {
     Cell(std::slice::from_ref(table)).record()
 }
 
-/// The sorted bounds of all cells of a keyspace: their ranks compare like the keys.
 struct Ranks<'t>(Vec<&'t [u8]>);
 
 impl<'t> Ranks<'t> {
@@ -142,7 +135,6 @@ mod tests {
     use super::*;
     use crate::testing::{keyspace, table};
 
-    /// The numbers of an attribute of all rectangles.
     fn numbers(svg: &str, name: &str) -> Vec<f64> {
         let number = |line: &str| line.split(&format!("{name}=\"")).nth(1)?.split('"').next()?.parse().ok();
         svg.lines().filter(|line| line.starts_with("<rect")).filter_map(number).collect()

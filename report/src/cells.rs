@@ -1,32 +1,27 @@
-//! The tables of a run as cells of a drawing: one for each table, or one for several neighbours if there are many.
+//! The tables of a run as cells, each with several neighbours if there are many.
 
 use sievedb::filter::Kind;
 use sievedb::inspect::tree::{KeyspaceShape, Residency, RunShape, TableShape};
 
 use crate::units::{bytes, count, counted, key, share};
 
-/// Tables of a page that are drawn one by one.
 pub(crate) const TABLES_MAX: usize = 2000;
 
-/// The kind of a filter, as it is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
     Of(Kind),
-    /// There is no filter.
     None,
-    /// The header of the filter cannot be used.
     Unusable,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Cell<'t>(pub(crate) &'t [TableShape]);
 
-/// The cells of a run if the page has room for one in `together` tables.
 pub(crate) fn cells(run: &RunShape, together: usize) -> impl Iterator<Item = Cell<'_>> {
     run.tables.chunks(together.max(1)).map(Cell)
 }
 
-/// The number of neighbours in a cell, so that there are at most [`TABLES_MAX`] cells, and one more for each run.
+/// Neighbours per cell, for at most [`TABLES_MAX`] cells and one per run.
 pub(crate) fn together(keyspaces: &[KeyspaceShape]) -> usize {
     let tables: usize =
         keyspaces.iter().flat_map(|keyspace| &keyspace.runs).map(|run| run.tables.len()).sum();
@@ -55,7 +50,6 @@ impl Look {
         }
     }
 
-    /// The class that gives its colour.
     pub(crate) fn class(self) -> &'static str {
         match self {
             Self::Of(Kind::Ribbon) => "kr",
@@ -67,8 +61,7 @@ impl Look {
     }
 }
 
-/// The class that gives the strength of the colour: the lower the rate, the stronger, by powers of ten around
-/// 0.01 %, 0.1 %, 1 % and 10 %.
+/// The colour's strength, by powers of ten of the rate around 0.01 %, 0.1 %, 1 % and 10 %.
 fn strength(rate: f64) -> &'static str {
     match rate {
         ..=0.0003 => "s4",
@@ -92,20 +85,18 @@ impl Cell<'_> {
         (&self.0[0].smallest, &self.0[self.0.len() - 1].largest)
     }
 
-    /// The look of most of its keys.
     fn look(&self) -> Look {
         let keys_of = |look: Look| self.sum(|table| if Look::of(table) == look { table.keys } else { 0 });
         let looks = self.0.iter().map(Look::of);
         looks.max_by_key(|&look| keys_of(look)).unwrap_or(Look::None)
     }
 
-    /// The mean of the predicted rates, by keys.
+    /// The mean predicted rate, weighted by keys.
     fn rate(&self) -> f64 {
         let rates: f64 = self.0.iter().map(|table| table.rate() * table.keys as f64).sum();
         rates / self.keys().max(1) as f64
     }
 
-    /// The classes of its colour.
     pub(crate) fn classes(&self) -> String {
         let look = self.look();
         match look {
@@ -114,7 +105,6 @@ impl Cell<'_> {
         }
     }
 
-    /// Its description, in the order in which the script of the page reads it.
     pub(crate) fn record(&self) -> Vec<String> {
         let (smallest, largest) = self.bounds();
         let first = self.0[0].number;
@@ -148,7 +138,6 @@ impl Cell<'_> {
         ]
     }
 
-    /// Its filter in words.
     pub(crate) fn filter(&self) -> String {
         let look = self.look();
         let Look::Of(_) = look else { return look.name().into() };
@@ -157,7 +146,6 @@ impl Cell<'_> {
         format!("{}, {bits:.1} bits per key, rate {}", look.name(), share(self.rate()))
     }
 
-    /// Which part of its filter is in memory; empty if the store is not open.
     fn residency(&self) -> String {
         let states: Vec<&Residency> = self.0.iter().filter_map(|table| table.residency.as_ref()).collect();
         if states.is_empty() {

@@ -1,5 +1,5 @@
-//! A chart: bits per key against a quantity on a logarithmic scale. The lines are SVG that is stretched to the width of
-//! the page; labels and points are marks in per cent, so that they keep their size.
+//! A chart: bits per key against a quantity on a logarithmic scale. Lines are stretched to the width of the page; labels and
+//! points keep their size.
 
 use serde_json::json;
 
@@ -8,20 +8,16 @@ use crate::units::{bytes, significant};
 
 pub(crate) const POINTS: usize = 97;
 
-/// The smallest range of bits per key that is drawn, and the largest.
 const BITS: (f64, f64) = (16.0, 64.0);
 
-/// The least value that is drawn, as a power of ten.
 const FLOOR: f64 = -7.0;
 
-/// A word at a place, in per cent from the left and from the bottom.
 pub(crate) struct Mark {
     pub(crate) left: f64,
     pub(crate) bottom: f64,
     pub(crate) words: String,
 }
 
-/// A curve: its class, its name, and its values at [`bits`].
 pub(crate) struct Curve {
     pub(crate) class: &'static str,
     pub(crate) name: &'static str,
@@ -40,20 +36,18 @@ pub(crate) struct Chart {
     pub(crate) bits: Vec<Mark>,
     pub(crate) decades: Vec<Mark>,
     pub(crate) points: Vec<Point>,
-    /// Whether there is no room for labels to the right of the points.
+    /// Labels are left of the points.
     pub(crate) is_right: bool,
     pub(crate) legend: Vec<(&'static str, &'static str)>,
-    /// For the script of the page: the names of the curves, and for each place the bits, the memory and the values.
+    /// For the script of the page: curve names, and for each position bits, memory and values.
     pub(crate) data: String,
 }
 
-/// The bits per key of the points of a chart that shows `now`.
 pub(crate) fn bits(now: f64) -> Vec<f64> {
     let most = (1.4 * now).ceil().clamp(BITS.0, BITS.1);
     (0..POINTS).map(|point| most * point as f64 / (POINTS - 1) as f64).collect()
 }
 
-/// Draws curves over `bits`, and points of `now` bits per key: class, name and value.
 pub(crate) fn draw(
     unit: &'static str,
     keys: u64,
@@ -114,7 +108,6 @@ pub(crate) fn draw(
     }
 }
 
-/// A power of ten in few characters.
 fn power(decade: i32) -> String {
     match decade {
         ..-4 => format!("10⁻{}", ["⁵", "⁶", "⁷"][(-decade - 5).clamp(0, 2) as usize]),

@@ -1,5 +1,4 @@
-//! The page of one file: a table, a filter, another file of a store, or a sketch. Its text is in
-//! `templates/file.html`.
+//! The page of one file, with the text of `templates/file.html`.
 
 use std::path::Path;
 
@@ -13,11 +12,10 @@ use crate::page::SCRIPT_SHA256;
 use crate::svg::Svg;
 use crate::units::{bytes, counted, key, share};
 
-/// Pieces of a file that are drawn, and lines of its damage.
 const PIECES_MAX: usize = 500;
 const DAMAGE_MAX: usize = 100;
 
-/// The content of a page about one file.
+/// A page about one file: a table, a filter, another file of a store, or a sketch.
 #[derive(Debug, Default)]
 pub struct FilePage {
     name: String,
@@ -28,11 +26,9 @@ pub struct FilePage {
     pieces: Vec<Piece>,
     damage: Vec<String>,
     damage_count: u64,
-    /// The kind of its filter, its keys, bits per key, and predicted rate.
     drawn: Option<Drawn>,
 }
 
-/// Neighbouring bytes of one use.
 #[derive(Debug)]
 struct Piece {
     what: String,
@@ -62,20 +58,20 @@ struct FileTemplate<'p> {
 }
 
 impl FilePage {
-    /// A page about a file that another crate has read: its name, its kind in words, and its length in bytes.
+    /// A page for a file of another crate: name, kind, length in bytes.
     #[must_use]
     pub fn new(name: &Path, kind: &str, len: u64) -> Self {
         Self { name: name.display().to_string(), kind: kind.into(), len, ..Self::default() }
     }
 
-    /// Adds something about the whole file.
+    /// Adds a fact about the whole file.
     #[must_use]
     pub fn fact(mut self, label: &str, value: &str) -> Self {
         self.facts.push((label.into(), value.into()));
         self
     }
 
-    /// A file of a store, or a filter block. Reads and verifies all of it.
+    /// Reads and verifies a file of a store, or a filter block.
     ///
     /// # Errors
     ///
@@ -98,13 +94,13 @@ impl FilePage {
         Ok(page)
     }
 
-    /// Whether everything that was read is as the format wants it.
+    /// Whether all bytes that were read conform to the format.
     #[must_use]
     pub fn is_intact(&self) -> bool {
         self.damage_count == 0
     }
 
-    /// The page: a self-contained document in HTML.
+    /// The page: a self-contained HTML document.
     #[must_use]
     pub fn page(&self) -> String {
         let verdict = match self.damage_count {
@@ -142,7 +138,6 @@ impl FilePage {
         }
     }
 
-    /// Neighbours of the same use are one piece.
     fn add_piece(&mut self, what: String, count: u64, len: u64) {
         let is_full = self.pieces.len() >= PIECES_MAX;
         match self.pieces.last_mut().filter(|last| last.what == what || is_full) {
@@ -151,7 +146,7 @@ impl FilePage {
         }
     }
 
-    /// The file to scale, and for each use of bytes its class, its name and its size.
+    /// The drawing, and class, name and size of each use of bytes.
     fn map(&self) -> (String, Vec<(&'static str, String, String)>) {
         let whole = self.pieces.iter().map(|piece| piece.len).fold(0, u64::saturating_add).max(1) as f64;
         let mut svg = Svg::new(
@@ -177,13 +172,12 @@ impl FilePage {
     }
 }
 
-/// A sentence begins with it.
 fn capitalized(words: &str) -> String {
     let mut rest = words.chars();
     rest.next().map(char::to_uppercase).into_iter().flatten().chain(rest).collect()
 }
 
-/// The use of bytes: a label without the number of a block.
+/// A label without a block's number.
 fn use_of(label: &str) -> String {
     let without_number =
         |label: &str| label.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end().to_owned();
@@ -255,7 +249,6 @@ impl FilterFacts {
 }
 
 impl Drawn {
-    /// Bits per key against the rate that theory expects of each kind.
     fn chart(self) -> Chart {
         let bits = chart::bits(self.bits);
         let curve = |class, name, kind| {

@@ -1,4 +1,4 @@
-//! The most useful thing to do for a store, and the command that does it.
+//! The most useful action for a store, and its command.
 
 use sievedb::filter::Kind;
 use sievedb::inspect::tree::{KeyspaceShape, RunShape, Tree};
@@ -7,29 +7,25 @@ use crate::cells::Look;
 use crate::plan::Plan;
 use crate::units::{bytes, counted, share, significant};
 
-/// The three parts of a hint, in order.
 pub(crate) struct Hint {
     pub(crate) before: String,
     pub(crate) command: String,
     pub(crate) after: String,
 }
 
-/// Smallest share of the filters, and smallest number of bytes, whose saving is worth new filters.
+/// Smallest saving, as a share of the filters and in bytes, that is worth new filters.
 const SAVING_MIN: (f64, f64) = (0.1, 65_536.0);
 
-/// Smallest factor, and smallest number of reads per lookup, for which the best allocation is worth a hint.
+/// Smallest factor and reads per lookup that are worth the best allocation.
 const GAIN_MIN: (f64, f64) = (1.5, 0.001);
 
-/// Filters of fewer keys have overhead that the plan does not count.
+/// Below this, filters have overhead that the plan does not count.
 const TABLE_KEYS_MIN: u64 = 4000;
 
-/// This share of hidden entries or tombstones is worth a compaction.
 const HIDDEN_MIN: f64 = 0.2;
 
-/// Runs of a keyspace from which a compaction is worth it.
 const RUNS_MIN: usize = 8;
 
-/// The most useful hint for the store at `path`, if any.
 pub(crate) fn most_useful(tree: &Tree, path: &str, damage: usize) -> Option<Hint> {
     if damage > 0 {
         return Some(Hint {
@@ -52,7 +48,6 @@ pub(crate) fn most_useful(tree: &Tree, path: &str, damage: usize) -> Option<Hint
         .find_map(|hint| hint(largest, &command))
 }
 
-/// Makes a command from its name and its options.
 type Command<'c> = &'c dyn Fn(&str, &str) -> String;
 
 fn unusable(keyspace: &KeyspaceShape, command: Command<'_>) -> Option<Hint> {
@@ -84,7 +79,6 @@ fn has_small_tables(keyspace: &KeyspaceShape, plan: &Plan) -> bool {
     plan.keys < TABLE_KEYS_MIN.saturating_mul(tables as u64)
 }
 
-/// Why other filters need less memory.
 fn why(keyspace: &KeyspaceShape) -> String {
     let is_bloom = |table: &&sievedb::inspect::tree::TableShape| {
         matches!(Look::of(table), Look::Of(Kind::Bloom | Kind::BlockedBloom))
@@ -146,7 +140,7 @@ fn hidden(keyspace: &KeyspaceShape, command: Command<'_>) -> Option<Hint> {
 
 fn many_runs(keyspace: &KeyspaceShape, command: Command<'_>) -> Option<Hint> {
     let runs = keyspace.runs.len();
-    // Where entries expire, a run of each bucket of time stays.
+    // With expiry, each bucket of time keeps a run.
     (runs >= RUNS_MIN && keyspace.expiry.is_none()).then(|| Hint {
         before: format!("A lookup probes {}:", counted(runs as u64, "run", "runs")),
         command: command("compact", ""),
@@ -154,7 +148,6 @@ fn many_runs(keyspace: &KeyspaceShape, command: Command<'_>) -> Option<Hint> {
     })
 }
 
-/// A word for a shell.
 pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%=,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

@@ -1,4 +1,4 @@
-//! A store over time: a sequence of lines of statistics.
+//! A store over time: lines of statistics.
 
 use serde_json::Value as Json;
 
@@ -8,14 +8,13 @@ use crate::units::{bytes, count, share};
 
 /// Lines of statistics, oldest first.
 ///
-/// A line is the output of `sievedb stats --json`, or [`Stats`](sievedb::Stats) as JSON (feature `serde`), which the
-/// program that has the store open can append to a file. Only the second form has the answers of filters.
+/// A line is the output of `sievedb stats --json`, or [`Stats`](sievedb::Stats) as JSON (feature `serde`), written by the process
+/// with the open store. Only the latter has the answers of filters.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     lines: Vec<Json>,
 }
 
-/// The name of a quantity, its field, and how it is shown.
 type Quantity = (&'static str, &'static str, fn(u64) -> String);
 
 pub(crate) struct Series {
@@ -26,11 +25,11 @@ pub(crate) struct Series {
 }
 
 impl History {
-    /// Reads a history, one JSON object a line. Blank lines are skipped.
+    /// Reads one JSON object a line; skips blank lines.
     ///
     /// # Errors
     ///
-    /// The number of the first line, from 1 on, that is not an object with `keyspaces`, and why.
+    /// The number of the first line, from 1, that is not an object with `keyspaces`, and the reason.
     pub fn read(text: &str) -> Result<Self, String> {
         let mut lines = Vec::new();
         for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -48,7 +47,6 @@ impl History {
         self.lines.len()
     }
 
-    /// All counted answers of filters, summed over each time that the store was open.
     pub(crate) fn observed(&self) -> Observed {
         let mut sum = Observed::new();
         let mut before = Observed::new();
@@ -86,7 +84,6 @@ impl History {
     }
 }
 
-/// The sum of a field over all levels of all keyspaces.
 fn sum(line: &Json, field: &str) -> f64 {
     let levels = items(&line["keyspaces"]).flat_map(|keyspace| items(&keyspace["levels"]));
     levels.filter_map(|level| level[field].as_f64()).sum()

@@ -5,9 +5,7 @@ use sievedb::inspect::tree::{KeyspaceShape, RunShape, TableShape};
 use crate::cells::Look;
 use crate::observed::{Counts, Observed};
 
-/// A level, or the sum over all levels.
 pub(crate) struct Level {
-    /// `None` for the sum.
     pub(crate) number: Option<u8>,
     pub(crate) runs: u64,
     pub(crate) tables: u64,
@@ -17,20 +15,16 @@ pub(crate) struct Level {
     pub(crate) bytes: u64,
     pub(crate) filter_bytes: u64,
     pub(crate) kinds: String,
-    /// The mean over the tables with filters.
     pub(crate) bits_per_key: Option<f64>,
-    /// The mean of the usable filters, by keys.
     pub(crate) predicted: Option<f64>,
     /// Wasted reads per absent lookup.
     pub(crate) wasted: f64,
-    /// Its share of all wasted reads.
     pub(crate) wasted_share: f64,
     pub(crate) observed: Option<Counts>,
-    /// Column groups in memory, and all column groups; `None` for a closed store.
+    /// Column groups in memory and in total; `None` for a closed store.
     pub(crate) groups: Option<(u64, u64)>,
 }
 
-/// The levels that have tables, and their sum.
 pub(crate) fn levels(keyspace: &KeyspaceShape, observed: &Observed) -> (Vec<Level>, Level) {
     let all: Vec<&RunShape> = keyspace.runs.iter().collect();
     let wasted = all.iter().map(|run| run.rate()).sum::<f64>();
@@ -90,7 +84,6 @@ impl Level {
     }
 }
 
-/// The kinds of filters, the kind with the most keys first.
 fn kinds(tables: &[&TableShape]) -> String {
     let mut kinds: Vec<(&str, u64)> = Vec::new();
     for table in tables {

@@ -1,8 +1,7 @@
 //! A page that shows a SieveDB store: its tree to scale, its filters, its memory and its work.
 //!
-//! The page is one self-contained HTML file: it opens without a network, in a light or a dark
-//! theme, on a phone, and on paper. `sievedb report` and `sievedb-dump report` write it from the shell. A program
-//! that has a store open writes the same page with the answers of its filters:
+//! `sievedb report` and `sievedb-dump report` write it from the shell; a process with an open store adds the answers of its
+//! filters:
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -14,8 +13,6 @@
 //! # assert!(std::fs::read_to_string(&page).unwrap().starts_with("<!doctype html>"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-//!
-//! The store does not depend on this crate, so a program that only embeds the store does not compile it.
 //!
 //! | file | noun |
 //! |---|---|
@@ -29,11 +26,10 @@
 //! | `activity` | memory by part, amplification, work in the background |
 //! | `hints` | the most useful action |
 //! | `file_page` | the page of one file: a table, a filter, a sketch |
-//! | `svg`, `units` | elements of SVG; numbers, keys and times for people |
+//! | `svg`, `units` | elements of SVG; numbers, keys and times as text |
 //!
-//! A page has at most 2,000 cells and one for each run, and at most 64 bytes of each key, so it stays under 1 MB.
-//! Everything that comes from a store is escaped. The script of the page is in `templates/hover.js`; the page forbids
-//! every other script and every request.
+//! A page loads nothing and stays below 1 MB. All text from a store is escaped. The page forbids requests and scripts other than
+//! `templates/hover.js`.
 
 mod activity;
 mod bars;
@@ -65,7 +61,7 @@ use std::path::Path;
 
 use sievedb::Db;
 
-/// Writes the page of an open store to the file at `path`. An existing file is replaced.
+/// Writes the page of an open store to the file at `path`, replacing it.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Counted answers of filters, by keyspace and level, from an open store or from a history.
+//! Counted answers of filters, by keyspace and level.
 
 use std::collections::BTreeMap;
 
@@ -7,28 +7,24 @@ use sievedb::Stats;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Counts {
-    /// "Absent".
     pub(crate) negatives: u64,
-    /// "Maybe", and the table did not hold the key.
+    /// "Maybe" for a key that the table does not hold.
     pub(crate) false_positives: u64,
-    /// False positives that the filters predict for their probes of absent keys.
     pub(crate) expected: f64,
 }
 
 pub(crate) type Observed = BTreeMap<(String, usize), Counts>;
 
 impl Counts {
-    /// Probes for absent keys.
     pub(crate) fn absent(&self) -> u64 {
         self.negatives.saturating_add(self.false_positives)
     }
 
-    /// False positives over all probes for absent keys; `None` before the first one.
     pub(crate) fn rate(&self) -> Option<f64> {
         (self.absent() > 0).then(|| self.false_positives as f64 / self.absent() as f64)
     }
 
-    /// The counts since `before`. If a count has become smaller, the store was opened again, and all counts are new.
+    /// All counts are new if one has decreased: the store was reopened.
     pub(crate) fn since(&self, before: &Self) -> Self {
         if self.negatives < before.negatives || self.false_positives < before.false_positives {
             return *self;
@@ -61,8 +57,7 @@ pub(crate) fn of_stats(stats: &Stats) -> Observed {
     levels.filter(|(_, counts)| counts.absent() > 0).collect()
 }
 
-/// The counts in a line of a history. A line of `stats --json` has the number of each level; in [`Stats`] as JSON it
-/// is the index of the level.
+/// `stats --json` has the number of each level; [`Stats`] as JSON has its index.
 pub(crate) fn of_line(line: &Json) -> Observed {
     let mut observed = Observed::new();
     for keyspace in items(&line["keyspaces"]) {

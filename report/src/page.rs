@@ -1,7 +1,5 @@
-//! The page of a store. Its text is in `templates/store.html`.
-//!
-//! Every number that `sievedb stats --json` also prints is an element with two attributes: `data-stat` is its name, and
-//! `data-value` the number as `stats` prints it.
+//! The page of a store, with the text of `templates/store.html`. Numbers of `sievedb stats --json` are elements with the name in
+//! `data-stat` and the number in `data-value`.
 
 use std::fmt::Display;
 
@@ -21,14 +19,12 @@ use crate::plan::{self, Plan};
 use crate::report::Report;
 use crate::units::{bytes, count, counted, share, significant};
 
-/// The hash of the script in both pages, in base64. The pages forbid every other script. If `templates/hover.js`
-/// changes, the console of a browser prints the new hash, and the test in a browser fails.
+/// The base64 hash of the only allowed script. If `templates/hover.js` changes, the test in a browser fails, and the browser's
+/// console prints the new hash.
 pub(crate) const SCRIPT_SHA256: &str = "+aVBnCM5VOT2LvNAEytKLNd1UwyJ/NfhrsAzf//zyBE=";
 
-/// Keyspaces that are drawn, the ones with the most keys; the others are in a list.
 const DRAWN_MAX: usize = 8;
 
-/// Lines of the list of keyspaces, and of the list of damage.
 const LINES_MAX: usize = 100;
 
 const LISTED_MAX: usize = 50;
@@ -66,7 +62,6 @@ struct Drawn {
     tables: Vec<Vec<String>>,
 }
 
-/// A line of the table of filters.
 struct LevelRow {
     name: String,
     kinds: String,
@@ -92,7 +87,6 @@ struct Row {
     memtables: String,
 }
 
-/// A number with its name and value in `stats --json`.
 fn figure(stat: &str, value: impl Display, shown: &str) -> String {
     format!("<span data-stat=\"{stat}\" data-value=\"{value}\">{shown}</span>")
 }
@@ -134,12 +128,11 @@ pub(crate) fn page(report: &Report) -> String {
     page.render().unwrap_or_else(|error| format!("<!doctype html><p>The page cannot be made: {error}"))
 }
 
-/// JSON for a script element: no part of it ends the element or begins a comment.
+/// No part of it ends the script element or begins a comment.
 fn data(json: &Json) -> String {
     json.to_string().replace("</", "<\\/").replace("<!", "<\\u0021")
 }
 
-/// The size of the store, and the reads of a lookup of an absent key.
 fn headline(report: &Report, largest: Option<&KeyspaceShape>, observed: &Observed) -> (String, String) {
     let entries = report.tree.keyspaces.iter().map(|keyspace| levels(keyspace, observed).1.entries);
     let entries = entries.fold(0, u64::saturating_add);
@@ -250,7 +243,6 @@ mod tests {
         Report::of_tree(Path::new("/no/such/store"), tree_of(keyspaces), None)
     }
 
-    /// A tree of levels of ten times as many tables each.
     fn levels_of(tables: u64) -> KeyspaceShape {
         let mut runs = Vec::new();
         let (mut left, mut level) = (tables, 6u8);

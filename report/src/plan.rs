@@ -1,7 +1,5 @@
-//! The memory of the filters of a keyspace against the reads that a lookup of an absent key wastes.
-//!
-//! The best allocation and an even one are computed by the planner of the store, with ribbon filters on every run.
-//! Both assume that every run covers all keys, so they are upper bounds.
+//! The memory of a keyspace's filters against the wasted reads of an absent lookup. The store's planner computes the best and an
+//! even allocation, with ribbon filters on every run. Both assume that every run covers all keys: upper bounds.
 
 use sievedb::filter::Kind;
 use sievedb::filter::allocation::{Allocation, Share, Total, allocate, uniform};
@@ -9,12 +7,10 @@ use sievedb::inspect::tree::{KeyspaceShape, RunShape};
 
 use crate::chart::{self, Chart, Curve};
 
-/// The filters of a keyspace and the best ones.
 pub(crate) struct Plan {
     shares: Vec<Share>,
     pub(crate) keys: u64,
     pub(crate) filter_bytes: u64,
-    /// Wasted reads per absent lookup.
     pub(crate) wasted: f64,
 }
 
@@ -33,7 +29,6 @@ impl Plan {
         8.0 * self.filter_bytes as f64 / self.keys.max(1) as f64
     }
 
-    /// Wasted reads of the best allocation of so many bits per key.
     pub(crate) fn best(&self, bits: f64) -> f64 {
         self.wasted_by(bits, allocate)
     }
@@ -42,9 +37,9 @@ impl Plan {
         Total::bits_per_key(bits).map_or(f64::NAN, |total| planner(&self.shares, total).wasted_reads)
     }
 
-    /// The fewest bits per key, in tenths, whose best allocation wastes no more than the present filters.
+    /// The fewest tenths of bits per key whose best allocation wastes no more than the present filters.
     pub(crate) fn bits_for_the_same(&self) -> f64 {
-        // A manifest may state a filter of any length, so the tenths are not collected.
+        // Not collected: a manifest may state a filter of any length.
         let most = (10.0 * self.bits_per_key()) as u32;
         let (mut fewest, mut end) = (0, most);
         while fewest < end {

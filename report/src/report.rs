@@ -22,26 +22,24 @@ pub struct Report {
     /// `None` for a closed store.
     pub(crate) stats: Option<Stats>,
     pub(crate) history: Option<History>,
-    /// Damage as text: first what was found in files, and then what [`Report::damaged`] has added.
     pub(crate) damage: Vec<String>,
     in_files: usize,
     pub(crate) omitted_damage: u64,
-    /// Whether the whole store was verified.
     pub(crate) is_verified: bool,
 }
 
 impl Report {
-    /// An open store: its tree, its memory, and the answers of its filters since it was opened.
+    /// An open store: its tree, memory, and the answers of its filters since it was opened.
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`](sievedb::Error::Closed); [`Error::Io`](sievedb::Error::Io) if the directory of a store that
-    /// is open for reading cannot be read.
+    /// [`Error::Closed`](sievedb::Error::Closed); [`Error::Io`](sievedb::Error::Io) if the directory of a read-only
+    /// store cannot be read.
     pub fn of_db(db: &Db) -> Result<Self> {
         Ok(Self::of_tree(db.path(), db.tree()?, Some(db.stats())))
     }
 
-    /// A store that is not opened: its tree, as far as the manifest can be read. Nothing is locked.
+    /// A closed store: the readable part of its tree. Takes no lock.
     ///
     /// # Errors
     ///
@@ -77,7 +75,7 @@ impl Report {
         self
     }
 
-    /// Adds the result of a verification, which replaces the damage found in the manifest and the headers of filters.
+    /// Adds the result of a verification, replacing the damage found so far.
     #[must_use]
     pub fn verified(mut self, report: &VerifyReport) -> Self {
         self.damage.splice(..self.in_files, report.damage.iter().map(ToString::to_string));
@@ -92,27 +90,25 @@ impl Report {
         !self.damage.is_empty() || self.omitted_damage > 0
     }
 
-    /// Adds a sentence about a problem of the store.
+    /// Adds a sentence about damage.
     #[must_use]
     pub fn damaged(mut self, sentence: String) -> Self {
         self.damage.push(sentence);
         self
     }
 
-    /// The page: a self-contained document in HTML.
+    /// The page: a self-contained HTML document.
     #[must_use]
     pub fn page(&self) -> String {
         page::page(self)
     }
 
-    /// The counted answers of filters: from the open store, else from the history.
     pub(crate) fn observed(&self) -> Observed {
         let live = self.stats.as_ref().map(observed::of_stats).unwrap_or_default();
         if live.is_empty() { self.history.as_ref().map(History::observed).unwrap_or_default() } else { live }
     }
 }
 
-/// Bytes of all files in a directory.
 fn disk_bytes(dir: &Path) -> u64 {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()

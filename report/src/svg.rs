@@ -1,4 +1,4 @@
-//! Elements of SVG, written into a string. Attributes are given as text and must be well-formed; words are escaped.
+//! SVG, written into a string. Attributes must be well-formed; words are escaped.
 //!
 //! ```
 //! use sievedb_report::svg::Svg;
@@ -11,12 +11,12 @@
 
 use std::fmt::Write as _;
 
-/// A drawing. Coordinates are written with one decimal.
+/// A drawing with coordinates of one decimal.
 #[derive(Debug)]
 pub struct Svg(String);
 
 impl Svg {
-    /// A drawing with these attributes of its root element.
+    /// `attributes` of the root element.
     #[must_use]
     pub fn new(attributes: &str) -> Self {
         Self(format!("<svg xmlns=\"http://www.w3.org/2000/svg\" {attributes}>\n"))

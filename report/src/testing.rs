@@ -1,4 +1,4 @@
-//! Shapes for tests: copies of the shapes of a real store, with other numbers.
+//! Shapes for tests, modelled on a real store.
 
 use std::sync::OnceLock;
 
@@ -20,7 +20,6 @@ fn tree() -> &'static Tree {
     })
 }
 
-/// A table of so many keys with a ribbon filter of 10 bits per key and a rate of 1 in 1,000.
 pub(crate) fn table(number: u64, keys: u64) -> TableShape {
     let mut table = tree().keyspaces[0].runs[0].tables[0].clone();
     (table.number, table.keys, table.entries, table.bytes) = (number, keys, keys, 100 * keys);

@@ -1,4 +1,4 @@
-//! Numbers, keys and times for people, as the page and the commands of `sievedb` show them.
+//! Numbers, keys and times as text.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,13 +17,13 @@ pub fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// A number of bytes: `812 B`, `9.77 MiB`.
+/// `812 B`, `9.77 MiB`.
 #[must_use]
 pub fn bytes(number: u64) -> String {
     BinaryBytes(number).to_string()
 }
 
-/// A number from 0 on with three significant digits, without an exponent down to a billionth.
+/// Three significant digits, without an exponent down to a billionth. `number` is not negative.
 #[must_use]
 pub fn significant(number: f64) -> String {
     if number == 0.0 {
@@ -33,14 +33,13 @@ pub fn significant(number: f64) -> String {
     format!("{number:.decimals$}")
 }
 
-/// A share of one as a percentage with three significant digits.
+/// A share of one as a percentage, with three significant digits.
 #[must_use]
 pub fn share(share: f64) -> String {
     format!("{} %", significant(100.0 * share))
 }
 
-/// A share of one as a percentage. Only 1 is shown as 100 %, and only 0 as 0 %: other shares get as many
-/// decimals as that takes.
+/// A share of one as a percentage; only 1 is 100 % and only 0 is 0 %.
 #[must_use]
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
@@ -54,7 +53,7 @@ pub fn percent(share: f64) -> String {
     format!("{percent:.2e} %")
 }
 
-/// A number per second, with about three digits.
+/// About three digits.
 #[must_use]
 pub fn per_second(number: u64, time: Duration) -> String {
     let rate = number as f64 / time.as_secs_f64().max(1e-9);
@@ -63,7 +62,7 @@ pub fn per_second(number: u64, time: Duration) -> String {
     count(((rate / unit).round() * unit) as u64)
 }
 
-/// A duration in seconds, with about three digits.
+/// About three digits, in seconds.
 #[must_use]
 pub fn seconds(time: Duration) -> String {
     let seconds = time.as_secs_f64();
@@ -75,7 +74,7 @@ pub fn seconds(time: Duration) -> String {
     format!("{seconds:.decimals$} s")
 }
 
-/// A time as `2024-02-29T12:34:56Z`.
+/// `2024-02-29T12:34:56Z`.
 #[must_use]
 pub fn utc(time: SystemTime) -> String {
     let seconds = match time.duration_since(UNIX_EPOCH) {
@@ -88,15 +87,14 @@ pub fn utc(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// A moment as `2026-11-26 00:41 UTC`.
 pub(crate) fn moment(time: SystemTime) -> String {
     let utc = utc(time);
     let minutes = utc.rsplit_once(':').map_or(&*utc, |(minutes, _)| minutes);
     format!("{} UTC", minutes.replace('T', " "))
 }
 
-/// Year, month and day of a number of days since 1970-01-01 (Hinnant, "chrono-Compatible Low-Level Date
-/// Algorithms", `civil_from_days`): years begin in March, so that the leap day comes last.
+/// Year, month and day of days since 1970-01-01 (Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`):
+/// years begin in March.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -108,11 +106,11 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
-/// A key of at most 40 characters and 64 bytes: escaped, and without its middle if it is longer.
+/// At most 40 characters and 64 bytes: escaped, with the middle omitted.
 pub(crate) fn key(key: &[u8]) -> String {
     const CHARACTERS: usize = 40;
     const BYTES: usize = 64;
-    // An end of the key that has at least as many characters as are shown.
+    // At least as many characters as are shown.
     let piece = key.len().min(2 * BYTES);
     let first = escape(&key[..piece]);
     if key.len() == piece && first.chars().count() <= CHARACTERS && first.len() <= BYTES {

@@ -1,8 +1,7 @@
 //! Cache digests between two processes.
 //!
-//! `cargo run --release --example cache_digests`. The program starts itself a second time. The child has a
-//! cache and sends its digest through a pipe. The parent gets requests for objects that it lacks, and sends
-//! to the child only the requests that the digest reports as present.
+//! Run `cargo run --release --example cache_digests`. The child process sends the digest of its cache through a pipe; the parent
+//! sends it only requests that may be in the cache.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};

@@ -1,7 +1,7 @@
-//! The spell checker of 1985: a dictionary in a few bits per word, and the errors it misses.
+//! A spell checker: a dictionary in a few bits per word, and the errors that it misses.
 //!
-//! `cargo run --release --example spell_checker [WORDS]`, with a file of one word per line, such as
-//! `/usr/share/dict/words`. Without a file it generates words.
+//! Run `cargo run --release --example spell_checker [WORDS]`, with a file of one word per line. Without a file it generates
+//! words.
 
 use std::collections::HashSet;
 use std::hint::black_box;
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut sorted: Vec<&str> = exact.iter().copied().collect();
     sorted.sort_unstable();
 
-    // Misspellings: two neighbouring letters exchanged, if the result is not a word.
+    // Two neighbouring letters exchanged.
     let wrong: Vec<String> = sorted.iter().filter_map(|word| misspelt(word)).collect();
     let wrong: Vec<&str> = wrong.iter().map(String::as_str).filter(|word| !exact.contains(word)).collect();
     println!("{} words of {text} letters, {} misspellings\n", sorted.len(), wrong.len());

@@ -1,7 +1,6 @@
 //! The difference of two stores, and the bytes exchanged to find it.
 //!
-//! `cargo run --release --features store --example store_difference`. Creates two stores of 200,000 entries
-//! in temporary directories.
+//! Run `cargo run --release --features store --example store_difference`. It creates two stores of 200,000 entries.
 
 use sievedb::{Db, WriteBatch};
 use sievedb_sketches::store::diff;
@@ -15,8 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     for differences in [0, 10, 100, 1000, 10_000] {
         let dirs = [tempfile::tempdir()?, tempfile::tempdir()?];
-        // Half of the differing keys are only in the first store, half only in the second. Ten more keys have
-        // different values.
+        // Half of the differing keys are in each store only. Ten more have different values.
         let first = fill(dirs[0].path(), 0, differences / 2, false)?;
         let second = fill(dirs[1].path(), differences / 2, 0, differences > 0)?;
         let (one, two) = (first.snapshot(), second.snapshot());

@@ -1,15 +1,14 @@
-//! Detects previously stored blocks: files are cut by content, and each block is archived once.
+//! Archives each block of some files once; files are cut by content.
 //!
-//! `cargo run --release --example stored_blocks [FILE..]`. Without files it generates versions of one file.
-//! Before a block is archived, a filter in memory reports whether it is certainly new. The archive's index on
-//! disk is read only for the other blocks (as in Venti, Quinlan and Dorward, FAST 2002, and in the summary
-//! vector of Zhu, Li and Patterson, FAST 2008).
+//! Run `cargo run --release --example stored_blocks [FILE..]`. Without files it generates versions of one. A filter in memory
+//! reports most new blocks as new; only for others is the archive's index on disk read (Venti: Quinlan and Dorward, FAST 2002;
+//! summary vector: Zhu, Li and Patterson, FAST 2008).
 
 use std::collections::HashMap;
 
 use sievedb_sketches::{Scalable, Sketch, hash::key_hash};
 
-/// A block ends where the lowest 12 bits of the rolling hash are 0: 4 KiB on average.
+/// A block ends where these bits of the rolling hash are 0: every 4 KiB on average.
 const CUT: u64 = (1 << 12) - 1;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -18,7 +17,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         [] => versions(20),
         _ => paths.iter().map(std::fs::read).collect::<Result<_, _>>()?,
     };
-    // Blocks by fingerprint. Their number is not known in advance.
     let mut archive: HashMap<u128, Vec<u8>> = HashMap::new();
     let mut known = Scalable::with_rate(0.01, 7)?;
     let (mut bytes, mut blocks, mut asked, mut wasted, mut again) = (0, 0u64, 0u64, 0u64, 0u64);
@@ -72,7 +70,6 @@ fn cut(file: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Versions of a file of a megabyte, each with some bytes inserted and some changed.
 fn versions(count: usize) -> Vec<Vec<u8>> {
     let mut state = 7u64;
     let mut random = move || {

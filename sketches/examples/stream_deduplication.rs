@@ -1,7 +1,7 @@
 //! Prints the lines of a log that were not seen within the last minute.
 //!
-//! `tail -f log | cargo run --release --example stream_deduplication -- -` prints the new lines. Without the
-//! hyphen it generates a log, and compares the result with an exact window.
+//! `tail -f log | cargo run --release --example stream_deduplication -- -` prints the new lines. Without the hyphen it generates
+//! a log and compares with an exact window.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufWriter, Write, stdin, stdout};
@@ -9,11 +9,11 @@ use std::time::Instant;
 
 use sievedb_sketches::{Ring, Sketch};
 
-/// Seconds for which a line is certainly recognised; it expires at most a quarter later.
+/// Seconds.
 const WINDOW: u64 = 60;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // 180,000 distinct lines per window; five spans, each a quarter of the window.
+    // 180,000 distinct lines per window, in five spans of a quarter of the window.
     let mut seen = Ring::with_rate(180_000, 0.001, WINDOW, 5, 1)?;
     if std::env::args().nth(1).as_deref() == Some("-") {
         let start = Instant::now();
@@ -38,7 +38,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             lines += 1;
             let known = seen.contains(&line, now);
             kept += u64::from(!known);
-            // The exact time since it was last seen.
             let age = exact.insert(line.clone(), now).map(|before| now - before);
             repeated += u64::from(age.is_some_and(|age| age < WINDOW));
             wrong += u64::from(known && age.is_none_or(|age| age > seen.longest()));

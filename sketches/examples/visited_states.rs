@@ -1,19 +1,19 @@
 //! Visited states in model checking: all positions of the eight-puzzle, found by breadth-first search.
 //!
-//! `cargo run --release --example visited_states`. The exact set finds all 181,440. Bit-state hashing (a
-//! Bloom filter) and hash compaction take a fraction of its memory and may omit states. More bits omit fewer.
+//! Run `cargo run --release --example visited_states`. Bit-state hashing (a Bloom filter) and hash compaction take a fraction of
+//! the memory of the exact set and may omit states.
 
 use std::collections::HashSet;
 use std::time::Instant;
 
 use sievedb_sketches::{Bloom, HashCompaction, Sketch};
 
-/// Nine fields, row by row; 0 is the empty one.
+/// Row by row; 0 is the empty field.
 type Board = [u8; 9];
 
 const SOLVED: Board = [1, 2, 3, 4, 5, 6, 7, 8, 0];
 
-/// Reachable positions: half of 9!.
+/// Half of 9!.
 const REACHABLE: u64 = 181_440;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut bloom = Bloom::with_memory(REACHABLE, REACHABLE * bits / 8, 1)?;
         let start = Instant::now();
         let found = search(|board| !bloom.insert(board));
-        // The rate grows with the inserted states; this is its mean over a hundred steps.
+        // The rate grows with the states; this is the mean of a hundred steps.
         let rates = (1..=100).map(|part| bloom.expected_rate(REACHABLE * part / 100));
         let expected = rates.sum::<f64>() / 100.0 * REACHABLE as f64;
         row(&format!("bit-state hashing, {bits} bits"), bloom.encode().len() as u64, found, expected, start);
@@ -66,8 +66,7 @@ fn row(name: &str, bytes: u64, found: u64, expected: f64, start: Instant) {
     println!("{name:<36} {bytes:>9} {bits:>11.1} {found:>9} {omitted:>9} {expected:>9.1} {millis:>7}");
 }
 
-/// Breadth-first search from the solved board. `visit` returns whether a board is new. Returns the number of
-/// new boards.
+/// Breadth-first search from the solved board. `visit` returns whether a board is new.
 fn search(mut visit: impl FnMut(&Board) -> bool) -> u64 {
     let mut boards = vec![SOLVED];
     let mut found = u64::from(visit(&SOLVED));

@@ -1,20 +1,14 @@
-//! The compact approximator: an upper bound of a lattice value for each key, in a few cells per key.
+//! The compact approximator: an upper bound of each key's lattice value.
 //!
-//! It is a Bloom filter whose bits are values of a lattice. An insertion joins the value into the `k` cells
-//! chosen by the hash. A query returns the meet of the `k` cells. Each cell is at least every value joined
-//! into it, so the answer is at least the join of the key's own values.
+//! A Bloom filter whose cells are lattice values. An insertion joins the value into `k` cells; a query returns their meet.
 //!
 //! ```text
 //! P(answer is not exact) <= (1 - e^(-k n' / m))^k     n': distinct keys with values not below the truth
 //! ```
 //!
-//! because every cell of the key must have been raised by another key. For a key that was never inserted,
-//! `n'` is the number of all keys. The key with the greatest value is always exact.
+//! because other keys must have raised every cell.
 //!
-//! Boldi and Vigna, *Mutable strings in Java: design, implementation and lightweight text-search algorithms*,
-//! Science of Computer Programming 2005, section on approximators, and *Compact approximation of lattice
-//! functions with applications to large-alphabet text search*, 2003. The lattice of two elements is the Bloom
-//! filter.
+//! Boldi and Vigna, *Mutable strings in Java*, 2005, and *Compact approximation of lattice functions*, 2003.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -30,25 +24,24 @@ const PROBES_MAX: u64 = 64;
 
 const CELLS_MAX: u64 = 1 << 44;
 
-/// A lattice whose elements are numbers of 64 bits, with 0 below all others.
+/// A lattice over 64-bit numbers, with 0 below all others.
 ///
-/// `join` and `meet` are associative, commutative and idempotent, `join(x, 0) = x`, and `meet(x, join(x, y))
-/// = x`. For a total order they are maximum and minimum.
+/// `join` and `meet` are associative, commutative and idempotent, `join(x, 0) = x`, and `meet(x, join(x, y)) = x`.
 pub trait Lattice: Debug + Clone + Copy + PartialEq + Eq + 'static {
-    /// The number in the encoding. Numbers from 2^32 on are free for lattices outside this crate.
+    /// Number in the encoding; from 2^32 on for other crates.
     const ID: u64;
 
     /// The name in a [`Summary`](crate::Summary).
     const NAME: &'static str;
 
-    /// The least element that is not below either.
+    /// The least element above both.
     fn join(one: u64, two: u64) -> u64;
 
-    /// The greatest element that is not above either.
+    /// The greatest element below both.
     fn meet(one: u64, two: u64) -> u64;
 }
 
-/// Numbers by size: the answer is at least the greatest inserted value.
+/// Numbers by size: answers are at least the greatest value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Max;
 
@@ -67,7 +60,7 @@ impl Lattice for Max {
     }
 }
 
-/// Sets of 64 flags by inclusion: the answer has every inserted flag.
+/// Sets of 64 flags: answers have every flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flags;
 
@@ -86,24 +79,21 @@ impl Lattice for Flags {
     }
 }
 
-/// An upper bound of the values inserted with each key, such as the newest version that wrote it.
+/// An upper bound of each key's values, such as the newest version.
 ///
 /// # Guarantees
 ///
-/// - The answer is never below the join of the values inserted with the key.
-/// - It is above that join with a probability of at most [`predicted_rate`](Self::predicted_rate), lower if
-///   fewer keys have greater values. A key that was never inserted has 0, except with that rate.
-/// - Several threads may insert at once: [`insert`](Self::insert) takes `&self`.
+/// - The answer is never below the join of the key's values.
+/// - It is above (0 for an absent key) with probability at most [`predicted_rate`](Self::predicted_rate).
+/// - Threads may [`insert`](Self::insert) at once.
 ///
 /// # Cost
 ///
-/// `k` cells of 64 bits per insertion and query, each in its own cache line; 1.44 `log2(1 / rate)` cells per
-/// key.
+/// `k` cells of 64 bits per operation, each in a cache line; 1.44 `log2(1 / rate)` cells per key.
 ///
 /// # When not to use it
 ///
-/// For values that do not change: a [`StaticMap`](crate::StaticMap) is exact and stores each value once. For
-/// counts: [`Spectral`](crate::Spectral).
+/// Values that do not change: [`StaticMap`](crate::StaticMap). Counts: [`Spectral`](crate::Spectral).
 ///
 /// ```
 /// use sievedb_sketches::{Approximator, Max};
@@ -123,17 +113,17 @@ pub struct Approximator<L: Lattice> {
 }
 
 impl<L: Lattice> Approximator<L> {
-    /// An approximator whose answers are inexact with at most `rate` when it has `keys` keys.
+    /// Answers are inexact with at most `rate` at `keys` keys.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the rate is not between 0 and 1; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless `0 < rate < 1`; [`Error::TooLarge`].
     pub fn with_rate(keys: u64, rate: f64, seed: u64) -> Result<Self, Error> {
         let cells = optimal_bits(keys.max(1), checked_rate(rate)?);
         Self::with_shape(cells, optimal_probes(cells as f64 / keys.max(1) as f64).min(PROBES_MAX), seed)
     }
 
-    /// The approximator of at most this many bytes with the lowest error for this many keys.
+    /// At most `bytes` bytes, best for `keys` keys.
     ///
     /// # Errors
     ///
@@ -143,12 +133,11 @@ impl<L: Lattice> Approximator<L> {
         Self::with_shape(cells, optimal_probes(cells as f64 / keys.max(1) as f64).min(PROBES_MAX), seed)
     }
 
-    /// A filter of `cells` cells, `probes` of them per key.
+    /// `cells` cells, `probes` per key.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] unless there are cells and 1 to 64 probes; [`Error::TooLarge`] beyond 2^44
-    /// cells or the available memory.
+    /// [`Error::InvalidArgument`] without cells or 1 to 64 probes; [`Error::TooLarge`] beyond 2^44 cells or the memory.
     pub fn with_shape(cells: u64, probes: u64, seed: u64) -> Result<Self, Error> {
         if cells == 0 || !(1..=PROBES_MAX).contains(&probes) {
             return Err(Error::invalid(format!(
@@ -163,39 +152,39 @@ impl<L: Lattice> Approximator<L> {
         Ok(Self { seed, probes, cells: memory.into(), lattice: PhantomData })
     }
 
-    /// Joins a value to the values of a key.
+    /// Joins a value to a key's values.
     pub fn insert(&self, key: &(impl AsRef<[u8]> + ?Sized), value: u64) {
         self.insert_hash(key_hash(self.seed, key.as_ref()), value);
     }
 
-    /// [`Self::insert`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     #[inline]
     pub fn insert_hash(&self, hash: u64, value: u64) {
         for cell in self.cells_of(hash) {
-            // A cell that is high enough is not written, so its line can be shared between caches.
+            // Unwritten lines stay in all caches.
             let raise = |there| Some(L::join(there, value)).filter(|&joined| joined != there);
             let _ = cell.fetch_update(Relaxed, Relaxed, raise);
         }
     }
 
-    /// An upper bound of the join of a key's values; 0 if the key certainly has none.
+    /// An upper bound of a key's values; 0 if certainly absent.
     #[must_use]
     pub fn get(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> u64 {
         self.get_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`Self::get`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     #[must_use]
     #[inline]
     pub fn get_hash(&self, hash: u64) -> u64 {
         self.cells_of(hash).map(|cell| cell.load(Relaxed)).reduce(L::meet).unwrap_or(0)
     }
 
-    /// Joins all values of another approximator into this one, as if both sets had been inserted. Linear.
+    /// Joins all values of another approximator. Linear.
     ///
     /// # Errors
     ///
-    /// [`Error::Differ`] if they differ in cells, probes or seed.
+    /// [`Error::Differ`] in cells, probes or seed.
     pub fn join(&mut self, other: &Self) -> Result<(), Error> {
         Error::unless_same(&[
             ("cells", self.cells.len() == other.cells.len()),
@@ -208,16 +197,14 @@ impl<L: Lattice> Approximator<L> {
         Ok(())
     }
 
-    /// The probability that a key that was never inserted has a value, from the current cells. Linear.
-    ///
-    /// It is the share of nonzero cells to the power of `k`. The probability is lower for a lattice in which
-    /// the meet of two values can be 0 ([`Flags`]).
+    /// The probability that an absent key has a value: the `k`-th power of the share of nonzero cells, or less with [`Flags`].
+    /// Linear.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         (self.taken() as f64 / self.cells.len() as f64).powf(self.probes as f64)
     }
 
-    /// The expected rate with `keys` keys whose values are at least the key's own.
+    /// The expected rate with `keys` keys of no smaller values.
     #[must_use]
     pub fn expected_rate(&self, keys: u64) -> f64 {
         rate(self.cells.len() as f64 / keys.max(1) as f64, self.probes as f64)
@@ -229,7 +216,7 @@ impl<L: Lattice> Approximator<L> {
         self.cells.len() as u64
     }
 
-    /// Number of cells of a key.
+    /// Cells of a key.
     #[must_use]
     pub fn probes(&self) -> u64 {
         self.probes

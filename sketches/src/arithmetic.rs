@@ -1,20 +1,14 @@
-//! The formulas of Bloom filters: sizes, rates, and estimates of the number of keys.
+//! The formulas of Bloom filters.
 //!
-//! With `m` bits, `n` keys and `k` probes, a bit is still clear with probability `(1 - 1/m)^(kn)`, near
-//! `e^(-kn/m)`. An absent key is therefore found with probability
+//! With `m` bits, `n` keys and `k` probes, a bit is clear with probability `(1 - 1/m)^(kn)`, near `e^(-kn/m)`:
 //!
 //! ```text
 //! rate = (1 - e^(-kn/m))^k        least, for given m/n, at k = m/n · ln 2, where it is 2^-k = 0.6185^(m/n)
 //! ```
 //!
-//! (Bloom 1970; Broder and Mitzenmacher 2004, section 2). The formula uses the mean share of set bits. So it
-//! is slightly too low for small filters (Bose, Guo, Kranakis and others 2008): by 1 % of itself at a
-//! thousand bits.
+//! (Bloom 1970; Broder and Mitzenmacher 2004, section 2); 1 % too low at a thousand bits (Bose, Guo, Kranakis and others 2008).
 //!
-//! # A wrong figure that is often copied
-//!
-//! Tables give 4e-14 for `m = 32n` with `k = 44` probes. The correct value is 2.7e-6: 44 probes fill three
-//! quarters of the bits. The least rate for 32 bits per key is 2.1e-7, with `k = 22`.
+//! Tables often give 4e-14 for `m = 32n` and `k = 44`. The rate is 2.7e-6: 44 probes fill three quarters of the bits.
 //!
 //! ```
 //! use sievedb_sketches::arithmetic::{optimal_probes, rate};
@@ -28,20 +22,19 @@ use std::f64::consts::LN_2;
 
 use crate::error::Error;
 
-/// The false-positive rate with `bits_per_key` bits per key.
+/// The false-positive rate.
 #[must_use]
 pub fn rate(bits_per_key: f64, probes: f64) -> f64 {
     (-(-probes / bits_per_key).exp_m1()).powf(probes)
 }
 
-/// The bits per key for this rate with the best number of probes, which may be fractional: `log2(1/rate) / ln
-/// 2`, 9.6 for 1 %.
+/// The bits per key for this rate: `log2(1/rate) / ln 2`, 9.6 for 1 %.
 #[must_use]
 pub fn bits_per_key(rate: f64) -> f64 {
     -rate.log2() / LN_2
 }
 
-/// The bits for `keys` keys: [`bits_per_key`] for each, rounded up.
+/// [`bits_per_key`] for `keys` keys, rounded up.
 ///
 /// ```
 /// # use sievedb_sketches::arithmetic::{optimal_bits, optimal_probes};
@@ -53,7 +46,7 @@ pub fn optimal_bits(keys: u64, rate: f64) -> u64 {
     (keys as f64 * bits_per_key(rate)).ceil() as u64
 }
 
-/// The whole number of probes with the lowest rate, at least 1.
+/// The best number of probes, at least 1.
 #[must_use]
 pub fn optimal_probes(bits_per_key: f64) -> u64 {
     let fraction = bits_per_key * LN_2;
@@ -61,22 +54,20 @@ pub fn optimal_probes(bits_per_key: f64) -> u64 {
     if rate(bits_per_key, below) <= rate(bits_per_key, above) { below as u64 } else { above as u64 }
 }
 
-/// The number of keys that fit into `bits` bits at this rate.
+/// The keys that fit at this rate.
 #[must_use]
 pub fn keys_that_fit(bits: u64, rate: f64) -> u64 {
     (bits as f64 / bits_per_key(rate)) as u64
 }
 
-/// The number of distinct keys that set `ones` of `bits` bits: `-(m/k) · ln(1 - ones/m)` (Swamidass and Baldi
-/// 2007). `None` if all are set.
+/// The distinct keys that set `ones` of `bits` bits: `-(m/k) · ln(1 - ones/m)` (Swamidass and Baldi 2007).
 #[must_use]
 pub fn keys_of_ones(bits: u64, probes: u64, ones: u64) -> Option<f64> {
     let (bits, ones) = (bits as f64, ones as f64);
     (ones < bits).then(|| -(-ones / bits).ln_1p() * bits / probes as f64)
 }
 
-/// The probability that [`HashCompaction`](crate::HashCompaction) reports a new state as visited. That module
-/// derives it.
+/// The probability that [`HashCompaction`](crate::HashCompaction) omits a new state.
 #[must_use]
 pub fn compaction_rate(states: u64, cells: u64, signature_bits: u32) -> f64 {
     let load = (states as f64 / cells as f64).min(1.0 - 0.5 / cells as f64);
@@ -84,8 +75,7 @@ pub fn compaction_rate(states: u64, cells: u64, signature_bits: u32) -> f64 {
     (-2.0 * (-load).ln_1p() - load) / (f64::from(signature_bits).exp2() - 1.0) + equal_hashes
 }
 
-/// The average number of states that [`HashCompaction`](crate::HashCompaction) omits while all are inserted:
-/// the integral of [`compaction_rate`].
+/// The average omissions of [`HashCompaction`](crate::HashCompaction): the integral of [`compaction_rate`].
 #[must_use]
 pub fn compaction_omissions(states: u64, cells: u64, signature_bits: u32) -> f64 {
     let load = (states as f64 / cells as f64).min(1.0 - 0.5 / cells as f64);
@@ -94,8 +84,8 @@ pub fn compaction_omissions(states: u64, cells: u64, signature_bits: u32) -> f64
     cells as f64 * shares / (f64::from(signature_bits).exp2() - 1.0) + equal_hashes
 }
 
-/// The divisor of Golomb's code for `numbers` random numbers below `range`: the least `M` with `(1-p)^M +
-/// (1-p)^(M+1) <= 1` (Gallager and Van Voorhis 1975). Used by writers only.
+/// The divisor of Golomb's code for `numbers` random numbers below `range`: the least `M` with `(1-p)^M + (1-p)^(M+1) <= 1`
+/// (Gallager and Van Voorhis 1975).
 #[must_use]
 pub fn golomb_divisor(numbers: u64, range: u64) -> u64 {
     if numbers == 0 {
@@ -105,7 +95,6 @@ pub fn golomb_divisor(numbers: u64, range: u64) -> u64 {
     (((1.0 - share).ln_1p() / -(-share).ln_1p()).ceil() as u64).max(1)
 }
 
-/// The rate, if it is valid.
 pub(crate) fn checked_rate(rate: f64) -> Result<f64, Error> {
     if rate > 0.0 && rate < 1.0 {
         return Ok(rate);
@@ -113,7 +102,7 @@ pub(crate) fn checked_rate(rate: f64) -> Result<f64, Error> {
     Err(Error::invalid(format!("the rate {rate} must be above 0 and below 1")))
 }
 
-/// A rate in units of 2^-64, as headers store it.
+/// A rate in units of 2^-64.
 #[must_use]
 pub fn rate_to_bits(rate: f64) -> u64 {
     (rate * 2f64.powi(64)) as u64

@@ -1,12 +1,7 @@
 //! The textbook Bloom filter: an array of bits.
 //!
-//! 1. `m` bits, all clear.
-//! 2. To insert a key, set the `k` bits chosen by its hash.
-//! 3. A key is possibly present if all of its bits are set, and certainly absent otherwise.
-//!
-//! The false-positive rate is `(1 - e^(-kn/m))^k` (Bloom 1970; see [`arithmetic`](crate::arithmetic)).
-//! [`Hashing`] defines how the hash chooses the bits. The default equals the store's own filters, so a filter
-//! can freeze into one of their blocks.
+//! A key sets `k` of `m` bits. It is possibly present if all are set. The rate is `(1 - e^(-kn/m))^k` (Bloom 1970;
+//! [`arithmetic`](crate::arithmetic)). [`Hashing`] chooses the bits, by default as in the store's filter blocks.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -17,10 +12,10 @@ use crate::hash::key_hash;
 use crate::probes::{Hashing, PROBES_MAX};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// The most bits: 2^48, more than any memory holds.
+/// 2^48: more than any memory holds.
 const BITS_MAX: u64 = 1 << 48;
 
-/// A Bloom filter that keys can be added to at any time.
+/// A Bloom filter for a growing set.
 ///
 /// ```
 /// use sievedb_sketches::Bloom;
@@ -34,19 +29,17 @@ const BITS_MAX: u64 = 1 << 48;
 ///
 /// # Guarantees
 ///
-/// An inserted key is always found. Any other key is found with probability [`Bloom::predicted_rate`]. A
-/// union equals the filter of both sets. An intersection has every common key, and a higher rate than a
-/// filter of the common keys alone.
+/// An inserted key is always found, any other with probability [`Bloom::predicted_rate`]. A union equals the filter of both sets.
 ///
 /// # Cost
 ///
-/// `k` probes for an insertion or a present key, two on average for an absent key; each may miss the cache.
-/// 9.6 bits per key for 1 %, 44 % above the lower bound.
+/// `k` probes for an insertion or a present key, two on average for an absent key, each in a cache line. 9.6 bits per key for
+/// 1 %.
 ///
 /// # When not to use it
 ///
-/// For a set that is complete before the first query: the ribbon filter of `sievedb-filter` takes 30 % less.
-/// For a set of unknown size: `Scalable`. To remove keys: [`Counting`](crate::Counting) or `Cuckoo`.
+/// Complete sets: the ribbon filter of `sievedb-filter`. Unknown sizes: [`Scalable`](crate::Scalable). Removals:
+/// [`Counting`](crate::Counting) or [`Cuckoo`](crate::Cuckoo).
 #[derive(Debug)]
 pub struct Bloom {
     words: Box<[AtomicU64]>,
@@ -77,17 +70,17 @@ impl Shape {
 }
 
 impl Bloom {
-    /// A filter that reaches `rate` when it has `keys` keys. It accepts more keys, at a higher rate.
+    /// Reaches `rate` at `keys` keys, but is never full.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the rate is not between 0 and 1; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless `0 < rate < 1`; [`Error::TooLarge`].
     pub fn with_rate(keys: u64, rate: f64, seed: u64) -> Result<Self, Error> {
         let bits = optimal_bits(keys.max(1), checked_rate(rate)?).max(64);
         Self::with_best_probes(bits, keys, seed)
     }
 
-    /// The filter of at most `bytes` bytes that has the lowest rate for `keys` keys.
+    /// At most `bytes` bytes, best for `keys` keys.
     ///
     /// # Errors
     ///
@@ -101,12 +94,11 @@ impl Bloom {
         Self::with_shape(bits, probes, Hashing::Enhanced, seed)
     }
 
-    /// A filter of `bits` bits, of which each key sets up to `probes`.
+    /// `bits` bits, `probes` per key.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] unless there are bits and 1 to 64 probes; [`Error::TooLarge`] beyond 2^48
-    /// bits or the available memory.
+    /// [`Error::InvalidArgument`] without bits or 1 to 64 probes; [`Error::TooLarge`] beyond 2^48 bits or the memory.
     pub fn with_shape(bits: u64, probes: u64, hashing: Hashing, seed: u64) -> Result<Self, Error> {
         if bits == 0 || probes == 0 || probes > PROBES_MAX {
             let detail = format!("{bits} bits and {probes} probes, expected 1 or more and 1 to {PROBES_MAX}");
@@ -122,30 +114,28 @@ impl Bloom {
         Ok(Self { words: words.into(), shape, seed })
     }
 
-    /// Adds a key. Returns whether [`contains`](Self::contains) would have found it before.
+    /// Adds a key. Returns the earlier [`contains`](Self::contains).
     pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.insert_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`Self::insert`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     pub fn insert_hash(&mut self, hash: u64) -> bool {
         self.insert_counted(hash) == 0
     }
 
-    /// Adds a key while other threads add or query keys. If two threads add the same new key at once, at
-    /// least one of them gets `false`.
-    ///
-    /// Another thread finds the key if a lock, a channel or a join orders the insertion before its query.
+    /// Adds a key while other threads use the filter. If two add the same new key, at least one gets `false`. Queries ordered
+    /// after the insertion (by a lock, a channel or a join) find the key.
     pub fn insert_shared(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.insert_hash_shared(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`Self::insert_shared`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     pub fn insert_hash_shared(&self, hash: u64) -> bool {
         let mut all = true;
         for bit in self.shape.positions(hash) {
             let (word, mask) = (&self.words[(bit / 64) as usize], 1 << (bit % 64));
-            // The bits of a known key are mostly set already. Skipping the write lets caches share the line.
+            // Unwritten lines stay in all caches.
             if word.load(Relaxed) & mask == 0 {
                 all &= word.fetch_or(mask, Relaxed) & mask != 0;
             }
@@ -159,7 +149,7 @@ impl Bloom {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`Self::contains`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     #[must_use]
     #[inline]
     pub fn contains_hash(&self, hash: u64) -> bool {
@@ -168,7 +158,7 @@ impl Bloom {
             .all(|bit| self.words[(bit / 64) as usize].load(Relaxed) >> (bit % 64) & 1 == 1)
     }
 
-    /// Adds a key. Returns the number of bits that it set.
+    /// Returns the number of bits set.
     pub(crate) fn insert_counted(&mut self, hash: u64) -> u64 {
         let mut set = 0;
         for bit in self.shape.positions(hash) {
@@ -179,7 +169,6 @@ impl Bloom {
         set
     }
 
-    /// The filter with the bits in `bytes`, which must have the right length.
     pub(crate) fn from_bits(
         parts: &Envelope<'_>,
         bytes: &[u8],
@@ -198,7 +187,7 @@ impl Bloom {
         self.words.len()
     }
 
-    /// Clears up to `count` words from `from` on. Returns the first word not cleared.
+    /// Clears up to `count` words. Returns the next.
     pub(crate) fn clear_words(&mut self, from: usize, count: usize) -> usize {
         let to = from.saturating_add(count).min(self.words.len());
         self.words[from..to].iter_mut().for_each(|word| *word.get_mut() = 0);
@@ -214,17 +203,16 @@ impl Bloom {
         self.words.iter_mut().for_each(|word| *word.get_mut() = 0);
     }
 
-    /// The filter of the keys of both: equal to inserting both sets into one filter. Linear.
+    /// The filter of the keys of both. Linear.
     ///
     /// # Errors
     ///
-    /// [`Error::Differ`] if they differ in bits, probes, hashing or seed.
+    /// [`Error::Differ`] in bits, probes, hashing or seed.
     pub fn union(&self, other: &Self) -> Result<Self, Error> {
         self.merged(other, |one, two| one | two)
     }
 
-    /// A filter of the common keys. It has no false negatives; its rate is at most the rate of the smaller
-    /// filter. Linear.
+    /// A filter with every common key, at the smaller filter's rate or less. Linear.
     ///
     /// # Errors
     ///
@@ -244,14 +232,13 @@ impl Bloom {
         Ok(Self { words: merged.collect(), shape: self.shape, seed: self.seed })
     }
 
-    /// Estimates the number of distinct keys from the set bits. `None` if all bits are set. Linear.
+    /// Estimates the distinct keys. `None` if all bits are set. Linear.
     #[must_use]
     pub fn estimate_keys(&self) -> Option<f64> {
         keys_of_ones(self.shape.bits, self.shape.probes, self.ones())
     }
 
-    /// Estimates the number of common keys: both counts minus the count of the union. `None` if all bits of
-    /// one are set. Linear.
+    /// Estimates the common keys. `None` if all bits of one are set. Linear.
     ///
     /// # Errors
     ///
@@ -262,13 +249,13 @@ impl Bloom {
         Ok(all.map(|((one, two), union)| one + two - union))
     }
 
-    /// The false-positive rate of the current bits: `(ones / m)^k`. Linear.
+    /// The rate of the current bits: `(ones / m)^k`. Linear.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         (self.ones() as f64 / self.shape.bits as f64).powf(self.shape.probes as f64)
     }
 
-    /// The expected rate once there are `keys` keys.
+    /// The expected rate at `keys` keys.
     #[must_use]
     pub fn expected_rate(&self, keys: u64) -> f64 {
         arithmetic::rate(self.shape.bits as f64 / keys as f64, self.shape.probes as f64)
@@ -280,7 +267,7 @@ impl Bloom {
         self.shape.bits
     }
 
-    /// Number of bits that a key sets.
+    /// Bits of a key.
     #[must_use]
     pub fn probes(&self) -> u64 {
         self.shape.probes
@@ -292,14 +279,11 @@ impl Bloom {
         self.shape.hashing
     }
 
-    /// The block of `sievedb-filter` with these bits; it probes the same bits for the same key. Open it with
-    /// this filter's seed and the given owner and number of keys. With 0 keys, the block reports every key as
-    /// absent. Its salt is 0. Linear.
+    /// The block of `sievedb-filter` with these bits, this seed and salt 0. With 0 keys it reports every key as absent. Linear.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the hashing is not [`Hashing::Enhanced`] or there are more than 30
-    /// probes; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless the hashing is [`Hashing::Enhanced`] with up to 30 probes; [`Error::TooLarge`].
     pub fn freeze(&self, owner: FileId, keys: u64) -> Result<Vec<u8>, Error> {
         if self.shape.hashing != Hashing::Enhanced || self.shape.probes > 30 {
             return Err(Error::invalid("a filter block has enhanced double hashing and up to 30 probes"));

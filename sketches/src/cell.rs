@@ -1,16 +1,13 @@
-//! The cell of the tables that list a difference: a sum of items that can be undone.
+//! The cell of the tables that list a difference.
 //!
-//! A cell holds the number of added minus removed items, the exclusive or of the items, and the exclusive or
-//! of their checks. Subtracting the cells of two sets leaves the difference: items of the first set as added,
-//! items of the second as removed. A cell with exactly one item is *pure*, and the item can be read from it.
-//! The check distinguishes it from a cell of several items whose counts cancel.
+//! A cell holds the number of added minus removed items, and the exclusive or of the items and of their checks. A cell of exactly
+//! one item is *pure* and reveals it; the check excludes several items.
 
 use crate::envelope::{DecodeError, Reader, put_u64, put_varint};
 use crate::hash::key_hash;
 
 pub(crate) const CELL_MEMORY: u64 = size_of::<Cell>() as u64;
 
-/// Fewest bytes of an encoded cell.
 pub(crate) const CELL_BYTES_MIN: u64 = 25;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,14 +17,13 @@ pub(crate) struct Cell {
     pub(crate) checks: u64,
 }
 
-/// The check of an item: a hash, which also determines the item's cells.
+/// Determines the item's cells.
 #[inline]
 pub(crate) fn check_of(seed: u64, item: u128) -> u64 {
     key_hash(seed, &item.to_le_bytes())
 }
 
 impl Cell {
-    /// Adds an item with `sign` 1, or removes it with -1.
     #[inline]
     pub(crate) fn add(&mut self, item: u128, check: u64, sign: i64) {
         self.count = self.count.wrapping_add(sign);
@@ -45,13 +41,12 @@ impl Cell {
         *self == Self::default()
     }
 
-    /// Whether the cell has exactly one item.
     #[inline]
     pub(crate) fn pure(&self, seed: u64) -> bool {
         matches!(self.count, 1 | -1) && check_of(seed, self.items) == self.checks
     }
 
-    /// Appends items, checks, and the count as a zigzag varint of the distance from `expected`.
+    /// Appends items, checks, and the count less `expected`.
     pub(crate) fn put(&self, out: &mut Vec<u8>, expected: i64) {
         put_u64(out, self.items as u64);
         put_u64(out, (self.items >> 64) as u64);
@@ -73,14 +68,14 @@ impl Cell {
 /// The items of exactly one of two sets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Difference {
-    /// Items of the queried set only.
+    /// Items of the first set only.
     pub mine: Vec<u128>,
-    /// Items of the other set only.
+    /// Items of the second set only.
     pub theirs: Vec<u128>,
 }
 
 impl Difference {
-    /// Number of items in both lists.
+    /// Number of items.
     #[must_use]
     pub fn len(&self) -> usize {
         self.mine.len() + self.theirs.len()
@@ -93,11 +88,8 @@ impl Difference {
     }
 }
 
-/// Removes the items of pure cells until no cell is pure. `cells_of` lists the cells of an item with this
-/// check.
-///
-/// Every removed item empties a cell, so two sets yield at most as many items as cells. Returns `false` for
-/// more: the cells do not belong to two sets. Unlisted items remain in the cells.
+/// Removes the items of pure cells until none is pure. `cells_of` lists cells by check. Returns `false` if an item is alone in a
+/// foreign cell, or items outnumber cells: these are not two sets.
 pub(crate) fn peel<I: Iterator<Item = usize>>(
     cells: &mut [Cell],
     seed: u64,

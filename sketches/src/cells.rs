@@ -1,17 +1,15 @@
-//! A packed array of small numbers of equal width.
+//! A packed array of numbers of equal width.
 
 use crate::arithmetic;
 use crate::envelope::{DecodeError, Envelope, bytes_to_words, words_to_bytes};
 use crate::error::Error;
 
-/// The widest counter or fingerprint; cells themselves can have up to 63 bits.
+/// Widest counter or fingerprint.
 pub(crate) const WIDTH_MAX: u64 = 32;
 
-/// The most bits of all cells together: 2^48, more than any memory holds.
 const BITS_MAX: u64 = 1 << 48;
 
-/// `count` numbers of `width` bits. Cell `i` starts at bit `i · width`, counted from the least significant
-/// bit of a byte.
+/// Cell `i` starts at bit `i · width`, least significant bits first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cells {
     words: Box<[u64]>,
@@ -20,11 +18,7 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
-    /// All 0.
-    ///
-    /// # Errors
-    ///
-    /// `TooLarge` if the memory cannot be allocated, `InvalidArgument` for 0 cells.
+    /// `TooLarge` without enough memory, `InvalidArgument` for 0 cells.
     pub(crate) fn new(count: u64, width: u64) -> Result<Self, Error> {
         debug_assert!((1..64).contains(&width));
         if count == 0 {
@@ -78,20 +72,18 @@ impl Cells {
         }
     }
 
-    /// The first of four cells from `first` on that equals `value` in the bits not in `ignored`. Cells have
-    /// at most [`WIDTH_MAX`] bits. All four are compared at once.
+    /// The first of four cells that equals `value` except in `ignored` bits.
     #[inline]
     pub(crate) fn find_in_four(&self, first: u64, value: u64, ignored: u64) -> Option<u64> {
         debug_assert!(u64::from(self.width) <= WIDTH_MAX);
         let ones = (0..4).fold(0u128, |ones, lane| ones | 1 << (lane * self.width));
         let different = (self.four(first) ^ (ones * u128::from(value))) & !(ones * u128::from(ignored));
-        // Subtracting 1 from each lane borrows into the highest bit of a zero lane. The lowest such lane is
-        // really 0; a higher one may only have lent a borrow.
+        // Subtracting 1 borrows into the top bit of a zero lane. Only the lowest such lane is certainly 0.
         let borrowed = different.wrapping_sub(ones) & !different & ones << (self.width - 1);
         (borrowed != 0).then(|| first + u64::from(borrowed.trailing_zeros() / self.width))
     }
 
-    /// The bits of the four cells from `first` on, and others above them.
+    /// Four cells from `first` on, and bits above them.
     #[inline]
     fn four(&self, first: u64) -> u128 {
         let bit = first * u64::from(self.width);
@@ -100,7 +92,7 @@ impl Cells {
         (word_at(word) | word_at(word + 1) << 64) >> shift | word_at(word + 2) << 1 << (127 - shift)
     }
 
-    /// Adds one to a cell, unless it is saturated.
+    /// Saturates.
     #[inline]
     pub(crate) fn increment(&mut self, index: u64) {
         let value = self.get(index);
@@ -109,12 +101,10 @@ impl Cells {
         }
     }
 
-    /// The probability that `probes` random cells are all nonzero.
     pub(crate) fn rate(&self, probes: u64) -> f64 {
         (1.0 - self.zeros() as f64 / self.count as f64).powf(probes as f64)
     }
 
-    /// The estimated number of keys with `probes` cells each, as text.
     pub(crate) fn keys_in_words(&self, probes: u64) -> String {
         let keys = arithmetic::keys_of_ones(self.count, probes, self.count - self.zeros());
         keys.map_or("unknown, because no cell is 0".into(), |keys| format!("about {keys:.0}"))
@@ -124,7 +114,6 @@ impl Cells {
         (0..self.count).map(|index| self.get(index))
     }
 
-    /// Number of cells that are 0. Linear.
     pub(crate) fn zeros(&self) -> u64 {
         self.iter().filter(|&value| value == 0).count() as u64
     }
@@ -133,7 +122,6 @@ impl Cells {
         self.words.fill(0);
     }
 
-    /// Length of the cells in bytes; `None` if it overflows.
     pub(crate) fn byte_len(count: u64, width: u64) -> Option<u64> {
         count.checked_mul(width).filter(|&bits| bits <= BITS_MAX).map(|bits| bits.div_ceil(8))
     }
@@ -142,7 +130,7 @@ impl Cells {
         words_to_bytes(self.words.iter().copied(), (self.count * u64::from(self.width)).div_ceil(8))
     }
 
-    /// The cells in `bytes`, which must have the right length. Fails if a bit after the last cell is set.
+    /// Fails if a bit after the last cell is set.
     pub(crate) fn from_bytes(
         parts: &Envelope<'_>,
         bytes: &[u8],
@@ -157,7 +145,6 @@ impl Cells {
         Ok(Self { words: bytes_to_words(bytes).collect(), count, width: width as u32 })
     }
 
-    /// The cells of the body of `parts`, which they must fill.
     pub(crate) fn from_body(parts: &Envelope<'_>, count: u64, width: u64) -> Result<Self, DecodeError> {
         let body = parts.body_of(Self::byte_len(count, width))?;
         Self::from_bytes(parts, body, count, width)

@@ -1,14 +1,11 @@
-//! The counting Bloom filter: counters instead of bits, so that keys can be removed.
+//! The counting Bloom filter: counters instead of bits, for removals.
 //!
-//! 1. `m` cells of four bits, all 0. A key has `k` of them, by enhanced double hashing.
-//! 2. To insert a key, add one to each of its cells. A cell saturates at 15.
-//! 3. To remove a key, subtract one from each of its cells that is not saturated.
-//! 4. A key is possibly present if none of its cells is 0.
+//! A key has `k` of `m` cells of four bits. An insertion adds one to each, up to 15; a removal subtracts one from each that is
+//! not saturated. A key is possibly present if none is 0.
 //!
-//! Fan, Cao, Almeida and Broder, "Summary Cache" (2000), section V-C. With the best `k`, the probability that
-//! any of `m` cells reaches 16 is at most `m · (e · ln 2 / 16)^16 = 1.4e-15 m` ([`overflow_probability`]).
-//! Two common errors make present keys absent: cells that wrap, and cells that are decremented after
-//! saturation.
+//! Fan, Cao, Almeida and Broder, "Summary Cache" (2000), section V-C. At the best `k`, any of `m` cells reaches 16 with
+//! probability at most `m · (e · ln 2 / 16)^16 = 1.4e-15 m`. Wrapping, or removals after saturation, would make present keys
+//! absent.
 
 use crate::arithmetic::{self, checked_rate, optimal_bits, optimal_probes};
 use crate::bloom::Bloom;
@@ -23,13 +20,13 @@ const WIDTH: u64 = 4;
 
 const SATURATED: u64 = 15;
 
-/// A bound on the probability that any of `cells` cells saturates, with the best number of probes.
+/// A bound on the probability that any cell saturates, at the best `k`.
 #[must_use]
 pub fn overflow_probability(cells: u64) -> f64 {
     cells as f64 * (std::f64::consts::E * std::f64::consts::LN_2 / 16.0).powi(16)
 }
 
-/// A Bloom filter that keys can be removed from.
+/// A Bloom filter with removal.
 ///
 /// ```
 /// use sievedb_sketches::{Counting, Error};
@@ -44,23 +41,18 @@ pub fn overflow_probability(cells: u64) -> f64 {
 ///
 /// # Guarantees
 ///
-/// A key inserted more often than removed is found, as long as only present keys are removed. Removing an
-/// absent key fails if one of its cells is 0. Otherwise it is carried out, and keys that share a cell with it
-/// may become absent; the probability is [`Counting::predicted_rate`]. Absent keys are found with the same
-/// rate.
-///
-/// A saturated cell is never decremented, because its true count is unknown. It can only cause false
+/// A key inserted more often than removed is found, if only present keys are removed. With probability
+/// [`Counting::predicted_rate`], an absent key is found; its removal may make other keys absent. Saturated cells only cause false
 /// positives.
 ///
 /// # Cost
 ///
-/// `k` cells per operation; four times the space of a [`Bloom`]: 38 bits per key for 1 %.
+/// `k` cells per operation, in four times the space of a [`Bloom`]: 38 bits per key for 1 %.
 ///
 /// # When not to use it
 ///
-/// If keys are removed all at once or by age, use [`Bloom::clear`] or `Ring`. If space matters, `DLeft` takes
-/// half and `Cuckoo` a quarter. If keys are inserted more than 15 times and then removed, their cells
-/// saturate. To count keys, use `Spectral`.
+/// Removal of all keys or by age: [`Bloom::clear`] or [`Ring`](crate::Ring). Half the space: [`DLeft`](crate::DLeft); a quarter:
+/// [`Cuckoo`](crate::Cuckoo). Counts above 15: [`Spectral`](crate::Spectral).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counting {
     cells: Cells,
@@ -69,17 +61,17 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// A filter that reaches `rate` when it has `keys` keys. It accepts more keys, at a higher rate.
+    /// Reaches `rate` at `keys` keys, but is never full.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the rate is not between 0 and 1; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless `0 < rate < 1`; [`Error::TooLarge`].
     pub fn with_rate(keys: u64, rate: f64, seed: u64) -> Result<Self, Error> {
         let cells = optimal_bits(keys.max(1), checked_rate(rate)?).max(16);
         Self::with_best_probes(cells, keys, seed)
     }
 
-    /// The filter of at most `bytes` bytes that has the lowest rate for `keys` keys.
+    /// At most `bytes` bytes, best for `keys` keys.
     ///
     /// # Errors
     ///
@@ -93,11 +85,11 @@ impl Counting {
         Self::with_shape(cells, probes, seed)
     }
 
-    /// A filter of `cells` cells, `probes` of them per key.
+    /// `cells` cells, `probes` per key.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] unless there are cells and 1 to 64 probes; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] without cells or 1 to 64 probes; [`Error::TooLarge`].
     pub fn with_shape(cells: u64, probes: u64, seed: u64) -> Result<Self, Error> {
         if probes == 0 || probes > PROBES_MAX {
             return Err(Error::invalid(format!("{probes} probes, expected 1 to {PROBES_MAX}")));
@@ -109,12 +101,12 @@ impl Counting {
         positions(hash, self.probes, self.cells.count())
     }
 
-    /// Adds a key. Each insertion of the same key counts.
+    /// Adds a key; repetitions count.
     pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) {
         self.insert_hash(key_hash(self.seed, key.as_ref()));
     }
 
-    /// [`Self::insert`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     pub fn insert_hash(&mut self, hash: u64) {
         self.positions(hash).for_each(|cell| self.cells.increment(cell));
     }
@@ -123,20 +115,19 @@ impl Counting {
     ///
     /// # Errors
     ///
-    /// [`Error::Absent`] if the key is certainly absent; nothing has changed.
+    /// [`Error::Absent`] if the key is certainly absent.
     pub fn remove(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Error> {
         self.remove_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`Self::remove`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     ///
     /// # Errors
     ///
     /// As [`Counting::remove`].
     pub fn remove_hash(&mut self, hash: u64) -> Result<(), Error> {
         let positions = self.positions(hash);
-        // Two probes of a key may hit one cell, which must then be at least 2. So cells are decremented one
-        // by one; a zero undoes all.
+        // Two probes may hit one cell, which must then be at least 2.
         let mut taken = 0u64;
         for (probe, cell) in positions.clone().enumerate() {
             match self.cells.get(cell) {
@@ -155,7 +146,7 @@ impl Counting {
         Ok(())
     }
 
-    /// Clears all cells, including saturated ones.
+    /// Clears all cells.
     pub fn clear(&mut self) {
         self.cells.clear();
     }
@@ -166,20 +157,20 @@ impl Counting {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`Self::contains`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     #[must_use]
     #[inline]
     pub fn contains_hash(&self, hash: u64) -> bool {
         self.positions(hash).all(|cell| self.cells.get(cell) > 0)
     }
 
-    /// An upper bound of a key's insertions minus removals: its least cell. `None` if that cell is saturated.
+    /// An upper bound of a key's insertions minus removals. `None` if saturated.
     #[must_use]
     pub fn count(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Option<u64> {
         self.count_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`Self::count`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     #[must_use]
     pub fn count_hash(&self, hash: u64) -> Option<u64> {
         let least = self.positions(hash).map(|cell| self.cells.get(cell)).min();
@@ -192,11 +183,11 @@ impl Counting {
         self.cells.iter().filter(|&count| count == SATURATED).count() as u64
     }
 
-    /// The filter of all insertions into either. Linear.
+    /// The filter of all insertions into both. Linear.
     ///
     /// # Errors
     ///
-    /// [`Error::Differ`] if they differ in cells, probes or seed.
+    /// [`Error::Differ`] in cells, probes or seed.
     pub fn union(&self, other: &Self) -> Result<Self, Error> {
         Error::unless_same(&[
             ("cells", self.cells.count() == other.cells.count()),
@@ -210,7 +201,7 @@ impl Counting {
         Ok(sum)
     }
 
-    /// The Bloom filter of the present keys: a set bit for each nonzero cell. Linear.
+    /// The Bloom filter of the present keys. Linear.
     ///
     /// # Errors
     ///
@@ -222,13 +213,13 @@ impl Counting {
         Ok(bloom)
     }
 
-    /// The false-positive rate of the current cells. Linear.
+    /// The rate of the current cells. Linear.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         self.cells.rate(self.probes)
     }
 
-    /// The expected rate once there are `keys` keys.
+    /// The expected rate at `keys` keys.
     #[must_use]
     pub fn expected_rate(&self, keys: u64) -> f64 {
         arithmetic::rate(self.cells.count() as f64 / keys as f64, self.probes as f64)
@@ -240,13 +231,13 @@ impl Counting {
         self.cells.count()
     }
 
-    /// The value of a cell, 0 to 15, to compare filters cell by cell.
+    /// The value of a cell, 0 to 15.
     #[must_use]
     pub fn cell(&self, index: u64) -> Option<u64> {
         (index < self.cells.count()).then(|| self.cells.get(index))
     }
 
-    /// Number of cells that a key has.
+    /// Cells of a key.
     #[must_use]
     pub fn probes(&self) -> u64 {
         self.probes

@@ -1,23 +1,15 @@
-//! The cuckoo filter: each fingerprint is in one of two buckets and can move to the other.
+//! The cuckoo filter: each fingerprint is in one of two buckets.
 //!
-//! 1. `B` buckets of four slots; a slot is 0 or a fingerprint of `f` bits.
-//! 2. A key has a fingerprint `p`, a first bucket `i`, and a second bucket `h(p) - i` modulo `B`. Conversely,
-//!    `i` is `h(p)` minus the second, so a fingerprint can move to its other bucket without its key.
-//! 3. To insert a key, store its fingerprint in one of its buckets. If both are full, it replaces another
-//!    fingerprint, which moves to its other bucket, and so on, up to 500 times. If there is still no free
-//!    slot, all moves are undone, and the filter is full.
-//! 4. A key is possibly present if one of its buckets has its fingerprint. To remove it, clear one such slot.
+//! 1. A key has a fingerprint `p`, a first bucket `i`, and a second bucket `h(p) - i` modulo `B`: its own inverse, so a
+//!    fingerprint can move without its key.
+//! 2. A bucket has four slots. A key is possibly present if one of its buckets has its fingerprint.
+//! 3. An insertion into full buckets moves fingerprints to their other buckets, up to 500 times. Without a free slot all moves
+//!    are undone.
 //!
-//! Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo Filter: Practically Better Than Bloom" (2014), section
-//! 3. Their second bucket is `i xor h(p)`, so `B` must be a power of two. The difference allows any number of
-//! buckets, which saves up to half of the memory. Two common errors: a failed insertion drops the last
-//! fingerprint it moved, so an inserted key becomes absent; and a fingerprint of 0 is mistaken for a free
-//! slot.
+//! Fan, Andersen, Kaminsky and Mitzenmacher, "Cuckoo Filter: Practically Better Than Bloom" (2014), section 3, with `i xor h(p)`,
+//! for which `B` must be a power of two.
 //!
-//! Sorting the fingerprints of a bucket would save one bit per key (section 5.2). A trial took 9.5 bits
-//! instead of 10.5 at 1 %, but a probe has to decode its buckets through a table of 3,876 entries: with
-//! 10,000 to 20 million keys an absent key took 1.7 to 1.8 times as long, a present one 1.3 to 1.5 times. If
-//! space matters and keys are not removed, use a [`Digest`](crate::Digest).
+//! Sorted buckets (section 5.2) save one bit per key, but absent keys took 1.7 times as long.
 
 use crate::arithmetic::checked_rate;
 use crate::cells::{Cells, WIDTH_MAX};
@@ -28,15 +20,13 @@ use crate::sketch::{Parts, Sketch, Summary};
 
 const SLOTS: u64 = 4;
 
-/// Most moves of an insertion before it fails.
 const MOVES_MAX: usize = 500;
 
-/// The planned share of slots in use.
 const LOAD: f64 = 0.95;
 
 const BUCKETS_MAX: u64 = 1 << 44;
 
-/// A filter from which keys can be removed. It is smaller than a Bloom filter at rates below 0.4 %.
+/// A filter with removal, smaller than a Bloom filter at rates below 0.4 %.
 ///
 /// ```
 /// use sievedb_sketches::{Cuckoo, Error};
@@ -51,22 +41,17 @@ const BUCKETS_MAX: u64 = 1 << 44;
 ///
 /// # Guarantees
 ///
-/// A key inserted more often than removed is found, as long as only present keys are removed. A failed
-/// insertion changes nothing. Removing an absent key fails unless its fingerprint is in one of its buckets;
-/// with probability [`Cuckoo::predicted_rate`] it is, and another key may become absent. Absent keys are
-/// found with the same rate.
+/// As for [`Counting`](crate::Counting#guarantees), with [`Cuckoo::predicted_rate`].
 ///
 /// # Cost
 ///
-/// A query reads two buckets. An insertion moves more fingerprints in a fuller filter: about ten on average
-/// at 95 %. `f / 0.95` bits per key, where `f` is at least `log2(8 / rate)`: 10.5 at 1 %, 13.7 at 0.1 %, 17.9
-/// at 0.01 %.
+/// A query reads two buckets. An insertion moves about ten fingerprints at a load of 95 %. `f / 0.95` bits per key, `f` at least
+/// `log2(8 / rate)`: 10.5 at 1 %.
 ///
 /// # When not to use it
 ///
-/// If the filter must never be full. For keys that are inserted many times: eight insertions of one key fill
-/// its two buckets ([`DLeft`](crate::DLeft) counts). For a set that never changes: a ribbon filter takes a
-/// third less.
+/// Filters that must never be full. Keys inserted more than eight times: [`DLeft`](crate::DLeft). Complete sets:
+/// [`Digest`](crate::Digest).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cuckoo {
     cells: Cells,
@@ -79,25 +64,24 @@ pub struct Cuckoo {
 }
 
 impl Cuckoo {
-    /// A filter that has at most `rate` with `keys` keys.
+    /// Has at most `rate` at `keys` keys.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] if the rate is not between 2^-29 and 1; [`Error::TooLarge`].
     pub fn with_rate(keys: u64, rate: f64, seed: u64) -> Result<Self, Error> {
         let rate = checked_rate(rate)?;
-        // A query compares the fingerprints of two buckets; a fingerprint has 2^f - 1 values.
         let width = (2.0 * SLOTS as f64 * LOAD / rate + 1.0).log2().ceil().max(2.0);
-        // Load varies more between the buckets of a small table, so it gets more slots.
+        // The load varies more in a small table.
         let slots = keys as f64 / LOAD + 4.0 * (keys as f64).sqrt().min(16.0);
         Self::with_shape((slots / SLOTS as f64).ceil().max(1.0) as u64, width as u64, seed)
     }
 
-    /// A filter of `buckets` buckets of four fingerprints of `width` bits.
+    /// `buckets` buckets of four `width`-bit fingerprints.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] unless there are buckets and the width is 2 to 32; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] without buckets or a width of 2 to 32; [`Error::TooLarge`].
     pub fn with_shape(buckets: u64, width: u64, seed: u64) -> Result<Self, Error> {
         if !(2..=WIDTH_MAX).contains(&width) {
             return Err(Error::invalid(format!("fingerprints of {width} bits, expected 2 to {WIDTH_MAX}")));
@@ -109,7 +93,6 @@ impl Cuckoo {
         Ok(Self { cells, buckets, width, used: 0, state: seed, seed })
     }
 
-    /// A key's nonzero fingerprint, and its two buckets.
     #[inline]
     fn places(&self, hash: u64) -> (u64, [u64; 2]) {
         let hash = spread(hash);
@@ -118,29 +101,28 @@ impl Cuckoo {
         (fingerprint, [first, self.other(fingerprint, first)])
     }
 
-    /// The other bucket of a fingerprint in this bucket.
     #[inline]
     fn other(&self, fingerprint: u64, bucket: u64) -> u64 {
         let sum = reduce(nth(fingerprint, 1), self.buckets);
         if sum >= bucket { sum - bucket } else { sum + self.buckets - bucket }
     }
 
-    /// The slot of a bucket with this fingerprint; for 0, a free slot.
+    /// For 0, a free slot.
     #[inline]
     fn find(&self, bucket: u64, fingerprint: u64) -> Option<u64> {
         self.cells.find_in_four(bucket * SLOTS, fingerprint, 0)
     }
 
-    /// Adds a key. A repeated key takes another slot.
+    /// Adds a key; a repeated key takes another slot.
     ///
     /// # Errors
     ///
-    /// [`Error::Full`] if there is no room; nothing has changed.
+    /// [`Error::Full`] if there is no room.
     pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Error> {
         self.insert_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`Self::insert`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -156,7 +138,6 @@ impl Cuckoo {
         Ok(())
     }
 
-    /// Moves fingerprints until a slot is free for this one.
     fn make_room(&mut self, fingerprint: u64, buckets: [u64; 2]) -> Result<(), Error> {
         let before = self.state;
         let mut moved = Vec::new();
@@ -188,12 +169,12 @@ impl Cuckoo {
     ///
     /// # Errors
     ///
-    /// [`Error::Absent`] if the key is certainly absent; nothing has changed.
+    /// [`Error::Absent`] if the key is certainly absent.
     pub fn remove(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Error> {
         self.remove_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`Self::remove`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -213,7 +194,7 @@ impl Cuckoo {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`Self::contains`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     #[must_use]
     #[inline]
     pub fn contains_hash(&self, hash: u64) -> bool {
@@ -221,34 +202,34 @@ impl Cuckoo {
         buckets.into_iter().any(|bucket| self.find(bucket, fingerprint).is_some())
     }
 
-    /// Number of insertions minus removals.
+    /// Insertions minus removals.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.used
     }
 
-    /// Whether the filter has no keys.
+    /// Whether it has no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// Number of slots, of which about 95 to 98 % can be used.
+    /// Number of slots, of which 95 to 98 % can be used.
     #[must_use]
     pub fn slots(&self) -> u64 {
         self.cells.count()
     }
 
-    /// The false-positive rate: a query compares eight slots, used at the average load.
+    /// The rate at the average load.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         self.expected_rate(self.used)
     }
 
-    /// The expected rate once there are `keys` keys.
+    /// The expected rate at `keys` keys.
     #[must_use]
     pub fn expected_rate(&self, keys: u64) -> f64 {
-        // The two buckets may be the same one.
+        // Both buckets may be the same one.
         let met = 2.0 - 1.0 / self.buckets as f64;
         let met = met * keys as f64 / self.buckets as f64;
         -(met * (-1.0 / self.cells.max() as f64).ln_1p()).exp_m1()

@@ -1,4 +1,4 @@
-//! Describes an encoded structure of any kind.
+//! Summaries of encoded structures.
 
 use crate::approximator::{Approximator, Flags, Lattice, Max, lattice_id};
 use crate::bloom::Bloom;
@@ -20,7 +20,7 @@ use crate::spectral::Spectral;
 use crate::stable::Stable;
 use crate::static_map::StaticMap;
 
-/// Decodes a structure of any kind and returns its summary. Linear in its size.
+/// Decodes a structure of any kind and returns its summary. Linear.
 ///
 /// # Errors
 ///

@@ -1,22 +1,18 @@
-//! Estimates the size of the difference of two sets from a small array of counters for each set.
+//! Estimates the size of the difference of two sets from a few counters.
 //!
-//! Every item increments one of `m` counters. When two arrays are subtracted, common items cancel, and an
-//! item of the difference adds or subtracts 1. Let the difference have `d` items, `a` on one side and `b` on
-//! the other (`a - b` is known from the totals). There are two estimates:
+//! Every item increments one of `m` counters. Subtracting two arrays cancels common items. For `a` items on one side and `b` on
+//! the other, where the totals give `a - b`, there are two estimates:
 //!
 //! ```text
 //! zeros      a cell is 0 with probability e^-(a+b)/m · I0(2 sqrt(ab) / m)   items of both sides can cancel
 //! squares    the sum of (cell - (a-b)/m)^2 is (a+b) (1 - 1/m) on average    holds for any d
 //! ```
 //!
-//! The first has half the deviation while cells are empty. It is used while at least 30 % are. Its deviation
-//! is `d sqrt(1/2m)` for few items. The deviation of the second is `d sqrt(2/m)`: 2.2 % for 4,096 cells.
+//! The first has half the deviation of the second while at least 30 % of the cells are empty. The second has `d sqrt(2/m)`: 2.2 %
+//! for 4,096 cells.
 //!
-//! Agarwal and Trachtenberg, *Approximating the number of differences between remote sets*, ITW 2006
-//! (counting filters and their zeros; there to the first order, `-m ln(zeros)`, which ignores that differences
-//! of opposite signs cancel: with half of them on each side it is 2.5 % too low at `d = m / 10` and 24 % at `d
-//! = m`; with all on one side it is right); Alon, Matias, Szegedy, *The space complexity of approximating the frequency moments*,
-//! STOC 1996 (the squares).
+//! Agarwal and Trachtenberg, ITW 2006 (zeros; their `-m ln(zeros)` ignores cancellation). Alon, Matias, Szegedy, STOC 1996
+//! (squares).
 
 use crate::envelope::{DecodeError, Kind, put_varint};
 use crate::error::Error;
@@ -25,26 +21,24 @@ use crate::sketch::{Parts, Sketch, Summary};
 
 const CELLS_MAX: u64 = 1 << 28;
 
-/// The least share of empty cells at which the first estimate is used.
+/// Least share of empty cells for the first estimate.
 const ZEROS_MIN: f64 = 0.3;
 
-/// Counters of a set. With the counters of another set, they estimate how much the two differ.
+/// Counters to estimate the size of the difference of two sets.
 ///
 /// # Guarantees
 ///
-/// - The estimate for equal sets is exactly 0. It is also 0 if all differences cancel: for two keys, with
-///   probability `1/2m`.
-/// - Otherwise its standard deviation is at most [`deviation`](Self::deviation) of itself, and it is at least
-///   the difference of the totals.
+/// - The estimate is 0 for equal sets, and if all differences cancel: for two keys, with probability `1/2m`.
+/// - Otherwise its relative standard deviation is at most [`deviation`](Self::deviation).
+/// - It is at least the difference of the totals.
 ///
 /// # Cost
 ///
-/// One counter per insertion. 8 bytes per cell in memory, one or two encoded: 4 to 8 KiB for 2.2 %, at any
-/// size of the sets.
+/// One counter per insertion. 8 bytes per cell in memory, one or two encoded.
 ///
 /// # When not to use it
 ///
-/// If further messages are cheap: a [`Rateless`](crate::Rateless) table lists the items without an estimate.
+/// Where messages are cheap: a [`Rateless`](crate::Rateless) table needs no estimate.
 ///
 /// ```
 /// use sievedb_sketches::DifferenceSize;
@@ -63,7 +57,7 @@ pub struct DifferenceSize {
 }
 
 impl DifferenceSize {
-    /// 4,096 cells: a deviation of 2.2 % and up to 8 KiB.
+    /// 4,096 cells: a deviation of 2.2 %, up to 8 KiB.
     ///
     /// # Errors
     ///
@@ -72,7 +66,7 @@ impl DifferenceSize {
         Self::with_shape(4096, seed)
     }
 
-    /// An array with the cells needed for this deviation.
+    /// The cells needed for this deviation.
     ///
     /// # Errors
     ///
@@ -81,7 +75,7 @@ impl DifferenceSize {
         Self::with_shape((2.0 / (deviation * deviation)).ceil() as u64, seed)
     }
 
-    /// An array of `cells` cells.
+    /// `cells` cells.
     ///
     /// # Errors
     ///
@@ -94,22 +88,22 @@ impl DifferenceSize {
         }
     }
 
-    /// Adds a key, which must be absent. `O(1)`.
+    /// Adds an absent key. `O(1)`.
     pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) {
         self.insert_hash(key_hash(self.seed, key.as_ref()));
     }
 
-    /// [`Self::insert`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     pub fn insert_hash(&mut self, hash: u64) {
         self.add(hash, 1);
     }
 
-    /// Removes a key, which must be present. `O(1)`.
+    /// Removes a present key. `O(1)`.
     pub fn remove(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) {
         self.remove_hash(key_hash(self.seed, key.as_ref()));
     }
 
-    /// [`Self::remove`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     pub fn remove_hash(&mut self, hash: u64) {
         self.add(hash, -1);
     }
@@ -121,11 +115,11 @@ impl DifferenceSize {
         self.keys = self.keys.wrapping_add(sign);
     }
 
-    /// Estimates the number of keys in exactly one of the two sets. Linear in the cells.
+    /// Estimates the keys in exactly one set. Linear.
     ///
     /// # Errors
     ///
-    /// [`Error::Differ`] if they differ in seed or number of cells.
+    /// [`Error::Differ`] in seed or number of cells.
     pub fn estimate(&self, other: &Self) -> Result<f64, Error> {
         Error::unless_same(&[
             ("seed", self.seed == other.seed),
@@ -145,13 +139,13 @@ impl DifferenceSize {
         Ok(estimate.max(surplus.abs()))
     }
 
-    /// The standard deviation of an estimate, as a share of it: `sqrt(2/m)`.
+    /// The relative standard deviation: `sqrt(2/m)`.
     #[must_use]
     pub fn deviation(&self) -> f64 {
         (2.0 / self.cells.len() as f64).sqrt()
     }
 
-    /// Number of inserted minus removed keys.
+    /// Inserted minus removed keys.
     #[must_use]
     pub fn keys(&self) -> i64 {
         self.keys
@@ -163,14 +157,13 @@ impl DifferenceSize {
         self.cells.len() as u64
     }
 
-    /// The expected value of a cell. The encoding stores cells relative to it.
+    /// Cells are encoded relative to it.
     fn expected(keys: i64, cells: u64) -> i64 {
         (i128::from(keys) / i128::from(cells.max(1))) as i64
     }
 }
 
-/// The differing items per cell that leave this share of cells empty, if one side has `surplus` more per
-/// cell. By bisection: the share of empty cells falls with the number of items.
+/// The differing items per cell that leave these `zeros`, with a `surplus` on one side.
 fn load_of_zeros(zeros: f64, surplus: f64) -> f64 {
     let least = surplus.abs();
     let empty = |load: f64| (-load).exp() * bessel_i0((load * load - least * least).max(0.0).sqrt());
@@ -182,7 +175,7 @@ fn load_of_zeros(zeros: f64, surplus: f64) -> f64 {
     low
 }
 
-/// The modified Bessel function of order 0, by its series, for arguments up to about ten.
+/// The modified Bessel function of order 0, for arguments up to ten.
 fn bessel_i0(x: f64) -> f64 {
     let quarter = x * x / 4.0;
     let (mut sum, mut term) = (1.0, 1.0);

@@ -1,15 +1,9 @@
-//! The digest: the keys of a process as one small filter to send to other processes.
+//! The digest: a process's keys as a small filter for others.
 //!
-//! A digest is a static filter of all keys with a build time. Its seed is public, because everyone who
-//! queries it must hash with it; it must not be the secret seed of a store. The filter is a complete ribbon
-//! block of `sievedb-filter`: `log2(1 / rate)` bits per key plus half a per cent.
+//! A ribbon block of `sievedb-filter` with a build time and a public seed, which must not be the secret seed of a store. Others
+//! send only requests that the digest may answer. Errors waste a request, or miss a newer key.
 //!
-//! A process probes the digests of others first, and sends a request only to processes that may have the key.
-//! Both errors are harmless: a false positive wastes a request, and a key added after the build is not
-//! requested until the next digest.
-//!
-//! Fan, Cao, Almeida, Broder, *Summary cache*, ToN 2000, sections 4 and 5; Rousskov and Wessels, *Cache
-//! digests*, 1998 (as in Squid).
+//! Fan, Cao, Almeida, Broder, *Summary cache*, ToN 2000, sections 4 and 5; Rousskov and Wessels, *Cache digests*, 1998.
 
 use sievedb_filter::{AlignedBytes, Expect, Filter, FilterBuilder, Kind as FilterKind};
 
@@ -19,24 +13,22 @@ use crate::error::Error;
 use crate::hash::key_hash;
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Used instead of the file id of a table.
 const OWNER: [u8; 16] = *b"sievedb-digest\0\0";
 
-/// A small filter of the keys at one time, to be probed by other processes.
+/// A small filter of a process's keys.
 ///
 /// # Guarantees
 ///
-/// Every key present at the build is found. Any other key is found with probability
-/// [`predicted_rate`](Self::predicted_rate). The seed is public, so anyone can search for false positives.
+/// Every key at the build is found, any other with probability [`predicted_rate`](Self::predicted_rate). Anyone with the seed can
+/// search for false positives.
 ///
 /// # Cost
 ///
-/// `log2(1 / rate)` bits per key, rounded up, plus less than 1 % (from 256 keys on): 7.1 for 1 %. About 100
-/// ns per key to build, and 20 ns per query.
+/// `log2(1 / rate)` bits per key, rounded up, plus up to 1 % from 256 keys on. 100 ns per key to build, 20 ns per query.
 ///
 /// # When not to use it
 ///
-/// To list the exact difference of two processes: [`Rateless`](crate::Rateless).
+/// Exact differences: [`Rateless`](crate::Rateless).
 ///
 /// ```
 /// use sievedb_sketches::Digest;
@@ -54,12 +46,11 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// The digest of these keys at a time in seconds since 1970. Keys may repeat. A rate below 2^-32 counts
-    /// as 2^-32. Linear.
+    /// The digest of these keys, which may repeat, at `time`, in seconds since 1970. The rate is at least 2^-32. Linear.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the rate is not between 0 and 1, [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless `0 < rate < 1`, [`Error::TooLarge`].
     pub fn build<K: AsRef<[u8]>>(
         keys: impl IntoIterator<Item = K>,
         rate: f64,
@@ -85,7 +76,6 @@ impl Digest {
         hashes.dedup();
         let keys = hashes.len() as u64;
         let invalid = |error: sievedb_filter::FilterError| Error::invalid(error.to_string());
-        // Whole columns: the rate is at most the requested one.
         let columns = bits.ceil().clamp(1.0, 32.0);
         let builder = FilterBuilder::new(FilterKind::Ribbon, columns, seed, 0, OWNER).map_err(invalid)?;
         let mut builder = builder.columns(columns).map_err(invalid)?;
@@ -99,13 +89,13 @@ impl Digest {
         Ok(Self { seed, time, keys, filter })
     }
 
-    /// Whether the key may have been present.
+    /// Whether the key was possibly present.
     #[must_use]
     pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.filter.may_contain_key(key.as_ref())
     }
 
-    /// [`Self::contains`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     #[must_use]
     pub fn contains_hash(&self, hash: u64) -> bool {
         self.filter.may_contain(hash)
@@ -129,7 +119,7 @@ impl Digest {
         self.keys == 0
     }
 
-    /// The probability that an absent key is found.
+    /// The false-positive rate.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         self.filter.predicted_rate()

@@ -1,24 +1,16 @@
 //! d-left counting: fingerprints with counters, each in the emptiest of four buckets.
 //!
-//! 1. Four subtables of `B` buckets; a bucket has eight cells of `r` bits of fingerprint and `c` bits of
-//!    counter.
-//! 2. A key's hash is a bucket number and a remainder of `r` bits. Each subtable applies its own permutation
-//!    to that pair. So two keys have the same bucket and remainder in one subtable if and only if they have
-//!    them in all.
-//! 3. To insert a key, look for its remainder in its bucket of each subtable, and increment the counter of
-//!    that cell. If no bucket has the remainder, store it with the count 1 in the bucket with the fewest used
-//!    cells, the leftmost of several.
-//! 4. To remove a key, decrement its counter. At 0 the cell is free.
+//! 1. There are four subtables of `B` buckets of eight cells: `r` bits of fingerprint and a counter.
+//! 2. A hash is a bucket number and a remainder of `r` bits. Each subtable permutes such pairs: two keys share a pair in all or
+//!    none.
+//! 3. An insertion increments the counter of the cell with its remainder, or stores the remainder in the emptiest, leftmost of
+//!    its four buckets.
+//! 4. A removal decrements the counter. At 0 the cell is free.
 //!
-//! Bonomi, Mitzenmacher, Panigrahy, Singh and Varghese, "An Improved Construction for Counting Bloom Filters"
-//! (2006), section 3. Correct removal depends on the permutations. Without them, a key's remainder may also
-//! be in a subtable where another key stored it, and the wrong counter would be decremented. A query for an
-//! absent key compares `24` cells on average at six keys per bucket, and finds the key with probability `24 /
-//! 2^r`.
+//! Bonomi, Mitzenmacher, Panigrahy, Singh and Varghese, "An Improved Construction for Counting Bloom Filters" (2006), section 3.
+//! Without the permutations, a removal could decrement another key's counter. The rate is `24 / 2^r`: 24 keys in four buckets.
 //!
-//! The gain over a counting filter is quoted as half of the space or a hundredth of the rate. Half is right:
-//! 18.7 bits per key instead of 38.3 at 1 %. The rate is far lower than a hundredth: 37.3 bits per key have
-//! 26 bits of remainder, so a rate of `24 / 2^26 = 3.6e-7`, 28,000 times lower.
+//! In equal space, it is 28,000 times lower than a counting filter's, not a hundred as often quoted.
 
 use crate::arithmetic::checked_rate;
 use crate::cells::Cells;
@@ -29,18 +21,16 @@ use crate::sketch::{Parts, Sketch, Summary};
 
 const TABLES: u64 = 4;
 
-/// Cells of a bucket.
 const HEIGHT: u64 = 8;
 
-/// Planned keys per bucket.
 const LOAD: f64 = 6.0;
 
-/// Bits of a counter in [`DLeft::with_rate`]: counts up to 3.
+/// In [`DLeft::with_rate`]: counts up to 3.
 const COUNTER_BITS: u64 = 2;
 
 const BUCKETS_MAX: u64 = 1 << 40;
 
-/// A filter that keys can be removed from, in half the space of [`Counting`](crate::Counting).
+/// A filter with removal in half the space of [`Counting`](crate::Counting).
 ///
 /// ```
 /// use sievedb_sketches::{DLeft, Error};
@@ -55,19 +45,16 @@ const BUCKETS_MAX: u64 = 1 << 40;
 ///
 /// # Guarantees
 ///
-/// A key inserted more often than removed is found, as long as only present keys are removed. Removing an
-/// absent key fails unless it has the bucket and the remainder of a present key; with probability
-/// [`DLeft::predicted_rate`] it does, and the present key may become absent. Absent keys are found with the
-/// same rate. A saturated counter stays saturated, and its cell is never freed.
+/// As for [`Counting`](crate::Counting#guarantees), with [`DLeft::predicted_rate`]. A saturated cell is never freed.
 ///
 /// # Cost
 ///
-/// Up to four buckets per operation. `(r + 2) · 8/6` bits per key, where `r = log2(24 / rate)`: 19 for 1 %.
+/// Up to four buckets per operation. `(r + 2) · 8/6` bits per key, `r = log2(24 / rate)`: 19 for 1 %.
 ///
 /// # When not to use it
 ///
-/// If the filter must never be full: [`Counting`](crate::Counting) has no such limit. If keys are distinct
-/// and inserted once: [`Cuckoo`](crate::Cuckoo) takes 60 % of the space.
+/// Filters that must never be full: [`Counting`](crate::Counting). Distinct keys inserted once:
+/// [`Cuckoo`](crate::Cuckoo).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DLeft {
     cells: Cells,
@@ -92,7 +79,6 @@ impl Shape {
         self.remainder_bits + self.counter_bits
     }
 
-    /// The first cell of a key's bucket, and its remainder, in each subtable.
     #[inline]
     fn places(self, hash: u64) -> [(u64, u64); TABLES as usize] {
         let hash = spread(hash);
@@ -100,7 +86,7 @@ impl Shape {
         let (bucket, remainder) = (reduce(hash, self.buckets), remix(hash) >> 32 & mask);
         std::array::from_fn(|table| {
             let table = table as u64;
-            // Two rounds of a Feistel network permute the pairs. The first table uses the pairs unchanged.
+            // Two Feistel rounds, except in the first table.
             let (mut bucket, mut remainder) = (bucket, remainder);
             if table > 0 {
                 bucket += reduce(nth(remainder, table), self.buckets);
@@ -115,7 +101,7 @@ impl Shape {
 }
 
 impl DLeft {
-    /// A table with at most `rate` at `keys` distinct keys, and room for a third more.
+    /// At most `rate` at `keys` distinct keys; with room for a third more.
     ///
     /// # Errors
     ///
@@ -126,13 +112,11 @@ impl DLeft {
         Self::with_shape(buckets.max(1), remainder_bits, COUNTER_BITS, seed)
     }
 
-    /// A table of four times `buckets` buckets of eight cells. Each cell has a remainder of `remainder_bits`
-    /// and a counter of `counter_bits`.
+    /// Four tables of `buckets` buckets with these remainder and counter bits.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] unless there are buckets, remainder and counter bits, and at most 32 of
-    /// both; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless all are at least 1 and both bits together at most 32; [`Error::TooLarge`].
     pub fn with_shape(
         buckets: u64,
         remainder_bits: u64,
@@ -154,7 +138,7 @@ impl DLeft {
         (1 << self.shape.counter_bits) - 1
     }
 
-    /// A cell's remainder and counter. A cell with a counter of 0 is free.
+    /// Counter 0 is free.
     #[inline]
     fn cell(&self, index: u64) -> (u64, u64) {
         let cell = self.cells.get(index);
@@ -166,13 +150,12 @@ impl DLeft {
         self.cells.set(index, value);
     }
 
-    /// The cell with the remainder of this hash, the remainder, and the count. There is at most one such
-    /// cell.
+    /// The cell with the hash's remainder, the remainder, and the count.
     #[inline]
     fn find(&self, places: [(u64, u64); 4]) -> Option<(u64, u64, u64)> {
         places.into_iter().find_map(|(first, remainder)| {
             if remainder == 0 {
-                // A free cell has a remainder of 0, too.
+                // A free cell also has remainder 0.
                 let stored = |&index: &u64| matches!(self.cell(index), (0, 1..));
                 let index = (first..first + HEIGHT).find(stored)?;
                 return Some((index, remainder, self.cell(index).1));
@@ -184,16 +167,16 @@ impl DLeft {
         })
     }
 
-    /// Adds a key. Each insertion of the same key counts.
+    /// Adds a key; repetitions count.
     ///
     /// # Errors
     ///
-    /// [`Error::Full`] if all four buckets of the key are full; nothing has changed.
+    /// [`Error::Full`] if the key's four buckets are full.
     pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Error> {
         self.insert_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`Self::insert`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -220,12 +203,12 @@ impl DLeft {
     ///
     /// # Errors
     ///
-    /// [`Error::Absent`] if the key is certainly absent; nothing has changed.
+    /// [`Error::Absent`] if the key is certainly absent.
     pub fn remove(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Error> {
         self.remove_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`Self::remove`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -245,20 +228,20 @@ impl DLeft {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`Self::contains`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     #[must_use]
     #[inline]
     pub fn contains_hash(&self, hash: u64) -> bool {
         self.find(self.shape.places(hash)).is_some()
     }
 
-    /// An upper bound of a key's insertions minus removals. `None` if its counter is saturated.
+    /// An upper bound of a key's insertions minus removals. `None` if saturated.
     #[must_use]
     pub fn count(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Option<u64> {
         self.count_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`Self::count`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     #[must_use]
     pub fn count_hash(&self, hash: u64) -> Option<u64> {
         let found = self.find(self.shape.places(hash));
@@ -266,7 +249,7 @@ impl DLeft {
         (count < self.most()).then_some(count)
     }
 
-    /// Number of present keys; keys with the same bucket and remainder count as one.
+    /// Present keys; equal bucket and remainder count once.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.used
@@ -278,20 +261,19 @@ impl DLeft {
         self.used == 0
     }
 
-    /// Number of cells. Buckets can be full before all cells are used; with 6 of 8 cells used on average,
-    /// this never happens in practice.
+    /// Number of cells; buckets are not full in practice at 6 of 8.
     #[must_use]
     pub fn cells(&self) -> u64 {
         self.cells.count()
     }
 
-    /// The false-positive rate: the share of all pairs of bucket and remainder that are present.
+    /// The rate: the share of present pairs.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         self.used as f64 / (self.shape.buckets as f64 * (self.shape.remainder_bits as f64).exp2())
     }
 
-    /// The expected rate once there are `keys` distinct keys.
+    /// The expected rate at `keys` distinct keys.
     #[must_use]
     pub fn expected_rate(&self, keys: u64) -> f64 {
         let remainders = (self.shape.remainder_bits as f64).exp2();

@@ -1,5 +1,4 @@
-//! The common encoding of all structures: a header that describes the body, then the body. Checksums cover
-//! every byte.
+//! The encoding of all structures: a header and a body.
 //!
 //! ```text
 //!   0  magic              8   89 53 56 53 4b 54 0d 0a                                        frozen
@@ -17,9 +16,7 @@
 //!  48  parameters             the kind's own, up to the header length
 //! ```
 //!
-//! The frozen fields keep their place and meaning in every version. A reader verifies the header before it
-//! reads the version, so it can distinguish newer from damaged. Only this file uses the codec of the filter
-//! crate.
+//! The header is verified before its version is read: a newer structure is not reported as damaged.
 
 use std::fmt;
 
@@ -33,20 +30,20 @@ use sievedb_filter::{FilterBuilder, FilterError};
 use crate::error::Error;
 use crate::hash::HASH_ID;
 
-/// First bytes of every encoded structure.
+/// The first bytes of every encoded structure.
 pub const MAGIC: [u8; 8] = *b"\x89SVSKT\r\n";
 
-/// The newest format version, and the only one so far.
+/// The newest format version.
 pub const FORMAT_VERSION: u16 = 1;
 
-/// Used instead of a file's id in the checksums, so that no other block of the store is accepted as a sketch.
+/// Replaces the file id in the checksums: other blocks of a store are rejected.
 const OWNER: FileId = *b"sievedb-sketches";
 
 const CHECKSUM_OFFSET: usize = 12;
 const FIXED_BYTES: usize = 48;
 const HEADER_BYTES_MAX: usize = 4096;
 
-/// The kind of an encoded structure. The numbers are on disk: append only, see format.md.
+/// The kind of an encoded structure. Append only: the numbers are on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -88,7 +85,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds, in the order of their numbers.
+    /// All kinds, by number.
     pub const ALL: [Self; 17] = [
         Self::Bloom,
         Self::Counting,
@@ -110,7 +107,6 @@ impl Kind {
     ];
 }
 
-/// The readable name, such as "Bloom filter".
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -135,7 +131,6 @@ impl fmt::Display for Kind {
     }
 }
 
-/// An encoded structure whose header and body are verified.
 #[derive(Debug, Clone)]
 pub(crate) struct Envelope<'a> {
     pub(crate) kind: Kind,
@@ -145,8 +140,7 @@ pub(crate) struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// Verifies `bytes`, which must be exactly one structure. Order of the checks: magic, header length and
-    /// checksum, version, required flags, kind, hash id, body length and checksum.
+    /// Verifies magic, header length and checksum, version, required flags, kind, hash id, body length and checksum.
     pub(crate) fn open(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let magic: [u8; 8] = reader.array("sketch magic")?;
@@ -199,7 +193,7 @@ impl<'a> Envelope<'a> {
         Parameters { reader: Reader::new(self.parameters) }
     }
 
-    /// The body, if it has the length that the parameters imply.
+    /// The body, if it has this length.
     pub(crate) fn body_of(&self, len: Option<u64>) -> Result<&'a [u8], DecodeError> {
         if len == Some(self.body.len() as u64) {
             return Ok(self.body);
@@ -217,7 +211,6 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// Fails if `found` is larger than the largest supported value.
 fn known(offset: u64, what: &'static str, found: u64, supported: u64) -> Result<(), DecodeError> {
     if found > supported || (found == 0 && supported > 0) {
         return Err(DecodeError::unsupported(offset, what, found, supported));
@@ -225,7 +218,7 @@ fn known(offset: u64, what: &'static str, found: u64, supported: u64) -> Result<
     Ok(())
 }
 
-/// The parameters of a kind, read in order. Errors name the field.
+/// Parameters, read in order.
 #[derive(Debug)]
 pub(crate) struct Parameters<'a> {
     reader: Reader<'a>,
@@ -236,7 +229,7 @@ impl Parameters<'_> {
         self.reader.u64(what).map_err(|error| error.at(FIXED_BYTES as u64))
     }
 
-    /// The next number, which must be in `least..=most`.
+    /// The next number, in `least..=most`.
     pub(crate) fn number_in(
         &mut self,
         least: u64,
@@ -251,7 +244,6 @@ impl Parameters<'_> {
         Err(DecodeError::corrupt(offset, what, format!("expected {least} to {most}, found {found}")))
     }
 
-    /// Fails if parameters are left.
     pub(crate) fn finish(self) -> Result<(), DecodeError> {
         let offset = FIXED_BYTES as u64 + self.reader.offset();
         match self.reader.remaining() {
@@ -290,7 +282,7 @@ fn seal_header(header: &mut [u8]) {
     LittleEndian::write_u32(&mut header[CHECKSUM_OFFSET..], checksum);
 }
 
-/// Corrects lengths and checksums after a change, for the fuzzer and the tests of the decoder.
+/// Corrects lengths and checksums.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn reseal(bytes: &mut [u8]) {
     if bytes.len() < FIXED_BYTES {
@@ -303,7 +295,6 @@ pub(crate) fn reseal(bytes: &mut [u8]) {
     seal_header(header);
 }
 
-/// The block of the filter crate with these bits of a Bloom filter, for `keys` keys.
 pub(crate) fn filter_block(
     bits: u64,
     probes: u8,
@@ -312,7 +303,7 @@ pub(crate) fn filter_block(
     owner: FileId,
     keys: u64,
 ) -> Result<Vec<u8>, Error> {
-    // The bits per key have no effect if the number of bits is given.
+    // The bits per key have no effect.
     let builder = FilterBuilder::new(sievedb_filter::Kind::Bloom, 10.0, seed, 0, owner);
     let builder = builder.and_then(|builder| builder.bits_and_probes(bits, probes));
     let block = builder
@@ -323,7 +314,6 @@ pub(crate) fn filter_block(
     })
 }
 
-/// Words as little-endian bytes, cut to `len` bytes.
 pub(crate) fn words_to_bytes(words: impl Iterator<Item = u64>, len: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity((len as usize).next_multiple_of(8));
     words.for_each(|word| put_u64(&mut bytes, word));
@@ -331,7 +321,6 @@ pub(crate) fn words_to_bytes(words: impl Iterator<Item = u64>, len: u64) -> Vec<
     bytes
 }
 
-/// The words of these bytes; the last word is padded with zeros.
 pub(crate) fn bytes_to_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];

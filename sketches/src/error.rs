@@ -1,30 +1,28 @@
-//! Errors of structures in memory. Bytes that cannot be decoded are a [`DecodeError`](crate::DecodeError)
-//! instead.
+//! Errors of structures in memory.
 
 use std::fmt;
 
-/// Why a structure could not be built, or an operation failed. A failed operation changes nothing.
+/// A failed operation, which has changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// An argument is invalid.
     InvalidArgument(String),
-    /// The structure would need this many bytes, which exceeds the available memory or the limit of the
-    /// format.
+    /// The structure would need this many bytes, beyond the memory or the format's limit.
     TooLarge(u64),
-    /// Two structures cannot be combined because they differ in this parameter.
+    /// Two structures differ in this parameter.
     Differ(&'static str),
-    /// The structure has no room for another key.
+    /// No room for another key.
     Full,
-    /// The key is certainly not in the structure and cannot be removed.
+    /// The key is certainly absent.
     Absent,
-    /// Two entries have the same key, or keys with the same hash.
+    /// Two entries have the same key or hash.
     Duplicate,
-    /// A time is too far ahead of the latest one.
+    /// A time is too far ahead.
     LeapTooLarge {
-        /// The distance from the beginning of the present span or tick.
+        /// Distance from the present span or tick.
         ahead: u64,
-        /// The largest allowed distance.
+        /// Largest allowed distance.
         max: u64,
     },
 }
@@ -34,7 +32,6 @@ impl Error {
         Self::InvalidArgument(what.into())
     }
 
-    /// Fails with the first parameter that differs.
     pub(crate) fn unless_same(parameters: &[(&'static str, bool)]) -> Result<(), Self> {
         parameters.iter().find(|(_, same)| !same).map_or(Ok(()), |(what, _)| Err(Self::Differ(what)))
     }

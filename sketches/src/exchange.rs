@@ -1,30 +1,24 @@
-//! Exchange by Bloom filters: sends the keys that the other side lacks, without a query for every key.
+//! Sends keys that the other side lacks, by Bloom filters.
 //!
-//! One side sends a Bloom filter of its set. The other side sends all of its keys that the filter reports as
-//! absent; the first side certainly lacks these. A share of the missing keys equal to the filter's rate is
-//! not sent. Another round with another seed finds all but the same share of the rest.
+//! One side sends a Bloom filter of its set, the other its keys that the filter lacks. Further rounds need other seeds.
 //!
-//! Byers, Considine, Mitzenmacher, Rost, *Informed content delivery across adaptive overlay networks*, ToN
-//! 2004, section 4.
+//! Byers, Considine, Mitzenmacher, Rost, *Informed content delivery*, ToN 2004, section 4.
 
 use crate::bloom::Bloom;
 
-/// The keys of `mine` that are certainly not in the set of the filter `theirs`: on average a share of `1 -
-/// rate` of the missing keys.
+/// The keys of `mine` that are certainly not in `theirs`.
 ///
 /// # Guarantees
 ///
-/// No key is sent that the other side has. A share of the missing keys equal to the filter's rate is not
-/// sent.
+/// Returns on average a share `1 - rate` of the missing keys, and no others.
 ///
 /// # Cost
 ///
-/// A probe for each key of `mine`; the exchanged filter takes about ten bits for each key of `theirs`.
+/// A probe per key of `mine`; about ten bits per key of `theirs`.
 ///
 /// # When not to use it
 ///
-/// For small differences, or if the list must be complete: a [`Rateless`](crate::Rateless) table lists the
-/// difference in bytes proportional to the difference, not to the set.
+/// Small differences and complete lists: [`Rateless`](crate::Rateless).
 ///
 /// ```
 /// use sievedb_sketches::{Bloom, certainly_missing};

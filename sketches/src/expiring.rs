@@ -1,19 +1,11 @@
-//! A Bloom filter with a timestamp in each cell: keys inserted within a time to live.
+//! A Bloom filter with timestamps, for keys with a time to live.
 //!
-//! 1. Time is cut into ticks of half the time to live. A cell has four bits: 0, or `1 + tick mod 15` of its
-//!    last write.
-//! 2. To insert a key, write the current tick into its `k` cells.
-//! 3. A key is possibly present if each of its cells was written in this tick or one of the two before.
-//! 4. At each tick, sweep the next twelfth of the cells, and clear expired cells.
+//! 1. A tick is half the time to live. A cell has four bits: 0, or `1 + tick mod 15` of its last write.
+//! 2. An insertion writes the current tick into the key's `k` cells.
+//! 3. A key is possibly present if all its cells are from this tick or the two before.
+//! 4. Each tick clears the expired ones of the next twelfth of the cells, before they wrap.
 //!
-//! A key is found for more than two and up to three ticks: for the time to live, and at most half as long
-//! again. The filter holds the keys of three ticks.
-//!
-//! The cells are those of the gem `bloombroom` (C. Haughton's "continuous" filter, 2012), which clears a cell
-//! only when a query reads it. A cell that is not read for 13 ticks wraps there and *looks fresh again*: a
-//! key is found long after it expired. Step 4 prevents this. The sweep visits a cell once in any twelve
-//! ticks, so at an age of 3 to 14 ticks: after it expires, and before it wraps. Here a query changes nothing,
-//! and a late insertion never makes a cell older.
+//! As in the gem `bloombroom` (C. Haughton's "continuous" filter, 2012), where an unread cell looks fresh again after 13 ticks.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -25,23 +17,22 @@ use crate::leap::Leaps;
 use crate::probes::{PROBES_MAX, positions};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Number of cell values for ticks.
+/// Cell values for ticks.
 const CLOCK: u64 = 15;
 
-/// Number of earlier ticks in which a live cell may have been written.
+/// Earlier ticks of live cells.
 const FRESH: u64 = 2;
 
-/// Ticks in which the sweep visits all cells once.
+/// Ticks of a complete sweep.
 const SWEEP_TICKS: u64 = CLOCK - FRESH - 1;
 
 const CELLS: u64 = 16;
 
 const CELLS_MAX: u64 = 1 << 46;
 
-/// Finds keys for a time to live, and up to half of it longer.
+/// Finds keys for a time to live, up to half longer.
 ///
-/// Time is a number in any fixed unit. The filter never reads a clock. An earlier time than the latest counts
-/// as the latest.
+/// Time has any unit. Earlier times count as the latest.
 ///
 /// ```
 /// use sievedb_sketches::Expiring;
@@ -56,34 +47,22 @@ const CELLS_MAX: u64 = 1 << 46;
 ///
 /// # Guarantees
 ///
-/// A key is always found until [`Expiring::least`] after its last insertion, and expires at the latest after
-/// [`Expiring::longest`]. An expired or absent key is found with probability [`Expiring::predicted_rate`].
-///
-/// # Times that leap
-///
-/// A time in the far future would stop the clock until then: no key would expire, and nearly every new key
-/// would be found. So a time more than 1000 times the longest lifetime ahead of the latest one fails with
-/// [`Error::LeapTooLarge`] and changes nothing. [`Expiring::leap_max`] sets another bound. After a longer
-/// pause, [`Expiring::leap`] advances to the present time. The first time is always accepted.
+/// As for [`Ring`](crate::Ring#guarantees), with [`Expiring::least`], [`Expiring::longest`] and [`Expiring::predicted_rate`].
+/// [Times that leap](crate::Ring#times-that-leap) fail.
 ///
 /// # Cost
 ///
-/// `k` cells per operation. Four bits per cell, for the keys of 1.5 times the time to live: 58 bits for each
-/// key of one time to live at 1 %. Each tick sweeps a twelfth of the cells; a pause of three ticks or more
-/// clears all.
+/// `k` cells per operation. Four bits per cell for the keys of 1.5 times the time to live: 58 bits per live key at 1 %.
 ///
 /// # When not to use it
 ///
-/// If space matters more than time: a [`Ring`](crate::Ring) of five spans takes 19 bits and probes five
-/// filters.
+/// Little space: a [`Ring`](crate::Ring) of five spans takes 19 bits and probes five filters.
 #[doc(alias = "ttl")]
 #[derive(Debug)]
 pub struct Expiring {
     words: Box<[AtomicU64]>,
     shape: Shape,
-    /// Number of the current tick.
     present: u64,
-    /// The first word that the next tick sweeps.
     hand: u64,
     leaps: Leaps,
     seed: u64,
@@ -93,24 +72,21 @@ pub struct Expiring {
 struct Shape {
     cells: u64,
     probes: u64,
-    /// Length of a tick.
     tick: u64,
 }
 
-/// The number of ticks before `present` in which a cell with this nonzero value was written, unless it has
-/// wrapped.
+/// Ticks since this nonzero value was written, modulo 15.
 #[inline]
 fn age(present: u64, value: u64) -> u64 {
     (present % CLOCK + CLOCK - (value - 1)) % CLOCK
 }
 
 impl Expiring {
-    /// A filter that finds keys for at least `ttl`, with at most `rate` if `keys` keys are inserted in each
-    /// `ttl`.
+    /// Finds keys for at least `ttl`, with at most `rate` at `keys` keys per `ttl`.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the rate is not between 0 and 1, or the time 0; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless `0 < rate < 1` and the time is at least 1; [`Error::TooLarge`].
     pub fn with_rate(keys: u64, rate: f64, ttl: u64, seed: u64) -> Result<Self, Error> {
         let keys = keys.saturating_add(keys.div_ceil(2)).max(1);
         let cells = optimal_bits(keys, checked_rate(rate)?).max(CELLS);
@@ -118,12 +94,11 @@ impl Expiring {
         Self::with_shape(cells, probes, ttl.div_ceil(2), seed)
     }
 
-    /// A filter of `cells` cells, `probes` of them per key, and a tick of this length.
+    /// `cells` cells, `probes` per key, and ticks of `tick`.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] unless there are cells, 1 to 64 probes, and a tick of at least 1;
-    /// [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] without cells, 1 to 64 probes, or a tick of at least 1; [`Error::TooLarge`].
     pub fn with_shape(cells: u64, probes: u64, tick: u64, seed: u64) -> Result<Self, Error> {
         if cells == 0 || probes == 0 || probes > PROBES_MAX || tick == 0 {
             let detail = format!(
@@ -144,16 +119,14 @@ impl Expiring {
         Ok(Self { words: words.into(), shape, present: 0, hand: 0, leaps, seed })
     }
 
-    /// Sets the largest distance of a time ahead of the latest one; a tick is always allowed. The bound is
-    /// not encoded: a decoded sketch has the default, 1000 times [`Expiring::longest`].
+    /// Sets the largest leap of a time, at least a tick. Not encoded.
     #[must_use]
     pub fn leap_max(mut self, units: u64) -> Self {
         self.leaps.set_max(units, self.shape.tick);
         self
     }
 
-    /// Advances the filter to the time `now`, as insertions do. Sweeps a twelfth of the cells for each tick;
-    /// clears all after a pause.
+    /// Advances to `now`, as insertions do. Sweeps a twelfth of the cells per tick.
     ///
     /// # Errors
     ///
@@ -164,12 +137,11 @@ impl Expiring {
         Ok(())
     }
 
-    /// Advances the filter to the time `now`, at any distance.
+    /// [`Expiring::advance`] at any distance.
     pub fn leap(&mut self, now: u64) {
         self.leaps.begin();
         let now = now / self.shape.tick;
         if now > self.present.saturating_add(FRESH) {
-            // All cells have expired.
             self.words.iter_mut().for_each(|word| *word.get_mut() = 0);
             self.present = now;
         }
@@ -179,7 +151,6 @@ impl Expiring {
         }
     }
 
-    /// Clears the expired cells of the next words.
     fn sweep(&mut self) {
         let len = self.words.len() as u64;
         for _ in 0..len.div_ceil(SWEEP_TICKS) {
@@ -194,7 +165,7 @@ impl Expiring {
         }
     }
 
-    /// Adds a key at this time, and renews its lifetime.
+    /// Adds a key, or renews its lifetime.
     ///
     /// # Errors
     ///
@@ -203,7 +174,7 @@ impl Expiring {
         self.insert_hash(key_hash(self.seed, key.as_ref()), now)
     }
 
-    /// [`Self::insert`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -218,17 +189,17 @@ impl Expiring {
         Ok(())
     }
 
-    /// Adds a key at the latest time, while other threads add and query keys.
+    /// Adds a key at the latest time, while other threads use the filter.
     pub fn insert_shared(&self, key: &(impl AsRef<[u8]> + ?Sized)) {
         self.insert_hash_shared(key_hash(self.seed, key.as_ref()));
     }
 
-    /// [`Self::insert_shared`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     pub fn insert_hash_shared(&self, hash: u64) {
         let value = 1 + self.present % CLOCK;
         for cell in positions(hash, self.shape.probes, self.shape.cells) {
             let (word, shift) = (&self.words[(cell / CELLS) as usize], 4 * (cell % CELLS));
-            // Time cannot advance during this borrow, so all threads write the same value.
+            // Time cannot advance now: all threads write the same value.
             if word.load(Relaxed) >> shift & 15 != value {
                 let _ =
                     word.fetch_update(Relaxed, Relaxed, |word| Some(word & !(15 << shift) | value << shift));
@@ -236,16 +207,15 @@ impl Expiring {
         }
     }
 
-    /// Whether a key may have been inserted recently. `false` is certain within [`Expiring::least`].
+    /// Whether a key may have been inserted recently. `false` is certain until [`Expiring::least`].
     #[must_use]
     pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized), now: u64) -> bool {
         self.contains_hash(key_hash(self.seed, key.as_ref()), now)
     }
 
-    /// [`Self::contains`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     #[must_use]
     pub fn contains_hash(&self, hash: u64, now: u64) -> bool {
-        // Ticks by which the filter is behind `now`.
         let behind = (now / self.shape.tick).saturating_sub(self.present);
         positions(hash, self.shape.probes, self.shape.cells).all(|cell| self.is_fresh(cell, behind))
     }
@@ -256,13 +226,13 @@ impl Expiring {
         value != 0 && age(self.present, value).saturating_add(behind) <= FRESH
     }
 
-    /// The least time for which a key is found.
+    /// Least lifetime of a key.
     #[must_use]
     pub fn least(&self) -> u64 {
         self.shape.tick.saturating_mul(FRESH)
     }
 
-    /// The longest time for which an inserted key is found.
+    /// Longest lifetime of a key.
     #[must_use]
     pub fn longest(&self) -> u64 {
         self.shape.tick.saturating_mul(FRESH + 1)
@@ -273,7 +243,7 @@ impl Expiring {
         (0..self.shape.cells).filter(|&cell| self.is_fresh(cell, behind)).count() as u64
     }
 
-    /// The false-positive rate at this time, from the current cells. Linear.
+    /// The rate at `now`. Linear.
     #[must_use]
     pub fn predicted_rate(&self, now: u64) -> f64 {
         (self.fresh(now) as f64 / self.shape.cells as f64).powf(self.shape.probes as f64)
@@ -291,7 +261,7 @@ impl Expiring {
         self.shape.cells
     }
 
-    /// Number of cells that a key has.
+    /// Cells of a key.
     #[must_use]
     pub fn probes(&self) -> u64 {
         self.shape.probes

@@ -1,8 +1,7 @@
-//! Tests the vectors of `format.md`: the code builds each vector from its parameters, and decodes it.
+//! Builds each vector of `format.md` from its parameters, and decodes it.
 //!
-//! `tests/golden/v1/NAME.bin` has the bytes of a vector from the introduction of the version.
-//! `SIEVEDB_BLESS=1 cargo test -p sievedb-sketches vectors`, run twice, writes the bytes of a new vector into
-//! the document, then the golden file. It never changes an existing one.
+//! `tests/golden/v1/NAME.bin` keeps a vector's bytes. `SIEVEDB_BLESS=1 cargo test -p sievedb-sketches vectors`, run twice, writes
+//! a new vector into the document, then its golden file.
 
 use std::path::PathBuf;
 
@@ -33,7 +32,6 @@ const DOCUMENT: &str = include_str!("../format.md");
 
 type Make = fn(&Vector) -> Vec<u8>;
 
-/// In the order of the document.
 const CHECKS: &[(&str, Make)] = &[
     ("bloom", bloom),
     ("counting", counting),
@@ -102,7 +100,6 @@ fn stable(vector: &Vector) -> Vec<u8> {
     checked(filter, vector, Stable::contains)
 }
 
-/// A key of the stream is inserted every seven units of time.
 fn ring(vector: &Vector) -> Vec<u8> {
     let shape = ["spans", "span", "bits", "probes"].map(|fact| vector.number(fact));
     let mut ring = Ring::with_shape(shape[0], shape[1], shape[2], shape[3], seed(vector)).unwrap();
@@ -158,7 +155,6 @@ fn approximator(vector: &Vector) -> Vec<u8> {
     checked(approximator, vector, |approximator, key| approximator.get(key) != 0)
 }
 
-/// The numbers of a fact.
 fn items(vector: &Vector, fact: &str) -> Vec<u128> {
     vector.fact(fact).split(' ').map(|item| u128::from_str_radix(item, 16).unwrap()).collect()
 }
@@ -198,7 +194,7 @@ fn digest(vector: &Vector) -> Vec<u8> {
     checked(digest, vector, Digest::contains)
 }
 
-/// The encoding of a structure, checked by decoding it and probing the keys of the vector.
+/// The encoding, once decoded and probed.
 fn checked<S: Sketch>(sketch: S, vector: &Vector, contains: fn(&S, &Vec<u8>) -> bool) -> Vec<u8> {
     let bytes = sketch.encode();
     let decoded = S::decode(&bytes).unwrap();
@@ -218,7 +214,6 @@ fn seed(vector: &Vector) -> u64 {
     u64::from_str_radix(vector.fact("seed"), 16).expect("a number in hex")
 }
 
-/// The quoted keys of a fact.
 fn keys(vector: &Vector, fact: &str) -> Vec<Vec<u8>> {
     let value = vector.facts(fact).next().unwrap_or_default();
     value.split('"').skip(1).step_by(2).map(|key| key.as_bytes().to_vec()).collect()
@@ -248,12 +243,10 @@ fn blessing() -> bool {
     std::env::var_os("SIEVEDB_BLESS").is_some()
 }
 
-/// Formats bytes as `01 ab`.
 fn spaced(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
 }
 
-/// Writes the bytes of a new vector into the document.
 fn fill(name: &str, lines: &str) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/format.md");
     let document = std::fs::read_to_string(path).unwrap();
@@ -283,7 +276,6 @@ fn golden_files_are_the_vectors_and_decode() {
 fn every_kind_has_a_vector() {
     let kinds: Vec<_> = Vector::all_of(DOCUMENT).iter().map(|vector| vector.bytes[32]).collect();
     assert!(crate::Kind::ALL.iter().all(|&kind| kinds.contains(&(kind as u8))));
-    // `reseal` must compute the document's checksums.
     for vector in Vector::all_of(DOCUMENT) {
         let mut bytes = vector.bytes.clone();
         reseal(&mut bytes);

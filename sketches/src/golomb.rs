@@ -1,20 +1,16 @@
-//! The Golomb-coded set: the sorted hashes of the keys, compressed in blocks. It answers like a Bloom filter.
+//! The Golomb-coded set: sorted hashes, compressed in blocks.
 //!
-//! Every key is hashed to a number below `N = n / rate`. The sorted, distinct numbers are cut into blocks of
-//! equal ranges, 256 numbers long on average. A block stores the gaps between successive numbers, minus one,
-//! in Golomb's code; the first gap counts from the start of the range. The quotient of a gap by a divisor `M`
-//! is written in unary, ones and then a zero, and the remainder in truncated binary. A probe reduces its hash
-//! to a number, finds the block by a division, and decodes it up to that number.
+//! Every key is hashed to a number below `N = n / rate`. The sorted, distinct numbers form blocks of equal ranges, 256 numbers on
+//! average. A block stores the gaps minus one in Golomb's code with divisor `M`. A probe decodes its block.
 //!
 //! ```text
-//! rate   = numbers / N                    exactly, for hashes that are as good as random
+//! rate   = numbers / N                    exactly, for random hashes
 //! M      = ceil(log(2 - p) / -log(1 - p)), about 0.69 / p, for p = numbers / N (Gallager and Van Voorhis 1975)
 //! bits   = log2(1 / rate) + 1.44 a key is the least for gaps of random numbers; the code takes 0.02 more on
 //!          average, the lengths of the blocks 0.06
 //! ```
 //!
-//! Putze, Sanders, Singler, *Cache-, hash- and space-efficient Bloom filters*, WEA 2007, section 4; Golomb
-//! 1966.
+//! Putze, Sanders, Singler, WEA 2007, section 4; Golomb 1966.
 
 use crate::arithmetic;
 use crate::envelope::{DecodeError, Envelope, Kind, bytes_to_words, put_varint, words_to_bytes};
@@ -22,33 +18,26 @@ use crate::error::Error;
 use crate::hash::{key_hash, reduce, spread};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Average numbers per block.
 const BLOCK_NUMBERS: u64 = 256;
 
-/// Largest range of the numbers: their sums with a block's range stay below 2^64.
+/// Sums with a block's range stay below 2^64.
 const RANGE_MAX: u64 = 1 << 62;
 
-/// A set of keys to send or to store, in little more than the fewest bits that any filter needs.
+/// A complete set to send or store, close to the fewest possible bits.
 ///
 /// # Guarantees
 ///
-/// - Every key of the set is always found.
-/// - Another key is found with probability [`predicted_rate`](Self::predicted_rate), which never exceeds the
-///   requested rate.
-/// - No key can be added later.
+/// Every key of the set is found, any other with probability [`predicted_rate`](Self::predicted_rate).
 ///
 /// # Cost
 ///
-/// `log2(1 / rate) + 1.5` bits per key: 8.2 at 1 %, where a Bloom filter takes 9.6. Building sorts the
-/// hashes. A probe decodes half a block, 128 gaps on average: about a microsecond. In memory, each block
-/// takes 64 bits more.
+/// `log2(1 / rate) + 1.5` bits per key: 8.2 at 1 %; in memory 64 more per block. Building sorts the hashes. A probe decodes half
+/// a block: about a microsecond.
 ///
 /// # When not to use it
 ///
-/// In memory, where probes must be fast: the ribbon filter of `sievedb-filter` is smaller (`log2(1 / rate)`
-/// and 0.5 %) and fifty times faster. The advantage of a Golomb-coded set is that its numbers can be listed
-/// ([`numbers`](Self::numbers), [`block`](Self::block)): two sets can be merged or compared without their
-/// keys, block by block.
+/// Fast probes: a [`Digest`](crate::Digest) is smaller and fifty times faster, but cannot be listed ([`numbers`](Self::numbers),
+/// [`block`](Self::block)), merged and compared.
 ///
 /// ```
 /// use sievedb_sketches::GolombSet;
@@ -61,16 +50,15 @@ const RANGE_MAX: u64 = 1 << 62;
 pub struct GolombSet {
     seed: u64,
     len: u64,
-    /// Bound of the numbers. 0 if there are none.
     range: u64,
     divisor: u64,
-    /// The bit at which each block starts, and the bit at which the last one ends.
+    /// First bit of each block, and the end of the last.
     starts: Vec<u64>,
     words: Vec<u64>,
 }
 
 impl GolombSet {
-    /// The set of these keys with at most this rate, from 2^-32 to 1/2. Keys may repeat. `O(n log n)`.
+    /// The set of these keys with at most this rate, 2^-32 to 1/2. Keys may repeat. `O(n log n)`.
     ///
     /// # Errors
     ///
@@ -83,7 +71,7 @@ impl GolombSet {
         Self::from_hashes(keys.into_iter().map(|key| key_hash(seed, key.as_ref())).collect(), rate, seed)
     }
 
-    /// [`build`](Self::build) from the keys' hashes.
+    /// [`build`](Self::build) by hashes.
     ///
     /// # Errors
     ///
@@ -125,12 +113,12 @@ impl GolombSet {
         set
     }
 
-    /// Whether the set has the key or another key with its number. Decodes half a block on average.
+    /// Whether the set has the key's number. Decodes half a block.
     pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`contains`](Self::contains) by the key's hash.
+    /// By [hash](crate::hash).
     pub fn contains_hash(&self, hash: u64) -> bool {
         if self.len == 0 {
             return false;
@@ -139,7 +127,7 @@ impl GolombSet {
         self.block(number / self.block_range()).find(|&found| found >= number) == Some(number)
     }
 
-    /// The numbers of one block in order. Empty if there is no such block.
+    /// The numbers of one block in order; none for other block numbers.
     pub fn block(&self, block: u64) -> impl Iterator<Item = u64> + '_ {
         let bounds = self.starts.get(block as usize..).and_then(|starts| starts.first_chunk::<2>());
         let [mut at, end] = bounds.copied().unwrap_or_default();
@@ -161,12 +149,12 @@ impl GolombSet {
         (0..self.blocks()).flat_map(|block| self.block(block))
     }
 
-    /// Count of numbers; keys that share a number count once.
+    /// Count of numbers; equal ones count once.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there is no key.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -176,12 +164,12 @@ impl GolombSet {
         self.range
     }
 
-    /// Number of blocks, each decodable by itself.
+    /// Number of blocks.
     pub fn blocks(&self) -> u64 {
         self.len.div_ceil(BLOCK_NUMBERS)
     }
 
-    /// The probability that an absent key is found.
+    /// The false-positive rate.
     pub fn predicted_rate(&self) -> f64 {
         if self.len == 0 { 0.0 } else { self.len as f64 / self.range as f64 }
     }
@@ -194,8 +182,6 @@ impl GolombSet {
         block * self.block_range()
     }
 
-    /// Checks that every block is complete, in order and in its range, and that the count of numbers is
-    /// correct.
     fn check(&self) -> Result<(), &'static str> {
         let mut count = 0;
         for block in 0..self.blocks() {
@@ -228,7 +214,6 @@ impl Sketch for GolombSet {
         vec![self.len, self.range, self.divisor, bits]
     }
 
-    /// The length in bits of each block as a varint, then the bits of all blocks.
     fn body(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.starts.windows(2).for_each(|pair| put_varint(&mut out, pair[1] - pair[0]));
@@ -275,10 +260,9 @@ impl Sketch for GolombSet {
 }
 
 impl GolombSet {
-    /// Reads the lengths of the blocks, which must add up to `bits`. Returns the bytes after them.
+    /// Returns the rest.
     fn read_starts<'a>(&mut self, envelope: &Envelope<'a>, bits: u64) -> Result<&'a [u8], DecodeError> {
         let mut body = envelope.body_reader();
-        // A length takes at least one byte.
         if self.blocks() > envelope.body.len() as u64 {
             return Err(envelope.corrupt("golomb blocks", "more blocks than bytes"));
         }
@@ -301,14 +285,13 @@ impl GolombSet {
     }
 }
 
-/// A writer of bits, the lowest of a word first.
 struct Bits {
     words: Vec<u64>,
     len: u64,
 }
 
 impl Bits {
-    /// Appends the lowest `count` (at most 63) bits of a number.
+    /// `count` is at most 63.
     fn put(&mut self, number: u64, count: u32) {
         if count == 0 {
             return;
@@ -326,8 +309,7 @@ impl Bits {
         self.len += u64::from(count);
     }
 
-    /// Appends a number in Golomb's code: quotient in unary, remainder in truncated binary, both lowest bit
-    /// first.
+    /// Lowest bit first.
     fn put_golomb(&mut self, number: u64, divisor: u64) {
         let (mut quotient, remainder) = (number / divisor, number % divisor);
         while quotient >= 32 {
@@ -339,7 +321,7 @@ impl Bits {
         if remainder < saved {
             self.put(remainder, short);
         } else {
-            // The high bits first; they determine whether another bit follows.
+            // The high bits decide whether another bit follows.
             let long = remainder + saved;
             self.put(long >> 1, short);
             self.put(long & 1, 1);
@@ -347,13 +329,13 @@ impl Bits {
     }
 }
 
-/// Truncated binary for remainders below `divisor`: the bits of a short code, and the number of short codes.
+/// The bits and the number of short codes.
 fn truncated(divisor: u64) -> (u32, u64) {
     let short = divisor.ilog2();
     (short, (1u64 << short << 1) - divisor)
 }
 
-/// Decodes the number at bit `at`. Returns it and its length in bits; `None` if the bits end first.
+/// The number at bit `at` and its length; `None` if the bits end.
 #[inline]
 fn get_golomb(words: &[u64], at: u64, divisor: u64) -> Option<(u64, u64)> {
     let mut quotient = 0u64;
@@ -381,7 +363,7 @@ fn get_golomb(words: &[u64], at: u64, divisor: u64) -> Option<(u64, u64)> {
     in_bits.then_some((number, len))
 }
 
-/// The 64 bits from bit `at` on; bits after the end are 0.
+/// Bits after the end are 0.
 #[inline]
 fn window(words: &[u64], at: u64) -> u64 {
     let (word, shift) = ((at / 64) as usize, (at % 64) as u32);

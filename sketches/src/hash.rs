@@ -1,10 +1,7 @@
-//! The hash of all structures. Frozen: part of the format, as hash id 1.
+//! The hash of all structures. Frozen: part of the format.
 //!
-//! A key is hashed once, by XXH3-64 with the structure's seed ([`key_hash`]). Two structures can be combined
-//! or compared only if they have the same seed. Keep the seed secret if keys come from untrusted sources;
-//! publish it if structures are exchanged. Functions named `.._hash` take that hash, so a program with
-//! several structures of one seed hashes each key once. All bits of a hash must be as good as random: do not
-//! pass counters or pointers.
+//! A key is hashed once, by XXH3-64 with the structure's seed ([`key_hash`]), which must be secret if keys are untrusted.
+//! Functions named `.._hash` take a hash of random bits: do not pass counters or pointers.
 
 pub use sievedb_filter::hash::{key_hash, reduce};
 
@@ -13,27 +10,24 @@ use sievedb_filter::hash::table_hash;
 /// Hash id 1 of the header: [`key_hash`], then [`spread`].
 pub const HASH_ID: u8 = 1;
 
-/// 2^64 divided by the golden ratio; odd.
+/// 2^64 divided by the golden ratio.
 pub(crate) const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The hash that places a key: the filter crate's table hash with salt 0.
-///
-/// It keeps a structure's bits independent of the caller's other uses of the hash, such as sharding by its
-/// high bits.
 #[inline]
 #[must_use]
 pub fn spread(hash: u64) -> u64 {
     table_hash(hash, 0)
 }
 
-/// Hash number `n` of a key, independent of the others; number 0 is [`spread`].
+/// Hash number `n` of a key; number 0 is [`spread`].
 #[inline]
 #[must_use]
 pub fn nth(hash: u64, n: u64) -> u64 {
     table_hash(hash, n.wrapping_mul(STEP))
 }
 
-/// A second hash from a spread hash. No part of it is a linear function of the high bits of the first.
+/// A second hash that is not linear in the high bits of the first.
 #[inline]
 #[must_use]
 pub fn remix(hash: u64) -> u64 {

@@ -1,43 +1,30 @@
 //! Hash compaction: visited states as short signatures in an open-addressing table.
 //!
-//! A state has two independent hashes: a first cell in a table of `m` cells, a prime number, and a nonzero
-//! signature of `b` bits. From the first cell, its probe sequence moves in steps that depend on the signature
-//! only. It passes cells with larger signatures and stops
+//! A state has two independent hashes: a first cell in a table of `m` cells, a prime number, and a nonzero signature of `b` bits,
+//! which determines the steps from there. Its probe sequence passes larger signatures and stops
 //!
-//! 1. at its own signature: the state counts as visited (if it was not, it is *omitted*);
-//! 2. at an empty cell: the state is new, and its signature is stored there;
-//! 3. at a smaller signature: the state is new, and its signature is stored there; the smaller signature
-//!    moves on from there by its own steps.
+//! 1. at its own signature: the state counts as visited (if new, it is *omitted*);
+//! 2. at an empty cell: the state is new and stored;
+//! 3. at a smaller signature: likewise; the smaller one moves on by its own steps.
 //!
-//! Rule 3 is ordered hashing (Amble and Knuth 1974): a query for an absent state visits as few cells as one
-//! for a present state, 3.2 at a load of 95 %, and the table does not depend on the order of insertion. A
-//! signature can move without its state, because the step depends on the signature only.
+//! Rule 3 is ordered hashing (Amble and Knuth 1974): absent states visit as few cells as present ones, in any order of insertion.
 //!
 //! # Error
 //!
-//! A new state counts as visited if its probe sequence ends at an equal signature. In a table with a share
-//! `a` of its cells taken, a signature of rank `u` (1 is the smallest) passes the larger ones: a share of `x
-//! = a*u`. Equal signatures have equal steps, and two of their probe sequences end in the same cell with
-//! probability `(1 + x) / (1 - x) / m`. There are `n / (2^b - 1)` equal signatures among `n` entries;
-//! integrated over `u` this gives
+//! At a load of `a`, a signature of rank `u` (1 is the smallest) passes a share `x = a*u` of the cells. Equal signatures have
+//! equal steps; two of their probe sequences end in the same cell with probability `(1 + x) / (1 - x) / m`. There are `n / (2^b -
+//! 1)` equal signatures among `n` entries. Integrated over `u`:
 //!
 //! ```text
 //! P(omission at load a) = (2 ln(1 / (1 - a)) - a) / (2^b - 1)
 //! expected omissions while n states come in = m (2 ((1 - a) ln(1 - a) + a) - a^2 / 2) / (2^b - 1)
 //! ```
 //!
-//! plus `n / 2^64` for two states with the same hash. The usual formula, cells passed divided by `2^b - 1`
-//! (1/a ln(1/(1-a))), holds for steps that do not depend on the signature. At a load of 95 % it is 1.6 times
-//! too low for this table.
+//! plus `n / 2^64` for equal hashes. The usual formula `1/a ln(1/(1-a)) / (2^b - 1)`, for other steps, is 1.6 times too low at
+//! 95 %.
 //!
-//! The first cell is worth nearly as many bits as its number has. A table that compares only `b` bits (Wolper
-//! and Leroy) omits none of `n` states with probability `e^(-n^2 / 2^(b+1))`. A million states with one
-//! chance in a thousand of an omission take 49 bits there, and 31 here.
-//!
-//! Stern and Dill, *Improved probabilistic verification by hash compaction*, CHARME 1995, and *A new scheme
-//! for memory-efficient probabilistic verification*, FORTE/PSTV 1996 (independent cell and signature, ordered
-//! hashing; the error above is derived here and compared with simulation in the tests); Wolper and Leroy, CAV
-//! 1993 (the idea).
+//! Stern and Dill, CHARME 1995 and FORTE/PSTV 1996 (the table; the error is derived here and simulated in tests); Wolper and
+//! Leroy, CAV 1993 (the idea).
 
 use crate::arithmetic;
 use crate::cells::Cells;
@@ -46,35 +33,29 @@ use crate::error::Error;
 use crate::hash::{key_hash, nth, reduce};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Share of the cells that [`HashCompaction::for_states`] plans to fill.
 const LOAD: f64 = 0.95;
 
-/// Most bits of a signature: with the first cell, about the entropy of a hash.
 const SIGNATURE_BITS_MAX: u32 = 56;
 
-/// Most cells: finding a prime takes about the square root of that many divisions.
+/// Finding a prime takes the square root of that.
 const CELLS_MAX: u64 = 1 << 40;
 
-/// The set of visited states of a model checker, in a few bits per state.
+/// The visited states of a model checker, in a few bits per state.
 ///
 /// # Guarantees
 ///
-/// - An inserted state is always found, so it is never visited twice.
-/// - A new state is *omitted*, that is, reported as visited, with probability
-///   [`predicted_rate`](Self::predicted_rate). A search does not continue from an omitted state, so it misses
-///   states that are reachable only through omitted states.
-/// - A full table returns [`Error::Full`] and loses nothing.
+/// - An inserted state is found.
+/// - A new state is *omitted* (reported as visited) with probability [`predicted_rate`](Self::predicted_rate), and with it states
+///   that are reachable only through it.
+/// - A full table loses nothing.
 ///
 /// # Cost
 ///
-/// Insertion and lookup visit 3.2 cells at a load of 95 %, each in its own cache line. `b / load` bits per
-/// state.
+/// 3.2 cache lines per operation at a load of 95 %. `b / load` bits per state.
 ///
 /// # When not to use it
 ///
-/// If states can be listed in order, sorted exact sets take less. With fewer than about 20 bits per state,
-/// too many signatures are equal; a [`Bloom`](crate::Bloom) filter (*bitstate hashing*) then covers more
-/// states.
+/// States that can be listed in order: sorted exact sets. Fewer than about 20 bits per state: [`Bloom`](crate::Bloom).
 ///
 /// ```
 /// use sievedb_sketches::HashCompaction;
@@ -89,13 +70,12 @@ const CELLS_MAX: u64 = 1 << 40;
 pub struct HashCompaction {
     seed: u64,
     len: u64,
-    /// 0 is an empty cell.
+    /// 0 is empty.
     cells: Cells,
 }
 
 impl HashCompaction {
-    /// A table for `states` states, with `omissions` omitted on average. A small value is the probability of
-    /// any omission. The table has room for 5 % more.
+    /// A table for `states` states and 5 % more, with `omissions` on average; a small value is the probability of any.
     ///
     /// # Errors
     ///
@@ -111,7 +91,7 @@ impl HashCompaction {
         }
     }
 
-    /// A table of at least `cells` cells (the next prime number) with signatures of 4 to 56 bits.
+    /// At least `cells` cells (the next prime), with signatures of 4 to 56 bits.
     ///
     /// # Errors
     ///
@@ -126,16 +106,16 @@ impl HashCompaction {
         Ok(Self { seed, len: 0, cells: Cells::new(prime_from(cells), signature_bits.into())? })
     }
 
-    /// Adds a state. Returns whether it is new: `false` for a present or omitted state. `O(1 / (1 - load))`.
+    /// Adds a state. Returns whether it is new, and not omitted. `O(1 / (1 - load))`.
     ///
     /// # Errors
     ///
-    /// [`Error::Full`] if the state is new and every cell is taken.
+    /// [`Error::Full`] for a new state if every cell is taken.
     pub fn insert(&mut self, state: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool, Error> {
         self.insert_hash(key_hash(self.seed, state.as_ref()))
     }
 
-    /// [`insert`](Self::insert) by the state's hash.
+    /// By [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -164,12 +144,12 @@ impl HashCompaction {
         }
     }
 
-    /// Whether the state was inserted or is mistaken for an inserted one. `O(1 / (1 - load))`.
+    /// Whether the state is inserted or omitted. `O(1 / (1 - load))`.
     pub fn contains(&self, state: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.contains_hash(key_hash(self.seed, state.as_ref()))
     }
 
-    /// [`contains`](Self::contains) by the state's hash.
+    /// By [hash](crate::hash).
     pub fn contains_hash(&self, hash: u64) -> bool {
         let (mut place, signature) = self.place(hash);
         for _ in 0..self.cells.count() {
@@ -182,7 +162,7 @@ impl HashCompaction {
         false
     }
 
-    /// Number of stored signatures. Equal signatures that meet in one cell are stored once.
+    /// Number of signatures; equal ones in one cell count once.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -207,12 +187,12 @@ impl HashCompaction {
         self.len as f64 / self.cells.count() as f64
     }
 
-    /// The probability that a new state is reported as visited, with the current contents.
+    /// The present probability that a new state is omitted.
     pub fn predicted_rate(&self) -> f64 {
         arithmetic::compaction_rate(self.len, self.cells.count(), self.cells.width())
     }
 
-    /// The expected number of omissions so far: the sum of the rates at the insertions.
+    /// The expected omissions so far.
     pub fn expected_omissions(&self) -> f64 {
         arithmetic::compaction_omissions(self.len, self.cells.count(), self.cells.width())
     }
@@ -222,8 +202,7 @@ impl HashCompaction {
         (reduce(nth(hash, 0), self.cells.count()), 1 + reduce(nth(hash, 1), self.cells.max()))
     }
 
-    /// The cell after `place` in a signature's probe sequence. The number of cells is prime, so every step
-    /// reaches all cells.
+    /// Every step reaches all cells, because their number is prime.
     #[inline]
     fn next(&self, place: u64, signature: u64) -> u64 {
         let next = place + 1 + reduce(nth(signature, 2), self.cells.count() - 1);
@@ -280,7 +259,7 @@ impl Sketch for HashCompaction {
     }
 }
 
-/// The smallest prime number from `least.max(3)` on.
+/// From `least.max(3)` on.
 fn prime_from(least: u64) -> u64 {
     let mut candidate = least.max(3);
     while !is_prime(candidate) {
@@ -289,7 +268,7 @@ fn prime_from(least: u64) -> u64 {
     candidate
 }
 
-/// By trial division: at most a million steps for the largest table.
+/// At most a million steps.
 fn is_prime(number: u64) -> bool {
     number == 2
         || number > 2

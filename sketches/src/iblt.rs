@@ -1,14 +1,10 @@
-//! The invertible Bloom lookup table: lists a difference of limited size from a fixed number of cells.
+//! The invertible Bloom lookup table: lists a difference of limited size.
 //!
-//! The table has `k` ranges of equal length; an item is in one cell of each range. Subtracting the tables of
-//! two sets leaves their difference. An item that is alone in a cell is listed and removed from its other
-//! cells, which can leave other items alone. With enough cells, all cells become empty: 1.222 cells per item
-//! for `k = 3` and 1.295 for `k = 4`, in the limit of large differences. Small differences need more for the
-//! same probability.
+//! An item is in one cell of each of `k` equal ranges. In the difference of two tables, an item alone in a cell is listed and
+//! removed from its other cells, which can leave others alone. Large differences need 1.222 cells per item for `k = 3`, 1.295 for
+//! `k = 4`.
 //!
-//! Goodrich and Mitzenmacher, *Invertible Bloom lookup tables*, Allerton 2011; Eppstein, Goodrich, Uyeda,
-//! Varghese, *What's the difference? Efficient set reconciliation without prior context*, SIGCOMM 2011,
-//! section 3.
+//! Goodrich and Mitzenmacher, Allerton 2011; Eppstein, Goodrich, Uyeda, Varghese, SIGCOMM 2011, section 3.
 
 use crate::cell::{CELL_BYTES_MIN, CELL_MEMORY, Cell, Difference, check_of, peel};
 use crate::envelope::{DecodeError, Kind};
@@ -21,23 +17,20 @@ const PROBES_MAX: u64 = 8;
 
 const CELLS_MAX: u64 = 1 << 31;
 
-/// The cells of a set of 128-bit items. With the cells of another set, they list the difference.
+/// Cells of a set of 128-bit items that list its difference to another set.
 ///
 /// # Guarantees
 ///
-/// - [`difference`](Self::difference) lists the whole difference or is `None`. A list is wrong with the
-///   probability of a wrong check, `2^-64` per cell.
-/// - It is `None` with a probability below 1 % if the difference is at most the size [planned
-///   for](Self::for_differences).
+/// A list is complete and correct, except with probability `2^-64` per cell. `None` has a probability below 1 % up to the
+/// [planned](Self::for_differences) size.
 ///
 /// # Cost
 ///
-/// An insertion writes four cells of 32 bytes. A table has 1.36 cells for each item of the largest
-/// difference, plus 30. An encoded cell takes about 26 bytes.
+/// An insertion writes four cells of 32 bytes (26 encoded). There are 1.36 per item of the largest difference, plus 30.
 ///
 /// # When not to use it
 ///
-/// If a second message can be sent: a [`Rateless`](crate::Rateless) table needs no bound and can be extended.
+/// Where more messages can be sent: [`Rateless`](crate::Rateless) needs no bound.
 ///
 /// ```
 /// use sievedb_sketches::Iblt;
@@ -53,12 +46,11 @@ const CELLS_MAX: u64 = 1 << 31;
 pub struct Iblt {
     seed: u64,
     probes: u64,
-    /// `probes` ranges of equal length.
     cells: Vec<Cell>,
 }
 
 impl Iblt {
-    /// A table that lists differences of up to `differences` items, with at least 99 % probability.
+    /// Lists up to `differences` items, with at least 99 % probability.
     ///
     /// # Errors
     ///
@@ -68,12 +60,11 @@ impl Iblt {
         Self::with_shape(cells.saturating_add(30), 4, seed)
     }
 
-    /// A table of at least `cells` cells, `probes` (3 to 8) of them for each item.
+    /// At least `cells` cells, `probes` (3 to 8) per item.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for other numbers of probes, [`Error::TooLarge`] beyond 2^31 cells or the
-    /// available memory.
+    /// [`Error::InvalidArgument`] for other numbers of probes, [`Error::TooLarge`] beyond 2^31 cells or the memory.
     pub fn with_shape(cells: u64, probes: u64, seed: u64) -> Result<Self, Error> {
         if !(3..=PROBES_MAX).contains(&probes) {
             return Err(Error::invalid(format!("{probes} cells per item, expected 3 to {PROBES_MAX}")));
@@ -87,12 +78,12 @@ impl Iblt {
         Ok(Self { seed, probes, cells })
     }
 
-    /// Adds an item, which must be absent. `O(1)`.
+    /// Adds an absent item. `O(1)`.
     pub fn insert(&mut self, item: u128) {
         self.add(item, 1);
     }
 
-    /// Removes an item, which must be present: an absent one counts as a difference. `O(1)`.
+    /// Removes an item; an absent one counts as a difference. `O(1)`.
     pub fn remove(&mut self, item: u128) {
         self.add(item, -1);
     }
@@ -104,11 +95,11 @@ impl Iblt {
         }
     }
 
-    /// The difference of the two sets; `None` if it is too large for the table. Linear.
+    /// The difference; `None` if too large. Linear.
     ///
     /// # Errors
     ///
-    /// [`Error::Differ`] if the tables differ in seed, cells or probes.
+    /// [`Error::Differ`] in seed, cells or probes.
     pub fn difference(&self, other: &Self) -> Result<Option<Difference>, Error> {
         Error::unless_same(&[
             ("seed", self.seed == other.seed),
@@ -131,14 +122,14 @@ impl Iblt {
         self.cells.len() as u64
     }
 
-    /// Number of cells of an item.
+    /// Cells of an item.
     #[must_use]
     pub fn probes(&self) -> u64 {
         self.probes
     }
 }
 
-/// The cells of the item with this check: one in each of `probes` ranges.
+/// One in each range.
 fn cells_of(cells: u64, probes: u64, check: u64) -> impl Iterator<Item = usize> {
     let range = cells / probes;
     (0..probes).map(move |probe| (probe * range + reduce(nth(check, probe + 1), range)) as usize)

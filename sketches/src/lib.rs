@@ -1,5 +1,4 @@
-//! The relatives of the Bloom filter: small structures that answer queries about a set approximately, with
-//! stated errors.
+//! The relatives of the Bloom filter: approximate answers with stated errors.
 //!
 #![doc = include_str!("../README.md")]
 //! # Choosing a structure
@@ -26,55 +25,33 @@
 //!
 //! # Structures not included
 //!
-//! - **Retouched Bloom filters** (Donnet, Baynat, Friedman 2006) clear bits to trade false positives for
-//!   false negatives. Clearing random bits loses at least as large a share of the keys as it removes of the
-//!   false positives, and choosing the bits well needs the keys. If false negatives are acceptable, use a
-//!   filter with expiring keys ([`Stable`], [`Ring`]). If the false positives are known, keep a small exact
-//!   list of them next to the filter.
-//! - **Hierarchical Bloom filters** (Shanmugasundaram, Brönnimann, Memon 2004) hold the blocks of a text with
-//!   their offsets, at doubling sizes, to find excerpts. They are several Bloom filters with an insertion
-//!   rule; inserting (block, offset) into a [`Bloom`] does the same. As range filters they are superseded by
-//!   filters that need no more space for adjacent keys (Rosetta, Grafite).
+//! - **Retouched Bloom filters** (Donnet, Baynat, Friedman 2006) clear bits to trade false positives for false negatives. Random
+//!   bits lose at least as large a share of the keys. Use [`Stable`], [`Ring`], or an exact list of false positives.
+//! - **Hierarchical Bloom filters** (Shanmugasundaram, Brönnimann, Memon 2004) hold (block, offset) of a text, as a [`Bloom`]
+//!   can. As range filters, Rosetta and Grafite supersede them.
 //!
 //! # Layout of a structure
 //!
-//! Every structure is one file of `src/`, with the same parts in the same order; [`bloom`](Bloom) is the
-//! model.
+//! Every structure is one file of `src/` with parts as in [`bloom`](Bloom).
 //!
-//! 1. **The header** (`//!`): the algorithm in steps, the formula of its error, the source (paper, section).
-//!    The type has the headings *Guarantees* (certain answers, possible errors and their side), *Cost* (time,
-//!    space), *When not to use it*, and an example.
-//! 2. **Constructors**: from known quantities (`with_rate(keys, rate, seed)`, `with_memory(keys, bytes,
-//!    seed)` or similar) and from the raw parameters (`with_shape(.., seed)`). All check their arguments and
-//!    return [`Error`]. Sizes are computed in [`arithmetic`]; a new formula goes there, with a published
-//!    value as its test.
-//! 3. **Operations** in pairs: `insert(&impl AsRef<[u8]>)` hashes by [`hash::key_hash`] with the structure's
-//!    seed; `insert_hash(u64)` takes that hash. The structure passes the hash once through [`hash::spread`]
-//!    or [`hash::nth`] and places keys by its high bits ([`hash::reduce`]: any size, no division). A probe
-//!    that can report an absent key as present is called `contains`. An operation that returns an [`Error`]
-//!    has changed nothing. Atomic insertion through `&self` is possible where a key sets bits or raises
-//!    values ([`Bloom`], [`Ring`], [`Expiring`], [`Approximator`]): no order of the writes loses one. The
-//!    other structures have cells that are not whole bytes, move entries of other keys, or decide by several
-//!    cells at once. They need a lock.
-//! 4. **Rates**: `predicted_rate()` of the current contents, `expected_rate(..)` by the formula.
-//! 5. **[`Sketch`]**: encodes and decodes the kind ([`Kind`], append only), the parameters and the body. All
-//!    numbers on disk are little-endian integers; a rate is stored in units of 2^-64
-//!    ([`arithmetic::rate_to_bits`]). `from_parts` receives an intact header and a body of the stated length.
-//!    It checks every parameter, and the body's length against the parameters *before* it allocates. Only
-//!    `envelope.rs` uses the codec of the filter crate.
-//! 6. **Tests**: `testing::check_codec` (round trip, every flipped bit, every truncation, newer versions);
-//!    quickcheck properties against an exact model; the measured rate against the formula
-//!    (`testing::assert_rate`).
+//! 1. **Header** (`//!`): algorithm, formula of the error, source. The type has the headings *Guarantees*, *Cost*, *When not to
+//!    use it*, and an example.
+//! 2. **Constructors** from known quantities (`with_rate(keys, rate, seed)`, `with_memory(keys, bytes, seed)`) and raw parameters
+//!    (`with_shape(.., seed)`). [`arithmetic`] computes sizes; a new formula has a published value as its test.
+//! 3. **Operations** in pairs: `insert` hashes by [`hash::key_hash`]; `insert_hash` passes that hash once through
+//!    [`hash::spread`] or [`hash::nth`] and places keys by the high bits ([`hash::reduce`]). A probe with false positives is
+//!    called `contains`. A failed operation changes nothing. Insertion takes `&self` where it only sets bits or raises values.
+//! 4. **Rates**: `predicted_rate()` of the contents, `expected_rate(..)` by formula.
+//! 5. **[`Sketch`]** encodes and decodes [`Kind`], parameters and body: little-endian integers, rates in units of 2^-64.
+//!    `from_parts` receives verified bytes, and checks parameters and body length *before* it allocates.
+//! 6. **Tests**: `testing::check_codec`; quickcheck against an exact model; the measured rate (`testing::assert_rate`).
 //!
 //! A structure also has:
 //!
-//! - a chapter of `format.md` with the parameters, the placement of a key and a vector; the vector's name and
-//!   check are in `format_vectors.rs`, and `SIEVEDB_BLESS=1 cargo test -p sievedb-sketches vectors` writes
-//!   `tests/golden/v1/NAME.bin`;
-//! - an arm of [`describe()`], enforced by the compiler;
-//! - a fuzz function in `fuzzing/`, its seed in `fuzzing/replay.rs`, a line in
-//!   `fuzz/fuzz_targets/sketch_NAME.rs` and an entry in `fuzz/Cargo.toml`. The function runs the decoder
-//!   (`fuzzing::decoder`) and compares operations with an exact model.
+//! - a chapter of `format.md` with a vector, its check in `format_vectors.rs`, and `tests/golden/v1/NAME.bin`;
+//! - an arm of [`describe()`];
+//! - a fuzz function in `fuzzing/`, its seed in `fuzzing/replay.rs`, `fuzz/fuzz_targets/sketch_NAME.rs`, and an entry in
+//!   `fuzz/Cargo.toml`.
 
 #![cfg_attr(
     any(test, fuzzing),

@@ -2,13 +2,11 @@
 
 use crate::hash::{STEP, nth, reduce, remix, spread};
 
-/// Most probes of a structure. The store's filter block has at most 30.
+/// The store's filter block has up to 30.
 pub(crate) const PROBES_MAX: u64 = 64;
 
-/// The mapping of a hash to the positions of `k` bits. The numbers are on disk: append only.
-///
-/// `x`, `y` and `z` are 64-bit numbers from the key's hash, whose high bits choose the position. Probe `i` is
-/// at
+/// The mapping of a hash to `k` bits. Append only: the numbers are on disk. The high bits of numbers `x`, `y` and `z` from the
+/// hash choose the position.
 ///
 /// | | probe `i` | source |
 /// |---|---|---|
@@ -17,28 +15,26 @@ pub(crate) const PROBES_MAX: u64 = 64;
 /// | `Enhanced` | `x + i·y + i(i-1)/2·c + i(i-1)(i-2)/6·c` with a constant `c` | the same, section 5.3, scaled |
 /// | `Seeded` | hash number `i` | the simplest, and the reference for the others |
 ///
-/// In the limit of large filters `Double` is as good as `Seeded`. Small `Double` filters with low rates are
-/// worse than the formula, because keys that share two bits may share all. `Triple` and `Enhanced` do not
-/// have that floor.
+/// Small `Double` filters with low rates miss the formula: keys that share two bits may share all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Hashing {
     /// An arithmetic progression.
     Double = 1,
-    /// With a quadratic term from a third hash.
+    /// Adds a quadratic term from a third hash.
     Triple = 2,
-    /// With a constant quadratic and cubic term: the placement of the store's filter block.
+    /// Adds constant quadratic and cubic terms.
     Enhanced = 3,
     /// A separate hash for each probe.
     Seeded = 4,
 }
 
 impl Hashing {
-    /// All values, in the order of their numbers.
+    /// All values, by number.
     pub const ALL: [Self; 4] = [Self::Double, Self::Triple, Self::Enhanced, Self::Seeded];
 
-    /// The positions in test order; some may be equal.
+    /// Some may be equal.
     #[inline]
     pub(crate) fn positions(self, hash: u64, probes: u64, size: u64) -> impl Iterator<Item = u64> + Clone {
         let first = spread(hash);
@@ -61,7 +57,6 @@ impl Hashing {
     }
 }
 
-/// The positions by enhanced double hashing, for all structures but the Bloom filter.
 #[inline]
 pub(crate) fn positions(hash: u64, probes: u64, size: u64) -> impl Iterator<Item = u64> + Clone {
     Hashing::Enhanced.positions(hash, probes, size)

@@ -1,23 +1,17 @@
-//! The rateless invertible table: a prefix of an endless sequence of cells, as long as the difference
-//! requires.
+//! The rateless invertible table: as many cells of an endless sequence as the difference requires.
 //!
-//! Every item is in cell 0, and in cell `i` with probability `1 / (1 + i/2)`. To list a difference of `d`
-//! items takes about `d` cells: 1.35 cells per item in the limit, up to 1.7 on average for few items. `d`
-//! need not be known: a receiver with too few cells requests the next ones, and no cell is wasted.
+//! Every item is in cell 0, and in cell `i` with probability `1 / (1 + i/2)`. A difference of `d` items takes 1.35 cells per item
+//! in the limit, up to 1.7 on average for few. A receiver requests cells until it has enough.
 //!
-//! 1. An item's check, its hash, starts a sequence of random numbers `z` (SplitMix64).
-//! 2. Its first cell is 0. From cell `i` it goes to `i + ceil((2i + 3) (2^32 - s) / 2s)`, at least one
-//!    further, where `s` is the integer square root of `z`, plus one. With `u = z / 2^64` the step is `(i +
-//!    1.5) (1 / sqrt(u) - 1)`. The probability of a step of more than `g` cells is `((i + 1.5) / (i + 1.5 +
-//!    g))^2`, the product of `(1 - 1/(1+j/2))` over those cells.
-//! 3. A table is the cells of a set from `first` to `end`. Subtracting the cells of two sets leaves the cells
-//!    of their difference, whose items are listed as in [`cell`](crate::Difference): the item of a pure cell
-//!    is removed from all of its cells, which can make others pure. When cell 0 is empty, the list is
-//!    complete.
+//! 1. An item's check starts a sequence of random numbers `z` (SplitMix64).
+//! 2. From cell `i` an item goes to `i + ceil((2i + 3) (2^32 - s) / 2s)`, at least one further, where `s` is the integer square
+//!    root of `z`, plus one. A step exceeds `g` cells with probability `((i + 1.5) / (i + 1.5 + g))^2`, the product of `(1 -
+//!    1/(1+j/2))` over them.
+//! 3. In the difference of two sets' cells, the item of a pure cell is listed and removed from all of its cells, which can make
+//!    others pure. The list is complete when cell 0 is empty.
 //!
-//! Yang, Gilad, Alizadeh, *Practical rateless set reconciliation*, SIGCOMM 2024, sections 4.1 and 4.2 (there
-//! with a floating-point square root); Eppstein, Goodrich, Uyeda, Varghese, *What's the difference?*, SIGCOMM
-//! 2011 (the cells).
+//! Yang, Gilad, Alizadeh, SIGCOMM 2024, sections 4.1 and 4.2 (with a floating-point square root); Eppstein, Goodrich, Uyeda,
+//! Varghese, SIGCOMM 2011 (the cells).
 
 use std::ops::Range;
 
@@ -27,31 +21,27 @@ use crate::error::Error;
 use crate::hash::STEP;
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Bound of all cell numbers, so that the steps of an item fit into 64 bits.
+/// An item's steps then fit into 64 bits.
 const END_MAX: u64 = 1 << 30;
 
-/// Cells per item of a large difference.
+/// For a large difference.
 const CELLS_PER_ITEM: f64 = 1.37;
 
-/// A range of cells of a set of 128-bit items, which may be fingerprints of keys.
+/// A range of cells of a set of 128-bit items.
 ///
 /// # Guarantees
 ///
-/// - The list of [`Decoder::finish`] is the difference, unless different keys have equal fingerprints: with
-///   128 bits, a probability of `n^2 / 2^129`.
-/// - Too few cells are detected ([`Decoder::is_complete`]). They give a wrong list only with the probability
-///   of a wrong check, `2^-64` per cell. Keep the seed secret from anyone who can choose items, because
-///   colliding items can be computed from it.
+/// - The list is the difference, unless fingerprints collide: with 128 bits, a probability of `n^2 / 2^129`.
+/// - Too few cells are detected ([`Decoder::is_complete`]), except with probability `2^-64` per cell. The seed reveals colliding
+///   items: keep it secret from untrusted sources of items.
 ///
 /// # Cost
 ///
-/// An item is in `2 ln(m / 2)` of `m` cells: 14 of 1,400. A cell takes 32 bytes in memory and about 26
-/// encoded.
+/// An item is in `2 ln(m / 2)` of `m` cells: 14 of 1,400. Cells take 32 bytes, about 26 encoded.
 ///
 /// # When not to use it
 ///
-/// If most items differ, send the set. If the size of the difference is known and a second round is
-/// impossible, an [`Iblt`](crate::Iblt) of fixed size has a bounded number of cells per item.
+/// Sets that differ in most items: send the set. A known bound and no second round: [`Iblt`](crate::Iblt).
 ///
 /// ```
 /// use sievedb_sketches::{Decoder, Rateless};
@@ -73,7 +63,6 @@ pub struct Rateless {
     cells: Vec<Cell>,
 }
 
-/// The endless sequence of an item's cells.
 #[derive(Debug, Clone)]
 struct Walk {
     cell: u64,
@@ -85,7 +74,6 @@ impl Walk {
         Self { cell: 0, state: check }
     }
 
-    /// Moves to the next cell, at most [`END_MAX`].
     #[inline]
     fn step(&mut self) {
         self.state = self.state.wrapping_add(STEP);
@@ -95,7 +83,7 @@ impl Walk {
     }
 }
 
-/// The output function of SplitMix64 (Steele, Lea, Flood 2014).
+/// Steele, Lea, Flood 2014.
 #[inline]
 fn split_mix(state: u64) -> u64 {
     let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -103,7 +91,6 @@ fn split_mix(state: u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// The cells in `range` of the item with this check.
 #[inline]
 fn cells_in(range: Range<u64>, check: u64) -> impl Iterator<Item = usize> {
     let mut walk = Walk::new(check);
@@ -118,12 +105,11 @@ fn cells_in(range: Range<u64>, check: u64) -> impl Iterator<Item = usize> {
 }
 
 impl Rateless {
-    /// The cells of an empty set in this range, which may start at 0.
+    /// The cells of an empty set in this range.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for a range that ends before it starts or beyond 2^30; [`Error::TooLarge`]
-    /// if the memory cannot be allocated.
+    /// [`Error::InvalidArgument`] for a range that ends before it starts or beyond 2^30; [`Error::TooLarge`].
     pub fn new(range: Range<u64>, seed: u64) -> Result<Self, Error> {
         if range.start > range.end || range.end > END_MAX {
             return Err(Error::invalid(format!(
@@ -138,21 +124,20 @@ impl Rateless {
         Ok(Self { seed, first: range.start, items: 0, cells })
     }
 
-    /// The number of cells that suffices for a difference of this many items in four of five cases: `1.37 d +
-    /// 3 sqrt(d) + 5`.
+    /// The cells that suffice for 80 % of such differences: `1.37 d + 3 sqrt(d) + 5`.
     #[must_use]
     pub fn cells_for(differences: u64) -> u64 {
         let items = differences as f64;
         ((items * CELLS_PER_ITEM + 3.0 * items.sqrt()) as u64).saturating_add(5).min(END_MAX)
     }
 
-    /// Adds an item, which must be absent. `O(log(cells))`.
+    /// Adds an absent item. `O(log(cells))`.
     #[inline]
     pub fn insert(&mut self, item: u128) {
         self.add(item, 1);
     }
 
-    /// Removes an item, which must be present. `O(log(cells))`.
+    /// Removes a present item. `O(log(cells))`.
     #[inline]
     pub fn remove(&mut self, item: u128) {
         self.add(item, -1);
@@ -167,7 +152,7 @@ impl Rateless {
         }
     }
 
-    /// The range of cells in this table.
+    /// The range of cells.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.first..self.first + self.cells.len() as u64
@@ -179,13 +164,13 @@ impl Rateless {
         self.items
     }
 
-    /// The expected count of a cell. The encoding stores counts relative to it.
+    /// Cells are encoded relative to it.
     fn expected(items: i64, cell: u64) -> i64 {
         (i128::from(items) * 2 / i128::from(cell + 2)) as i64
     }
 }
 
-/// Lists the difference of two sets from their cells as they arrive.
+/// Lists a difference from cells as they arrive.
 #[derive(Debug, Clone)]
 pub struct Decoder {
     seed: u64,
@@ -201,13 +186,12 @@ impl Decoder {
         Self { seed, cells: Vec::new(), found: Vec::new(), sound: true }
     }
 
-    /// Adds the next cells of both sets and lists all items that they reveal. `O(new cells + items *
-    /// log(cells))`.
+    /// Adds the next cells of both sets and lists their items. `O(new cells + items * log(cells))`.
     ///
     /// # Errors
     ///
-    /// [`Error::Differ`] if the tables have another seed, have different ranges, or do not follow the present
-    /// cells; [`Error::InvalidArgument`] if the cells do not belong to two sets of distinct items.
+    /// [`Error::Differ`] for other seeds, ranges, or cells that do not follow; [`Error::InvalidArgument`] for cells that do not
+    /// belong to two sets.
     pub fn extend(&mut self, mine: &Rateless, theirs: &Rateless) -> Result<(), Error> {
         if mine.seed != self.seed || theirs.seed != self.seed {
             return Err(Error::Differ("seed"));
@@ -232,19 +216,19 @@ impl Decoder {
         if self.sound { Ok(()) } else { Err(Error::invalid("the cells do not belong to two sets")) }
     }
 
-    /// Number of cells received from each set.
+    /// Cells of each set.
     #[must_use]
     pub fn cells(&self) -> u64 {
         self.cells.len() as u64
     }
 
-    /// Number of items listed so far.
+    /// Items listed so far.
     #[must_use]
     pub fn listed(&self) -> u64 {
         self.found.len() as u64
     }
 
-    /// Whether the whole difference is listed. Linear in the cells.
+    /// Whether the difference is complete. Linear.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.sound && !self.cells.is_empty() && self.cells.iter().all(Cell::is_empty)
@@ -257,7 +241,6 @@ impl Decoder {
     }
 }
 
-/// Splits the items by side.
 pub(crate) fn split(found: &[(u128, i64)]) -> Difference {
     let of = |sign| {
         let mut items: Vec<_> = found.iter().filter(|found| found.1 == sign).map(|found| found.0).collect();

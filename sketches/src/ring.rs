@@ -1,14 +1,10 @@
-//! The ring: keys inserted within a recent time. Time is cut into spans, and each span expires as a whole.
+//! The ring: keys inserted recently, which expire by spans.
 //!
-//! 1. A ring has `N` Bloom filters, one for each of the last `N` spans of equal length, and one more that is
-//!    being cleared.
-//! 2. A key is inserted into the filter of the present span.
-//! 3. A key is possibly present if one of the `N` filters has it. Each filter stores its span, so an expired
-//!    filter is not probed even if it is not cleared yet.
+//! There is a Bloom filter for each of the last `N` spans of equal length, and one that is being cleared. An insertion goes to
+//! the present span's filter. A key is possibly present if one of the `N` has it.
 //!
-//! A key is found for more than `N - 1` and up to `N` spans after its last insertion. The rates of the
-//! filters add up. This is the double buffering of Chang, Feng and Li ("Approximate Caches for Packet
-//! Classification", 2004, section IV) with more than two buffers.
+//! A key is found for more than `N - 1` and up to `N` spans. Rates add up. This is the double buffering of Chang, Feng and Li
+//! (2004, section IV) with more buffers.
 
 use crate::arithmetic::{checked_rate, optimal_bits, optimal_probes};
 use crate::bloom::Bloom;
@@ -19,7 +15,6 @@ use crate::leap::Leaps;
 use crate::probes::{Hashing, PROBES_MAX};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Most live spans.
 const SPANS_MAX: u64 = 255;
 
 const SPAN_MAX: u64 = u64::MAX - 1;
@@ -27,10 +22,9 @@ const SPAN_MAX: u64 = u64::MAX - 1;
 /// Words of the expired filter cleared per insertion.
 const SWEEP_WORDS: usize = 16;
 
-/// Finds keys for a time after insertion, and expires them soon after.
+/// Finds keys for a time after insertion.
 ///
-/// Time is a number in any fixed unit: milliseconds since the epoch, or a count of requests. The ring never
-/// reads a clock. An earlier time than the latest counts as the latest.
+/// Time has any unit. Earlier times count as the latest.
 ///
 /// ```
 /// use sievedb_sketches::Ring;
@@ -45,29 +39,26 @@ const SWEEP_WORDS: usize = 16;
 ///
 /// # Guarantees
 ///
-/// A key is always found until [`Ring::least`] after its last insertion, and expires at the latest after
-/// [`Ring::longest`]. An expired or absent key is found with probability [`Ring::predicted_rate`].
+/// A key is found until [`Ring::least`] after its last insertion, and expires by [`Ring::longest`]. An expired or absent key is
+/// found with probability [`Ring::predicted_rate`].
 ///
 /// # Times that leap
 ///
-/// A time in the far future would stop the clock until then: no key would expire, and nearly every new key
-/// would be found. So a time more than 1000 times the longest lifetime ahead of the latest one fails with
-/// [`Error::LeapTooLarge`] and changes nothing. [`Ring::leap_max`] sets another bound. After a longer pause,
-/// [`Ring::leap`] advances to the present time. The first time is always accepted.
+/// A time far in the future would stop expiry until then. A time more than 1000 longest lifetimes after the latest therefore
+/// fails with [`Error::LeapTooLarge`], except the first. [`Ring::leap_max`] sets another bound; [`Ring::leap`] has none.
 ///
 /// # Cost
 ///
-/// A query for an absent key probes `N` Bloom filters. Space for all keys of `N + 1` spans at a rate of `rate
-/// / N`: 19 bits for each live key at 1 % with 5 spans. Expiry is free; clearing is spread over the
-/// insertions.
+/// An absent key probes `N` Bloom filters. Space for the keys of `N + 1` spans at `rate / N`: 19 bits per live key at 1 % with 5
+/// spans.
 ///
 /// # When not to use it
 ///
-/// If the longest time may be 1.5 times the least: [`Expiring`](crate::Expiring) probes one filter. If memory
-/// is limited, not time: [`Stable`](crate::Stable).
+/// If keys may be found 1.5 times as long: [`Expiring`](crate::Expiring) probes one filter. Constant memory:
+/// [`Stable`](crate::Stable).
 #[derive(Debug, Clone)]
 pub struct Ring {
-    /// Filter `i` holds the latest span whose number is `i` modulo the number of filters.
+    /// Filter `i` has the latest span with number `i` modulo their count.
     slices: Vec<Bloom>,
     span: u64,
     present: u64,
@@ -78,14 +69,12 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A ring that finds keys for at least `ttl` and at most `ttl · spans / (spans - 1)` (slightly more
-    /// unless `ttl` is a multiple of `spans - 1`), with at most `rate` if `keys` keys are inserted in each
-    /// `ttl`.
+    /// Finds keys for at least `ttl` and at most `ttl · spans / (spans - 1)`, slightly more if `spans - 1` does not divide `ttl`,
+    /// with at most `rate` at `keys` keys per `ttl`.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the rate is not between 0 and 1, the time 0, or there are not 2 to 255
-    /// spans; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless `0 < rate < 1`, `ttl > 0`, and there are 2 to 255 spans; [`Error::TooLarge`].
     pub fn with_rate(keys: u64, rate: f64, ttl: u64, spans: u64, seed: u64) -> Result<Self, Error> {
         if !(2..=SPANS_MAX).contains(&spans) || ttl == 0 {
             return Err(Error::invalid(format!(
@@ -99,12 +88,11 @@ impl Ring {
         Self::with_shape(spans, span, bits, probes, seed)
     }
 
-    /// A ring of `spans + 1` filters of `bits` bits and `probes` probes, for spans of this length.
+    /// `spans + 1` filters of `bits` bits and `probes` probes.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] unless there are 1 to 255 spans, a span length of at least 1, at least one
-    /// bit, and 1 to 64 probes; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] without 1 to 255 spans of at least 1, 1 to 64 probes, or bits; [`Error::TooLarge`].
     pub fn with_shape(spans: u64, span: u64, bits: u64, probes: u64, seed: u64) -> Result<Self, Error> {
         if !(1..=SPANS_MAX).contains(&spans) || span == 0 {
             return Err(Error::invalid(format!("{spans} spans of {span}, expected 1 to 255 of 1 or more")));
@@ -116,8 +104,7 @@ impl Ring {
         Ok(Self { slices, span, present: 0, dirty, leaps, seed })
     }
 
-    /// Sets the largest distance of a time ahead of the latest one; a span is always allowed. The bound is
-    /// not encoded: a decoded sketch has the default, 1000 times [`Ring::longest`].
+    /// Sets the largest leap of a time, at least a span. Not encoded.
     #[must_use]
     pub fn leap_max(mut self, units: u64) -> Self {
         self.leaps.set_max(units, self.span);
@@ -132,12 +119,11 @@ impl Ring {
         (span % self.slices.len() as u64) as usize
     }
 
-    /// The span of a time, or the present span if it is later.
     fn span_at(&self, now: u64) -> u64 {
         (now / self.span).clamp(self.present, SPAN_MAX)
     }
 
-    /// Advances the ring to the time `now`, as insertions do.
+    /// Advances to the time `now`, as insertions do.
     ///
     /// # Errors
     ///
@@ -148,11 +134,10 @@ impl Ring {
         Ok(())
     }
 
-    /// Advances the ring to the time `now`, at any distance.
+    /// [`Ring::advance`] at any distance.
     pub fn leap(&mut self, now: u64) {
         self.leaps.begin();
         let present = self.span_at(now);
-        // After a long pause all spans have expired, and each filter is cleared once.
         let first = (self.present + 1).max(present.saturating_sub(self.spans()));
         for span in first..=present {
             if span > self.present + 1 {
@@ -160,7 +145,6 @@ impl Ring {
                 self.dirty = 0;
             }
             self.sweep(usize::MAX);
-            // The cleared filter serves the new span; the next filter expires.
             self.present = span;
             self.dirty = 0;
         }
@@ -171,7 +155,7 @@ impl Ring {
         self.dirty = self.slices[spare].clear_words(self.dirty, words);
     }
 
-    /// Adds a key at this time, and renews its lifetime.
+    /// Adds a key, or renews its lifetime.
     ///
     /// # Errors
     ///
@@ -180,7 +164,7 @@ impl Ring {
         self.insert_hash(key_hash(self.seed, key.as_ref()), now)
     }
 
-    /// [`Self::insert`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -193,47 +177,46 @@ impl Ring {
         Ok(())
     }
 
-    /// Adds a key at the latest time, while other threads add and query keys.
+    /// Adds a key at the latest time, while other threads use the ring.
     pub fn insert_shared(&self, key: &(impl AsRef<[u8]> + ?Sized)) {
         self.insert_hash_shared(key_hash(self.seed, key.as_ref()));
     }
 
-    /// [`Self::insert_shared`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     pub fn insert_hash_shared(&self, hash: u64) {
         self.slices[self.place(self.present)].insert_hash_shared(hash);
     }
 
-    /// Whether a key may have been inserted recently. `false` is certain within [`Ring::least`].
+    /// Whether a key may have been inserted recently. `false` is certain until [`Ring::least`].
     #[must_use]
     pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized), now: u64) -> bool {
         self.contains_hash(key_hash(self.seed, key.as_ref()), now)
     }
 
-    /// [`Self::contains`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     #[must_use]
     pub fn contains_hash(&self, hash: u64, now: u64) -> bool {
         self.live(now).any(|span| self.slices[self.place(span)].contains_hash(hash))
     }
 
-    /// The live spans at this time, the newest first.
     fn live(&self, now: u64) -> impl Iterator<Item = u64> + use<> {
         let oldest = self.span_at(now).saturating_sub(self.spans() - 1);
         (oldest..=self.present).rev()
     }
 
-    /// The least time for which a key is found.
+    /// Least lifetime of a key.
     #[must_use]
     pub fn least(&self) -> u64 {
         self.span.saturating_mul(self.spans() - 1)
     }
 
-    /// The longest time for which an inserted key is found.
+    /// Longest lifetime of a key.
     #[must_use]
     pub fn longest(&self) -> u64 {
         self.span.saturating_mul(self.spans())
     }
 
-    /// The false-positive rate at this time, from the current bits. Linear.
+    /// The rate at `now`. Linear.
     #[must_use]
     pub fn predicted_rate(&self, now: u64) -> f64 {
         let recognised = |span| 1.0 - self.slices[self.place(span)].predicted_rate();
@@ -263,7 +246,6 @@ impl Sketch for Ring {
     fn body(&self) -> Vec<u8> {
         let live = (0..self.spans()).rev().filter_map(|age| self.present.checked_sub(age));
         let mut body: Vec<u8> = live.flat_map(|span| self.slices[self.place(span)].body()).collect();
-        // Padding while fewer spans have passed.
         let len = self.slices[0].bits().div_ceil(8) * self.spans();
         body.resize(len as usize, 0);
         body

@@ -1,16 +1,11 @@
-//! The scalable Bloom filter: for a set of unknown size, with a bounded rate at any size.
+//! The scalable Bloom filter: a bounded rate at any size.
 //!
-//! 1. Start with one slice, a Bloom filter for `n` keys.
-//! 2. When half of the newest slice's bits are set, add a slice for `s` times as many keys at `t` times the
-//!    rate.
-//! 3. A key that no slice has is inserted into the newest slice. A query probes all slices, the newest first
-//!    because it has most of the keys.
+//! 1. The first slice is a Bloom filter for `n` keys.
+//! 2. When half of the newest slice's bits are set, add a slice for `s` times as many keys at `t` times the rate.
+//! 3. A new key is inserted into the newest slice. A query probes all.
 //!
-//! Slice `i` has the rate `P0 · t^i`. The rate of all slices is at most the sum, `P0 / (1 - t)`. With `P0 = P
-//! (1 - t)` the rate is at most `P` for any number of slices (Almeida, Baquero, Preguiça and Hutchison,
-//! "Scalable Bloom Filters", 2007, section 3). A slice has `ceil(log2(1 / rate))` probes, so it reaches its
-//! rate when half of its bits are set. Slices are full by set bits, not by a count of keys, so a repeated key
-//! takes no space.
+//! Slice `i` has the rate `P0 · t^i`, all together at most `P0 / (1 - t)`: `P` for `P0 = P (1 - t)` (Almeida, Baquero, Preguiça
+//! and Hutchison, 2007, section 3). A slice with `ceil(log2(1 / rate))` probes reaches its rate when half of its bits are set.
 
 use crate::arithmetic::{checked_rate, rate_from_bits, rate_to_bits};
 use crate::bloom::Bloom;
@@ -22,10 +17,9 @@ use crate::sketch::{Parts, Sketch, Summary};
 
 const BITS_MAX: u64 = 1 << 48;
 
-/// Most slices; with a growth of 2, memory ends before half as many.
 const SLICES_MAX: usize = 64;
 
-/// Factor between the rates of successive slices.
+/// Between the rates of successive slices.
 const TIGHTENING: f64 = 0.85;
 
 /// A Bloom filter that grows with its keys.
@@ -44,19 +38,16 @@ const TIGHTENING: f64 = 0.85;
 ///
 /// # Guarantees
 ///
-/// An inserted key is always found. Any other key is found with at most the requested rate, for any number of
-/// keys, on average over seeds.
+/// An inserted key is found, any other with at most the requested rate on average.
 ///
 /// # Cost
 ///
-/// A query for an absent key probes every slice, two bits in each. For most present keys it probes one slice.
-/// There are about `log2(keys / first capacity)` slices. Space: 1 to 2 times (more with a larger growth) that
-/// of a filter with the slices' rates, which are lower than the requested rate. At 1 % and 10,000 to 2
-/// million keys this is 15 bits per key with a full slice, and 34 with a new one.
+/// An absent key probes two bits in each of about `log2(keys / first capacity)` slices, most present keys one slice. At 1 % and
+/// 10,000 to 2 million keys: 15 bits per key with a full slice, 34 with a new one.
 ///
 /// # When not to use it
 ///
-/// If the number of keys is known within a factor of two: [`Bloom`] is smaller and faster.
+/// A known number of keys: [`Bloom`] is smaller and faster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scalable {
     slices: Vec<Slice>,
@@ -74,8 +65,7 @@ struct Slice {
 }
 
 impl Scalable {
-    /// A filter with at most `rate` whose first slice is for 1024 keys, and each further slice for twice as
-    /// many.
+    /// At most `rate`, with a first slice for 1024 keys; further ones double.
     ///
     /// # Errors
     ///
@@ -84,13 +74,13 @@ impl Scalable {
         Self::with_shape(1024, 2, rate, TIGHTENING, seed)
     }
 
-    /// A filter with at most `rate`. Its first slice is for `first_keys` keys. Each further slice is for
-    /// `growth` times as many keys as the last, at `tightening` times its rate.
+    /// At most `rate`, with a first slice for `first_keys` keys, each further one for `growth` times the keys at `tightening`
+    /// times the rate.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] unless both rates are between 0 and 1 and need at most 64 probes, the
-    /// growth is 1 to 16, and the first slice is for at least one key; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless both rates are between 0 and 1 and need at most 64 probes, the growth is 1 to 16, and
+    /// there are first keys; [`Error::TooLarge`].
     pub fn with_shape(
         first_keys: u64,
         growth: u64,
@@ -132,17 +122,16 @@ impl Scalable {
         Ok(())
     }
 
-    /// Adds a key. Returns whether a query would have found it before.
+    /// Adds a key. Returns the earlier [`contains`](Self::contains).
     ///
     /// # Errors
     ///
-    /// [`Error::Full`] or [`Error::TooLarge`] if another slice is needed and cannot be added; nothing has
-    /// changed.
+    /// [`Error::Full`] or [`Error::TooLarge`] if a needed slice cannot be added.
     pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool, Error> {
         self.insert_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`Self::insert`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -166,13 +155,13 @@ impl Scalable {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`Self::contains`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     #[must_use]
     pub fn contains_hash(&self, hash: u64) -> bool {
         self.slices.iter().rev().any(|slice| slice.bloom.contains_hash(hash))
     }
 
-    /// The false-positive rate of the current bits.
+    /// The rate of the current bits.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         let recognised = |slice: &Slice| {
@@ -181,7 +170,7 @@ impl Scalable {
         1.0 - self.slices.iter().map(recognised).product::<f64>()
     }
 
-    /// Estimates the number of distinct keys from the set bits. `None` if all bits of a slice are set.
+    /// Estimates the distinct keys. `None` if all bits of a slice are set.
     #[must_use]
     pub fn estimate_keys(&self) -> Option<f64> {
         self.slices.iter().map(|slice| slice.bloom.estimate_keys()).sum()

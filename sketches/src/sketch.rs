@@ -1,10 +1,10 @@
-//! The common interface of all structures: an encoding and a summary.
+//! The common interface of all structures.
 
 use std::fmt;
 
 use crate::envelope::{DecodeError, Envelope, Kind, seal};
 
-/// A structure that can be encoded and decoded. `format.md` defines the bytes.
+/// An encodable structure; `format.md` defines the bytes.
 pub trait Sketch: Sized {
     /// The kind of structure.
     const KIND: Kind;
@@ -12,33 +12,29 @@ pub trait Sketch: Sized {
     /// The seed of its hash, [`key_hash`](crate::hash::key_hash).
     fn seed(&self) -> u64;
 
-    /// The parameters as stored in the header.
     #[doc(hidden)]
     fn parameters(&self) -> Vec<u64>;
 
-    /// The encoded contents.
     #[doc(hidden)]
     fn body(&self) -> Vec<u8>;
 
-    /// Validates these parts and builds the structure.
     #[doc(hidden)]
     fn from_parts(parts: Parts<'_>) -> Result<Self, DecodeError>;
 
-    /// A summary for display. At most linear in the size.
+    /// A summary for display. At most linear.
     fn summary(&self) -> Summary;
 
-    /// The encoding. Equal contents have equal bytes on every machine. Linear in the size.
+    /// The encoding. Equal contents have equal bytes on every machine. Linear.
     fn encode(&self) -> Vec<u8> {
         seal(Self::KIND, self.seed(), &self.parameters(), &self.body())
     }
 
-    /// Decodes a structure. Verifies every byte, and never allocates by an unverified length. Linear.
+    /// Decodes a structure. Never allocates by an unverified length. Linear.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](crate::DecodeErrorKind::Unsupported) if the bytes are intact but have a newer version,
-    /// an unknown kind or an unknown required flag. [`Corrupt`](crate::DecodeErrorKind::Corrupt) if they are
-    /// damaged or encode another kind.
+    /// [`Unsupported`](crate::DecodeErrorKind::Unsupported) for intact bytes of a newer version, unknown kind or required flag;
+    /// [`Corrupt`](crate::DecodeErrorKind::Corrupt) otherwise.
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let envelope = Envelope::open(bytes)?;
         if envelope.kind != Self::KIND {
@@ -49,7 +45,7 @@ pub trait Sketch: Sized {
     }
 }
 
-/// Verified bytes of a structure of the right kind.
+/// Verified bytes of the right kind.
 #[doc(hidden)]
 #[derive(Debug, Clone)]
 pub struct Parts<'a>(pub(crate) Envelope<'a>);
@@ -60,11 +56,11 @@ pub struct Parts<'a>(pub(crate) Envelope<'a>);
 pub struct Summary {
     /// The kind of structure.
     pub kind: Kind,
-    /// The seed of its hash.
+    /// Seed of its hash.
     pub seed: u64,
-    /// Its parameters and contents, by name, in readable form.
+    /// Parameters and contents.
     pub facts: Vec<(&'static str, String)>,
-    /// The predicted error rate of the current contents, if answers can be wrong.
+    /// The predicted error rate, if any.
     pub predicted_rate: Option<f64>,
     /// Length of the body in bytes, without the header.
     pub body_bytes: u64,

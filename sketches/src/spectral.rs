@@ -1,16 +1,10 @@
 //! The spectral Bloom filter: estimates the number of insertions of each key.
 //!
-//! A key has `k` of `m` counters. Other keys can raise a counter; the least counter is the estimate. Two
-//! methods improve on adding one to all (Cohen and Matias, "Spectral Bloom Filters", 2003):
+//! A key has `k` of `m` counters; the least is the estimate. Two methods (Cohen and Matias 2003):
 //!
-//! - **Minimal increase** (section 3.2): raise only the least of the key's counters. The estimate is never
-//!   too low and is the most exact, but insertions cannot be undone. This equals a count-min sketch with
-//!   conservative update.
-//! - **Recurring minimum** (section 3.3): add to all. A key whose least value occurs in only one counter is
-//!   suspect. It is also added to a second, smaller filter, starting from its estimate at that time, and is
-//!   answered from there. Removals are possible. A false positive of the second filter changes an estimate,
-//!   so it can be too low or too high. The method helps keys that are inserted many times, not keys that are
-//!   inserted once.
+//! - **Minimal increase** (section 3.2) raises only the least counters: a count-min sketch with conservative update.
+//! - **Recurring minimum** (section 3.3) adds to all. A key whose least value is in only one counter is also added to a second,
+//!   smaller filter and answered from there. A false positive of that filter makes an estimate too low or too high.
 
 use std::fmt;
 
@@ -22,20 +16,19 @@ use crate::hash::{key_hash, nth};
 use crate::probes::{PROBES_MAX, positions};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// The method of raising counters. The numbers are on disk: append only.
+/// Append only: the numbers are on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Method {
-    /// Raises only the least counters: estimates are never too low; no removals.
+    /// Raises only the least counters: never too low; rejects removals.
     MinimalIncrease = 1,
-    /// Raises all counters, and keeps suspect keys in a second filter of half the size: allows removals, errs
-    /// on both sides.
+    /// Raises all counters, and has a second filter of half the size: allows removals, errs on both sides.
     RecurringMinimum = 2,
 }
 
 impl Method {
-    /// All values, in the order of their numbers.
+    /// All values, by number.
     pub const ALL: [Self; 2] = [Self::MinimalIncrease, Self::RecurringMinimum];
 }
 
@@ -48,7 +41,7 @@ impl fmt::Display for Method {
     }
 }
 
-/// A filter that estimates the number of insertions of each key.
+/// Estimates the number of insertions of each key.
 ///
 /// ```
 /// use sievedb_sketches::{Method, Spectral};
@@ -63,25 +56,20 @@ impl fmt::Display for Method {
 ///
 /// # Guarantees
 ///
-/// With [`Method::MinimalIncrease`], [`Spectral::count`] is never below the true count (up to the largest
-/// value of a counter). It is above it for at most a share of [`Spectral::predicted_rate`] of the keys. With
-/// [`Method::RecurringMinimum`] it errs on both sides: less often than the least of plain counters for keys
-/// inserted many times, as often for keys inserted once. [`Spectral::contains`] is never wrongly false, as
-/// long as only present keys are removed. Saturated counters stay saturated.
+/// With [`Method::MinimalIncrease`], [`Spectral::count`] is never too low, up to the largest counter value, and too high for at
+/// most a share of [`Spectral::predicted_rate`] of the keys. With [`Method::RecurringMinimum`] it errs on both sides, less often
+/// for frequent keys. [`Spectral::contains`] is never wrongly false, if only present keys are removed. Counters saturate.
 ///
 /// # Cost
 ///
-/// `k` counters per operation. With recurring minimum, twice as many for some keys, and half as much space
-/// again for the second filter.
+/// `k` counters per operation. Recurring minimum takes half as much space again, and twice the counters for some keys.
 ///
 /// # When not to use it
 ///
-/// For membership without counts: [`Counting`](crate::Counting) or [`Bloom`](crate::Bloom). For the few most
-/// frequent keys: a sketch with a heap.
+/// Membership: [`Counting`](crate::Counting) or [`Bloom`](crate::Bloom). The most frequent keys: a sketch with a heap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spectral {
     cells: Cells,
-    /// With recurring minimum: counters of the suspect keys.
     second: Option<Cells>,
     width: u64,
     probes: u64,
@@ -90,24 +78,22 @@ pub struct Spectral {
 }
 
 impl Spectral {
-    /// A filter with counters of 8 bits and at most a share `rate` of wrong estimates at `keys` distinct
-    /// keys.
+    /// 8-bit counters, with at most a share `rate` of wrong estimates at `keys` distinct keys.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the rate is not between 0 and 1; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] unless `0 < rate < 1`; [`Error::TooLarge`].
     pub fn with_rate(keys: u64, rate: f64, method: Method, seed: u64) -> Result<Self, Error> {
         let cells = optimal_bits(keys.max(1), checked_rate(rate)?).max(16);
         let probes = optimal_probes(cells as f64 / keys.max(1) as f64).min(30);
         Self::with_shape(cells, 8, probes, method, seed)
     }
 
-    /// A filter of `cells` counters of `width` bits, `probes` of them per key.
+    /// `cells` counters of `width` bits, `probes` per key.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] unless there are cells, their width is 1 to 32, and there are 1 to 64
-    /// probes; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] without cells, a width of 1 to 32, or 1 to 64 probes; [`Error::TooLarge`].
     pub fn with_shape(cells: u64, width: u64, probes: u64, method: Method, seed: u64) -> Result<Self, Error> {
         if probes == 0 || probes > PROBES_MAX {
             return Err(Error::invalid(format!("{probes} probes, expected 1 to {PROBES_MAX}")));
@@ -122,12 +108,12 @@ impl Spectral {
         Ok(Self { cells: Cells::new(cells, width)?, second, width, probes, method, seed })
     }
 
-    /// Adds one to the count of a key.
+    /// Counts a key once more.
     pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) {
         self.insert_hash(key_hash(self.seed, key.as_ref()));
     }
 
-    /// [`Self::insert`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     pub fn insert_hash(&mut self, hash: u64) {
         let probes = self.probes;
         let Some(second) = &mut self.second else {
@@ -148,13 +134,12 @@ impl Spectral {
     ///
     /// # Errors
     ///
-    /// [`Error::Absent`] if the key is certainly absent, [`Error::InvalidArgument`] with minimal increase,
-    /// which cannot undo an insertion. Nothing has changed.
+    /// [`Error::Absent`] if the key is certainly absent, [`Error::InvalidArgument`] with minimal increase.
     pub fn remove(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Error> {
         self.remove_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`Self::remove`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     ///
     /// # Errors
     ///
@@ -176,13 +161,13 @@ impl Spectral {
         self.second.iter_mut().for_each(Cells::clear);
     }
 
-    /// Estimates the number of insertions of a key.
+    /// Estimates the insertions of a key.
     #[must_use]
     pub fn count(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> u64 {
         self.count_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`Self::count`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     #[must_use]
     pub fn count_hash(&self, hash: u64) -> u64 {
         let (value, recurs) = least(&self.cells, self.probes, hash);
@@ -201,33 +186,32 @@ impl Spectral {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`Self::contains`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     #[must_use]
     pub fn contains_hash(&self, hash: u64) -> bool {
         least(&self.cells, self.probes, hash).0 > 0
     }
 
-    /// The share of absent keys that have a count, from the current counters. Also a bound on the share of
-    /// keys whose least counter is too high. Linear.
+    /// The share of absent keys with a count, which bounds the share of counts too high. Linear.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         self.cells.rate(self.probes)
     }
 
-    /// The expected rate once there are `keys` distinct keys.
+    /// The expected rate at `keys` distinct keys.
     #[must_use]
     pub fn expected_rate(&self, keys: u64) -> f64 {
         arithmetic::rate(self.cells.count() as f64 / keys as f64, self.probes as f64)
     }
 
-    /// The method of raising counters.
+    /// The method.
     #[must_use]
     pub fn method(&self) -> Method {
         self.method
     }
 }
 
-/// The least of a key's counters, and whether another counter has the same value.
+/// The least counter, and whether another is equal.
 fn least(cells: &Cells, probes: u64, hash: u64) -> (u64, bool) {
     let mut found = (u64::MAX, 0, false);
     for cell in positions(hash, probes, cells.count()) {
@@ -241,7 +225,6 @@ fn least(cells: &Cells, probes: u64, hash: u64) -> (u64, bool) {
     (found.0, found.2)
 }
 
-/// Raises a key's counters to at least `value`.
 fn raise(cells: &mut Cells, probes: u64, hash: u64, value: u64) {
     for cell in positions(hash, probes, cells.count()) {
         if cells.get(cell) < value {
@@ -250,12 +233,11 @@ fn raise(cells: &mut Cells, probes: u64, hash: u64, value: u64) {
     }
 }
 
-/// Adds one to each of a key's counters; two to a counter hit by two probes.
 fn add(cells: &mut Cells, probes: u64, hash: u64) {
     positions(hash, probes, cells.count()).for_each(|cell| cells.increment(cell));
 }
 
-/// Subtracts one from each of a key's unsaturated counters. Returns `false` without a change if one is 0.
+/// Skips saturated counters. `false`, changing none, if one is 0.
 fn take(cells: &mut Cells, probes: u64, hash: u64) -> bool {
     if least(cells, probes, hash).0 == 0 {
         return false;

@@ -1,22 +1,17 @@
 //! The stable Bloom filter: detects recent duplicates in an endless stream.
 //!
-//! 1. `m` cells of a few bits, all 0.
-//! 2. An element is possibly known if none of its `K` cells is 0.
-//! 3. In either case, subtract one from `P` randomly chosen cells, then set its `K` cells to the highest
-//!    value, `Max`.
+//! There are `m` cells of a few bits. An element is possibly known if none of its `K` cells is 0. Its insertion subtracts one
+//! from `P` random cells, then sets its `K` cells to `Max`.
 //!
-//! Insertions and expiry are in balance. For a stream of distinct elements, the share of zero cells converges
-//! to
+//! For a stream of distinct elements, the share of zero cells converges to
 //!
 //! ```text
 //! zeros = (1 / (1 + 1 / (P (1/K - 1/m))))^Max        the rate of wrong "known" to (1 - zeros)^K
 //! ```
 //!
-//! In a stream of few elements that repeat, more cells stay 0, so the rate is lower.
+//! Repeated elements lower the rate.
 //!
-//! Deng and Rafiei, "Approximately Detecting Duplicates for Streaming Data using Stable Bloom Filters"
-//! (2006), theorem 2 and sections 3.2 to 3.4. The `P` cells are adjacent, starting at a random cell; section
-//! 3.1 shows that this is as good.
+//! Deng and Rafiei (2006), theorem 2 and sections 3.2 to 3.4. The `P` cells are adjacent (section 3.1).
 
 use crate::arithmetic::checked_rate;
 use crate::cells::Cells;
@@ -29,7 +24,7 @@ use crate::sketch::{Parts, Sketch, Summary};
 /// Steps of the simulation of a cell, for three figures.
 const STEPS: f64 = 4000.0;
 
-/// A filter for streams in which old elements expire.
+/// A filter for streams, in which old elements expire.
 ///
 /// ```
 /// use sievedb_sketches::Stable;
@@ -42,19 +37,16 @@ const STEPS: f64 = 4000.0;
 ///
 /// # Guarantees
 ///
-/// None for a single answer: the filter errs on both sides. A new element is reported as known with a
-/// probability of at most [`Stable::stable_rate`], at any time. A known element is lost with a probability
-/// that grows with the number of elements since, [`Stable::expected_forgotten`]. The last element is always
-/// known.
+/// A new element is reported as known with probability at most [`Stable::stable_rate`]. A known element may be lost as others
+/// follow ([`Stable::expected_forgotten`]). The last is always known.
 ///
 /// # Cost
 ///
-/// `K + P` cells per element; the `P` cells are adjacent. Memory is constant.
+/// `K + P` cells per element, in constant memory.
 ///
 /// # When not to use it
 ///
-/// If a wrong "new" does harm, or if elements must be known for a certain time: [`Ring`](crate::Ring) and
-/// [`Expiring`](crate::Expiring) state how long a key is found, and keep it that long.
+/// Where lost elements do harm: [`Ring`](crate::Ring) and [`Expiring`](crate::Expiring).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stable {
     cells: Cells,
@@ -76,7 +68,6 @@ impl Shape {
         (1 << self.width) - 1
     }
 
-    /// The limit of the share of zero cells.
     fn stable_zeros(self) -> f64 {
         let per_cell = 1.0 / self.probes as f64 - 1.0 / self.cells as f64;
         (1.0 / (1.0 + 1.0 / (self.decrements as f64 * per_cell))).powf(self.max() as f64)
@@ -86,15 +77,13 @@ impl Shape {
         (1.0 - self.stable_zeros()).powf(self.probes as f64)
     }
 
-    /// The least number of decrements with which the rate is at most `rate`.
     fn decrements_for(self, rate: f64) -> f64 {
         let zeros = 1.0 - rate.powf(1.0 / self.probes as f64);
         let per_cell = 1.0 / self.probes as f64 - 1.0 / self.cells as f64;
         (1.0 / ((1.0 / zeros.powf(1.0 / self.max() as f64) - 1.0) * per_cell)).ceil()
     }
 
-    /// The probability that one of an element's cells is 0 after `gap` others. A cell is decremented at the
-    /// rate `P/m` and set to `Max` at the rate `K/m`. The cells of an element are assumed to be independent.
+    /// The probability that one of an element's cells is 0 after `gap` others, for independent cells.
     fn forgotten(self, gap: f64) -> f64 {
         let (top, m) = (self.max() as usize, self.cells as f64);
         let steps = (gap.min(STEPS)).ceil().max(1.0);
@@ -129,13 +118,11 @@ impl Shape {
 }
 
 impl Stable {
-    /// The filter of at most `bytes` bytes that reports at most `rate` of new elements as known and keeps
-    /// elements longest.
+    /// At most `bytes` bytes and `rate`, with the longest memory.
     ///
     /// # Errors
     ///
-    /// As [`Stable::with_shape`], and if the rate is not between 0 and 1 or cannot be reached in `bytes`
-    /// bytes.
+    /// As [`Stable::with_shape`]; also unless `0 < rate < 1` fits into the bytes.
     pub fn with_memory(bytes: u64, rate: f64, seed: u64) -> Result<Self, Error> {
         let rate = checked_rate(rate)?;
         let mut best: Option<(f64, Shape)> = None;
@@ -159,13 +146,12 @@ impl Stable {
         Self::of_shape(shape, seed)
     }
 
-    /// A filter of `cells` cells of `width` bits. An element sets `probes` cells and decrements `decrements`
-    /// cells.
+    /// `cells` cells of `width` bits. An element sets `probes` and decrements `decrements` cells.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] unless the width is 1 to 8, there are 1 to 64 probes, at least 1 decrement,
-    /// and more cells than either; [`Error::TooLarge`].
+    /// [`Error::InvalidArgument`] without a width of 1 to 8, 1 to 64 probes, 1 decrement, and more cells than either;
+    /// [`Error::TooLarge`].
     pub fn with_shape(
         cells: u64,
         width: u64,
@@ -195,7 +181,7 @@ impl Stable {
         self.insert_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`Self::insert`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     pub fn insert_hash(&mut self, hash: u64) -> bool {
         let known = self.contains_hash(hash);
         self.state = self.state.wrapping_add(STEP);
@@ -210,33 +196,32 @@ impl Stable {
         known
     }
 
-    /// Whether an element is known. A known element may be lost, and a new one may be reported as known.
+    /// Whether an element is known.
     #[must_use]
     pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.contains_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`Self::contains`] by [hash](crate::hash).
+    /// By [hash](crate::hash).
     #[must_use]
     #[inline]
     pub fn contains_hash(&self, hash: u64) -> bool {
         positions(hash, self.shape.probes, self.shape.cells).all(|cell| self.cells.get(cell) > 0)
     }
 
-    /// The share of new elements reported as known, from the current cells. Linear.
+    /// The present share of new elements reported as known. Linear.
     #[must_use]
     pub fn predicted_rate(&self) -> f64 {
         (1.0 - self.zeros()).powf(self.shape.probes as f64)
     }
 
-    /// The limit of [`Stable::predicted_rate`] for a stream of distinct elements; other streams stay below
-    /// it.
+    /// The limit of [`Stable::predicted_rate`] for distinct elements.
     #[must_use]
     pub fn stable_rate(&self) -> f64 {
         self.shape.stable_rate()
     }
 
-    /// The share of cells that are 0. Linear.
+    /// The share of zero cells. Linear.
     #[must_use]
     pub fn zeros(&self) -> f64 {
         self.cells.zeros() as f64 / self.shape.cells as f64
@@ -248,13 +233,13 @@ impl Stable {
         self.shape.stable_zeros()
     }
 
-    /// The share of elements that are lost after `gap` others.
+    /// The share of elements lost after `gap` others.
     #[must_use]
     pub fn expected_forgotten(&self, gap: u64) -> f64 {
         self.shape.forgotten(gap as f64)
     }
 
-    /// The number of other elements after which half of the elements are lost.
+    /// The `gap` after which half of the elements are lost.
     #[must_use]
     pub fn half_life(&self) -> f64 {
         self.shape.half_life()

@@ -1,72 +1,55 @@
-//! The Bloomier filter, or static function: a map from keys to small values that does not store the keys.
+//! The Bloomier filter: a map to small values that does not store its keys.
 //!
-//! Every key is an equation over single bits: the exclusive or of some bits of a window of a table equals one
-//! bit of the key's value. The same equation holds in every column of the table. Further columns hold a
-//! fingerprint of the key; an absent key matches it only by chance.
+//! Every key is an equation over single bits: the exclusive or of some bits of a window of a table equals a bit of the key's
+//! value, in every column. Further columns hold a fingerprint, which an absent key matches only by chance.
 //!
-//! # Algorithm
+//! 1. The high bits of the hash choose a shard: a system for 3,000 keys on average, with 0.5 % more slots (at least 128).
+//! 2. The hash, mixed with the attempt, gives the first slot of a window and 128 coefficients, the first 1. 64 times as many
+//!    start at the outermost slots, which would have too few equations.
+//! 3. Elimination adds equations to a band matrix: if the first slot is taken, the equation there is added, and the sum moves
+//!    right to its next coefficient. A contradiction starts the next attempt, after sixteen with more slots.
+//! 4. The slots are solved from last to first. Free slots are 0: the table depends only on the pairs.
 //!
-//! 1. The high bits of the hash divide the keys into shards of 3,000 on average. A shard is a separate
-//!    system, with 0.5 % more slots than keys (at least 128).
-//! 2. A key's hash, mixed with the number of the attempt, gives the first slot of its window, and 128
-//!    coefficients, the first of which is 1. The outermost slots would have too few equations, so 64 times as
-//!    many hashes start there.
-//! 3. Equations are added to a band matrix by elimination: an equation whose first slot is taken is added to
-//!    the equation there, and moves right to its first remaining coefficient. If none remains, it contradicts
-//!    the others and the next attempt starts; after sixteen attempts, with more slots.
-//! 4. The slots are solved from the last to the first, all columns at once. Free slots are 0, so the table
-//!    depends only on the set of pairs.
-//!
-//! The solver is separate from the filter crate's: there the columns are hashed from a key; here they hold
-//! values, and each shard has its own attempt. The slots of all shards follow each other, 64 per block, with
-//! a word for each column.
-//!
-//! Charles and Chellapilla, *Bloomier filters: a second look*, ESA 2008; Dietzfelbinger and Pagh 2008; Porat
-//! 2009 (solving a linear system); Dillinger and Walzer 2021 (ribbon: band matrices, and this row); Chazelle,
-//! Kilian, Rubinfeld, Tal 2004 (the name).
+//! Charles and Chellapilla, ESA 2008; Dietzfelbinger and Pagh 2008; Porat 2009 (linear system); Dillinger and Walzer 2021
+//! (ribbon, and this row); Chazelle, Kilian, Rubinfeld, Tal 2004 (the name).
 
 use crate::envelope::{DecodeError, Kind, bytes_to_words, put_varint, words_to_bytes};
 use crate::error::Error;
 use crate::hash::{key_hash, nth, reduce, spread};
 use crate::sketch::{Parts, Sketch, Summary};
 
-/// Average keys per shard. Larger systems need more slots for the same probability of a solution.
+/// Larger systems need more slots.
 const SHARD_KEYS: u64 = 3000;
 
-/// Slots in the window of an equation.
+/// Window of an equation.
 const WIDE: u64 = 128;
 
 const BLOCK_SLOTS: u64 = 64;
 
-/// Additional hashes for the first start, and for the last.
+/// Additional hashes for the outermost starts.
 const SMASH: u64 = 63;
 
-/// Most attempts at a shard.
 const ATTEMPTS_MAX: u64 = 256;
 
-/// Most bits of value and fingerprint together.
+/// Value and fingerprint together.
 const COLUMNS_MAX: u32 = 64;
 
-/// A map from keys to values of a few bits that does not store its keys.
+/// A map from keys to values of a few bits.
 ///
 /// # Guarantees
 ///
-/// - For a key of the map, [`get`](Self::get) is exactly its value.
-///
-/// - For any other key it is `None`, except with probability `2^-fingerprint_bits`
-///   ([`predicted_rate`](Self::predicted_rate)), when it is an arbitrary value. Without a fingerprint every
-///   key has a value.
-/// - Building rejects two pairs with the same key or the same hash. No pair can be added later.
+/// - For a key of the map, [`get`](Self::get) is its value.
+/// - For any other key it is `None`, or arbitrary with probability `2^-fingerprint_bits`
+///   ([`predicted_rate`](Self::predicted_rate)).
 ///
 /// # Cost
 ///
-/// Less than 1 % more than `value_bits + fingerprint_bits` per key from 30,000 keys on (1.7 % at 10,000);
-/// sets of less than 128 keys take 128 slots. Building sorts the hashes and takes about 200 ns per key and
-/// column group; a lookup reads three adjacent blocks.
+/// `value_bits + fingerprint_bits` per key and less than 1 % from 30,000 keys on; at least 128 slots. Building sorts the hashes
+/// and takes about 200 ns per key and column group; a lookup reads three adjacent blocks.
 ///
 /// # When not to use it
 ///
-/// If values change or keys must be listed. For values of more than 64 bits, map to an index into an array.
+/// Values that change; keys that must be listed; values of more than 64 bits.
 ///
 /// ```
 /// use sievedb_sketches::StaticMap;
@@ -83,7 +66,6 @@ pub struct StaticMap {
     fingerprint_bits: u32,
     shards: Vec<Shard>,
     slots: u64,
-    /// The blocks, and two blocks of zeros, because the last windows may reach beyond the slots.
     words: Vec<u64>,
 }
 
@@ -101,7 +83,6 @@ struct Row {
 }
 
 impl Row {
-    /// The equation of a hash in a shard of `slots` slots (at least 128), in this attempt.
     #[inline]
     fn new(hash: u64, slots: u64, attempt: u64) -> Self {
         let hash = nth(hash, attempt + 2);
@@ -113,14 +94,13 @@ impl Row {
 }
 
 impl StaticMap {
-    /// The map of these pairs. Values are below `2^value_bits`. `fingerprint_bits` more bits detect absent
-    /// keys. The sum of both is 1 to 64. `O(n log n)`.
+    /// The map of these pairs of key and value below `2^value_bits`; `fingerprint_bits` detect absent keys. The bits are 1 to 64
+    /// together. `O(n log n)`.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for other numbers of bits or larger values; [`Error::Duplicate`] if two
-    /// pairs have the same key or hash (for a million distinct keys, a probability of 3 in 10^8; use another
-    /// seed); [`Error::TooLarge`] if the table exceeds the address space.
+    /// [`Error::InvalidArgument`] for other bits or values; [`Error::Duplicate`] for equal keys or hashes (3 in 10^8 for a
+    /// million distinct keys; use another seed); [`Error::TooLarge`].
     pub fn build<K: AsRef<[u8]>>(
         pairs: impl IntoIterator<Item = (K, u64)>,
         value_bits: u32,
@@ -131,7 +111,7 @@ impl StaticMap {
         Self::from_hashes(hashed.collect(), value_bits, fingerprint_bits, seed)
     }
 
-    /// [`build`](Self::build) from the keys' hashes.
+    /// [`build`](Self::build) by hashes.
     ///
     /// # Errors
     ///
@@ -170,7 +150,6 @@ impl StaticMap {
         Ok(map)
     }
 
-    /// Solves the shards of these pairs of hash and columns, sorted by hash.
     fn solve(&mut self, pairs: &[(u64, u64)]) -> Result<(), Error> {
         let shards = shard_count(self.len);
         self.shards.reserve_exact(shards as usize);
@@ -199,12 +178,12 @@ impl StaticMap {
         self.words.shrink_to_fit();
     }
 
-    /// The value of a key; `None` if the key is certainly absent.
+    /// The value of a key; `None` if certainly absent.
     pub fn get(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Option<u64> {
         self.get_hash(key_hash(self.seed, key.as_ref()))
     }
 
-    /// [`get`](Self::get) by the key's hash.
+    /// By [hash](crate::hash).
     pub fn get_hash(&self, hash: u64) -> Option<u64> {
         let shard = self.shards.get(reduce(spread(hash), self.shards.len() as u64) as usize)?;
         let row = Row::new(hash, shard.slots, shard.attempt);
@@ -213,7 +192,6 @@ impl StaticMap {
         (fingerprint == self.fingerprint(hash)).then_some(columns & low_bits(self.value_bits))
     }
 
-    /// All columns of the window from `slot` on.
     #[inline]
     fn row(&self, slot: u64, coefficients: u128) -> u64 {
         let (block, shift) = ((slot / BLOCK_SLOTS) as usize, (slot % BLOCK_SLOTS) as u32);
@@ -235,12 +213,12 @@ impl StaticMap {
             .fold(0, |all, (column, bit)| all | bit << column)
     }
 
-    /// Number of pairs.
+    /// Number of keys.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether the map has no pair.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -264,14 +242,13 @@ impl StaticMap {
         self.value_bits + self.fingerprint_bits
     }
 
-    /// Independent of the equation, in every attempt.
+    /// Independent of the equation.
     #[inline]
     fn fingerprint(&self, hash: u64) -> u64 {
         nth(hash, 1) & low_bits(self.fingerprint_bits)
     }
 }
 
-/// A number with `count` (at most 64) low bits set.
 fn low_bits(count: u32) -> u64 {
     if count == 0 { 0 } else { u64::MAX >> (64 - count) }
 }
@@ -280,7 +257,6 @@ fn shard_count(keys: u64) -> u64 {
     keys.div_ceil(SHARD_KEYS)
 }
 
-/// The equations of one shard while they are added and solved: at most one per slot.
 #[derive(Debug, Default)]
 struct Band {
     rows: Vec<u128>,
@@ -288,7 +264,7 @@ struct Band {
 }
 
 impl Band {
-    /// Adds the equations of these keys. Returns whether they have a solution.
+    /// Returns whether the equations have a solution.
     fn eliminate(&mut self, keys: &[(u64, u64)], attempt: u64) -> bool {
         let slots = slots_for(keys.len() as u64, attempt);
         self.rows.clear();
@@ -319,7 +295,6 @@ impl Band {
         }
     }
 
-    /// Writes the solution to the blocks, from slot `first` of the map on.
     fn solve(&self, first: u64, columns: usize, words: &mut [u64]) {
         let mut windows = vec![0u128; columns];
         for (slot, (&coefficients, &value)) in self.rows.iter().zip(&self.values).enumerate().rev() {
@@ -381,7 +356,6 @@ impl Sketch for StaticMap {
             words: Vec::new(),
         };
         let mut body = envelope.body_reader();
-        // A shard takes at least two bytes.
         if 2 * shard_count(len) > envelope.body.len() as u64 {
             return Err(envelope.corrupt("static map shards", "more shards than bytes allow"));
         }

@@ -1,17 +1,13 @@
-//! Functions on a store: the digest of a snapshot, and the difference of two stores.
+//! The digest of a snapshot, and the difference of two stores.
 //!
-//! An entry becomes a *fingerprint* of 128 bits: XXH3-128 of its key, or of its key and value, with a public
-//! seed. Comparing two stores that differ in `d` entries takes about 36 bytes of messages for each of the
-//! `d`, at any size:
+//! An entry becomes a *fingerprint*: XXH3-128 of its key, or of key and value, with a public seed. Messages take about 36 bytes
+//! per different entry:
 //!
-//! 1. One side sends the [size](Fingerprints::size) of its set, 4 to 8 KiB, and the other estimates the size
-//!    of the difference.
-//! 2. One side sends [cells](Fingerprints::cells) for the estimate and a margin, and the other lists the
-//!    difference.
-//! 3. If the cells do not suffice, it requests a quarter as many again, and uses all cells received so far.
-//! 4. Each side finds the [keys](Fingerprints::keys) of its own listed fingerprints by another scan.
+//! 1. One side sends the [size](Fingerprints::size) of its set, 4 to 8 KiB; the other estimates the difference.
+//! 2. One side sends [cells](Fingerprints::cells); the other lists the difference, or requests a quarter as many again.
+//! 3. Each side finds the [keys](Fingerprints::keys) of its fingerprints.
 //!
-//! Each step is a full scan of a snapshot, in memory that does not grow with the store.
+//! Each step is a full scan, in memory that does not grow with the store.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -28,7 +24,7 @@ use crate::hash::key_hash;
 use crate::rateless::{Decoder, Rateless};
 use crate::sketch::Sketch;
 
-/// A source that can be scanned repeatedly, with the same entries every time.
+/// A source with the same entries in every scan.
 pub trait Entries {
     /// All entries in order.
     fn entries(&self) -> Iter<'static>;
@@ -46,7 +42,7 @@ impl Entries for KeyspaceSnapshot {
     }
 }
 
-/// Why a store could not be compared or digested.
+/// A store could not be compared or digested.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -86,18 +82,17 @@ impl From<Error> for StoreError {
     }
 }
 
-/// A random seed that may be published, independent of any store's seed.
+/// A random public seed.
 #[must_use]
 pub fn public_seed() -> u64 {
     RandomState::new().hash_one(0x9e37_79b9u32)
 }
 
-/// Builds the digest of a snapshot's keys with a new public seed and the current time. A full scan, and eight
-/// bytes of memory per key.
+/// The digest of a snapshot's keys, with a new public seed. A full scan, and eight bytes of memory per key.
 ///
 /// # Errors
 ///
-/// [`StoreError`]: the store cannot be read, or the rate is not between 0 and 1.
+/// [`StoreError`], also unless `0 < rate < 1`.
 pub fn digest(snapshot: &impl Entries, rate: f64) -> Result<Digest, StoreError> {
     let seed = public_seed();
     let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -108,21 +103,20 @@ pub fn digest(snapshot: &impl Entries, rate: f64) -> Result<Digest, StoreError> 
     Ok(Digest::from_hashes(hashes, rate, time, seed)?)
 }
 
-/// Maps entries to fingerprints with a shared seed.
+/// Maps entries to fingerprints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprints {
     seed: u64,
 }
 
 impl Fingerprints {
-    /// Fingerprints with a new seed, of keys only or of keys and values. The lowest bit of the seed records
-    /// the choice.
+    /// Fingerprints of keys, or of keys and values, with a new seed. Its lowest bit records the choice.
     #[must_use]
     pub fn new(values: bool) -> Self {
         Self { seed: public_seed() & !1 | u64::from(values) }
     }
 
-    /// The fingerprints used by a structure of the other side.
+    /// The fingerprints of the other side.
     #[must_use]
     pub fn with_seed(seed: u64) -> Self {
         Self { seed }
@@ -134,7 +128,7 @@ impl Fingerprints {
         self.seed
     }
 
-    /// Whether values are compared too.
+    /// Whether values are compared.
     #[must_use]
     pub fn values(self) -> bool {
         self.seed & 1 == 1
@@ -151,7 +145,7 @@ impl Fingerprints {
         hash.digest128()
     }
 
-    /// The counters from which the other side estimates the difference. A full scan.
+    /// Counters to estimate the difference. A full scan.
     ///
     /// # Errors
     ///
@@ -165,7 +159,7 @@ impl Fingerprints {
         Ok(size)
     }
 
-    /// Cells from which the other side lists the difference. A full scan, and 32 bytes of memory per cell.
+    /// Cells to list the difference, 32 bytes each. A full scan.
     ///
     /// # Errors
     ///
@@ -179,7 +173,7 @@ impl Fingerprints {
         Ok(cells)
     }
 
-    /// The keys of this store with one of these fingerprints, in order. A full scan.
+    /// The keys of these fingerprints, in order. A full scan.
     ///
     /// # Errors
     ///
@@ -197,13 +191,13 @@ impl Fingerprints {
     }
 }
 
-/// The number of cells to send first, with a margin of two deviations of the estimate.
+/// The cells to send first, two deviations above the estimate.
 #[must_use]
 pub fn cells_for_estimate(estimate: f64, deviation: f64) -> u64 {
     Rateless::cells_for((estimate * (1.0 + 2.0 * deviation)).ceil() as u64)
 }
 
-/// The difference of two stores, and the cost of finding it.
+/// The difference of two stores.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct StoreDifference {
@@ -211,22 +205,21 @@ pub struct StoreDifference {
     pub only_first: Vec<Vec<u8>>,
     /// Keys of the second store only.
     pub only_second: Vec<Vec<u8>>,
-    /// Keys with different values, if values were compared.
+    /// Keys with different values.
     pub differ: Vec<Vec<u8>>,
-    /// The estimated number of different entries.
+    /// Estimated number of different entries.
     pub estimate: f64,
-    /// Bytes that two machines would exchange: the size, the cells, and the listed fingerprints.
+    /// Bytes exchanged: size, cells, and listed fingerprints.
     pub exchanged_bytes: u64,
     /// Messages of cells.
     pub rounds: u64,
 }
 
-/// Compares two snapshots in this process as two machines would. Four full scans of each, and two more for
-/// each additional round.
+/// Compares two snapshots as two machines would. Four full scans of each, two more per further round.
 ///
 /// # Errors
 ///
-/// [`StoreError`]; with [`Error::TooLarge`] if they differ in more than some hundred million entries.
+/// [`StoreError`]; with [`Error::TooLarge`] above some hundred million different entries.
 pub fn diff(
     first: &impl Entries,
     second: &impl Entries,

@@ -1,4 +1,4 @@
-//! Helpers for the tests of all structures.
+//! Helpers for tests.
 
 use std::fmt::Debug;
 
@@ -6,12 +6,10 @@ use crate::envelope::{DecodeErrorKind, reseal};
 use crate::hash::remix;
 use crate::sketch::Sketch;
 
-/// Hashes of `keys` keys, as random as [`key_hash`](crate::hash::key_hash).
 pub(crate) fn hashes(keys: u64) -> impl Iterator<Item = u64> {
     (0..keys).map(hash)
 }
 
-/// Hashes of other keys than [`hashes`].
 pub(crate) fn absent_hashes(keys: u64) -> impl Iterator<Item = u64> {
     (1 << 40..(1 << 40) + keys).map(hash)
 }
@@ -20,8 +18,7 @@ pub(crate) fn hash(key: u64) -> u64 {
     remix(remix(key.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ 0x5851_f42d_4c95_7f2d)
 }
 
-/// Checks that the share found agrees with `rate`, within four standard deviations plus a possible relative
-/// error of the formula itself.
+/// Within four standard deviations and the formula's own error.
 #[track_caller]
 pub(crate) fn assert_rate(what: &str, found: u64, asked: u64, rate: f64, formula: f64) {
     let expected = rate * asked as f64;
@@ -32,9 +29,8 @@ pub(crate) fn assert_rate(what: &str, found: u64, asked: u64, rate: f64, formula
     );
 }
 
-/// Checks any encoding. It decodes to the same structure. Every flipped bit, missing byte or additional byte
-/// is an error. A newer version, kind, hash or required flag is "unsupported". No parameter value causes a
-/// panic.
+/// The encoding decodes to the same structure; changed, missing or additional bytes are errors; a newer version, kind, hash or
+/// required flag is "unsupported".
 pub(crate) fn check_codec<S: Sketch + PartialEq + Debug>(sketch: &S) {
     let bytes = sketch.encode();
     assert!(S::decode(&bytes).unwrap() == *sketch);
@@ -67,7 +63,6 @@ pub(crate) fn check_codec<S: Sketch + PartialEq + Debug>(sketch: &S) {
             }
         }
     }
-    // An additional parameter is an error, too.
     let parameters_end = 48 + 8 * sketch.parameters().len();
     let mut more = bytes.clone();
     more.splice(parameters_end..parameters_end, [0; 8]);
@@ -75,7 +70,6 @@ pub(crate) fn check_codec<S: Sketch + PartialEq + Debug>(sketch: &S) {
     reseal(&mut more);
     let error = S::decode(&more).unwrap_err();
     assert!(error.to_string().contains("sketch parameters"), "{error}");
-    // An encoding of another kind is rejected.
     let mut other = bytes;
     other[32] = if other[32] == 1 { 2 } else { 1 };
     reseal(&mut other);

@@ -4,53 +4,45 @@
 //! payload   entry* · hash index? · restart offsets
 //! ```
 //!
-//! A restart is an entry that shares nothing with the previous entry; the list at the end has its offset in the payload
-//! ([`trailer`](super::trailer)). A search is binary over the restarts, then linear. The first entry is
-//! always a restart, and then every `interval`th is. An interval is at most [`RESTART_INTERVAL_MAX`], which
-//! bounds the memory of a reader that walks backwards.
+//! A restart is an entry that shares no bytes with the previous one; the list at the end ([`trailer`](super::trailer))
+//! has its offset. The first entry is one, then every `interval`th, at most [`RESTART_INTERVAL_MAX`], which bounds the
+//! memory of backward readers.
 //!
-//! In a data block the first entries decide the interval: 4 or 8 if a restart after that many entries is cheap, which
-//! means that its offset and its unshared bytes are at most a 64th of the bytes before it; otherwise 16. A data
-//! block has a hash index if that is cheap too: one byte for each entry, if entries have at
-//! least 64 bytes on average.
+//! In a data block, the interval is 4 or 8 if a restart's offset and unshared bytes are at most a 64th of the bytes
+//! before it, else 16. With at least 64 bytes per entry on average, it has a hash index, a byte for each.
 
 use crate::codec::put_u32;
-use crate::key::{InternalKey, common_prefix};
+use crate::key::{InternalKey, common_prefix, replace_rest};
 
 use super::entry::{EncodedHead, HEAD_BYTES_MAX, encode};
 use super::trailer::{RESTART_INTERVAL_MAX, hash_byte, last_number};
 
-/// Entries between restarts in an index block, which is searched often.
 const INDEX_INTERVAL: usize = 4;
 
-/// The shorter intervals of a data block, used if they are cheap.
 const CHEAP_INTERVALS: [usize; 2] = [4, 8];
 
-/// A search structure is cheap if it adds at most one byte to this many.
+/// A cheap search structure adds at most one byte to this many.
 const CHEAP_PART: usize = 64;
 
-/// Most entries of a block with a hash index. More entries would share hash bytes, and a search by
-/// restarts passes fewer entries.
+/// More entries would share hash bytes, and a search by restarts passes fewer.
 const HASHED_ENTRIES_MAX: usize = 256;
 
 const OFFSET_BYTES: usize = 4;
 
-/// A block that is being built. The caller adds keys in strictly ascending order.
+/// Keys strictly ascend.
 #[derive(Debug)]
 pub(crate) struct BlockBuilder {
     aids: Aids,
     shape: Shape,
     payload: Vec<u8>,
     restarts: Vec<u32>,
-    /// One for each entry, if a hash index is possible.
     hash_bytes: Vec<u8>,
-    /// Kept from the previous block until an entry is added.
+    /// The previous block's until an entry is added.
     last_user_key: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Shape {
-    /// Entries from one restart to the next; the longest interval until the first entries have decided it.
     interval: usize,
     restarts: usize,
     since_restart: usize,
@@ -70,14 +62,11 @@ enum Aids {
     Cheap,
 }
 
-/// The encoding of an entry after the previous ones.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     shared: usize,
     head: EncodedHead,
-    /// The shape of the block including the entry.
     shape: Shape,
-    /// Length of all entries including it.
     entries_len: usize,
 }
 
@@ -102,7 +91,6 @@ impl BlockBuilder {
         }
     }
 
-    /// With a restart every `interval` entries, and a hash index.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn with_hash_index(interval: usize) -> Self {
         Self { aids: Aids::HashIndex, ..Self::new(interval) }
@@ -125,19 +113,16 @@ impl BlockBuilder {
         self.size_of(place.entries_len, place.shape)
     }
 
-    /// The user key of the last entry, of this block or the previous one.
     pub(crate) fn last_user_key(&self) -> &[u8] {
         &self.last_user_key
     }
 
-    /// The length of the prefix that a user key has in common with the last one.
     #[inline(always)]
     pub(crate) fn common(&self, user_key: &[u8]) -> usize {
         common_prefix(&self.last_user_key, user_key)
     }
 
-    /// The encoding of the next entry. If `chunked`, its value is an encoded
-    /// [`ChunkRef`](super::ChunkRef); `common` is [`BlockBuilder::common`].
+    /// If `chunked`, the value is an encoded [`ChunkRef`](super::ChunkRef). `common`: see [`BlockBuilder::common`].
     #[inline(always)]
     pub(crate) fn place(
         &self,
@@ -160,9 +145,8 @@ impl BlockBuilder {
         entries_len + shape.restarts * (self.hash_interval(entries_len, shape) + OFFSET_BYTES) + 4
     }
 
-    /// The interval of the hash index; 0 if there is none.
     fn hash_interval(&self, entries_len: usize, shape: Shape) -> usize {
-        // With one restart it need not be longer than the block.
+        // At most the number of entries.
         let interval = if shape.restarts > 1 { shape.interval } else { shape.since_restart };
         let is_there = match self.aids {
             Aids::Restarts => false,
@@ -176,13 +160,11 @@ impl BlockBuilder {
         if is_there { interval } else { 0 }
     }
 
-    /// Appends an entry. If `chunked`, `value` is an encoded [`ChunkRef`](super::ChunkRef).
     pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &[u8], chunked: bool) {
         self.add_at(&self.place(key, value.len(), chunked, self.common(key.user)), key, value);
     }
 
-    /// Appends an entry to a data block if there is room for any exact lengths, and returns whether there was:
-    /// most entries need no [`Place`]. `common` is [`BlockBuilder::common`].
+    /// For most entries an upper bound of the size is enough, without a [`Place`].
     #[inline(always)]
     pub(crate) fn add_with_room(
         &mut self,
@@ -192,7 +174,7 @@ impl BlockBuilder {
         size_max: usize,
     ) -> bool {
         let entries_len = self.payload.len() + HEAD_BYTES_MAX + key.user.len() + value.len();
-        // A hash index adds at most this part.
+        // The largest hash index.
         let most = entries_len + entries_len / CHEAP_PART + (self.restarts.len() + 1) * OFFSET_BYTES + 4;
         if most > size_max || self.aids != Aids::Cheap {
             return false;
@@ -201,7 +183,6 @@ impl BlockBuilder {
         true
     }
 
-    /// Appends the entry of the last call of [`BlockBuilder::place`].
     #[inline(always)]
     pub(crate) fn add_at(&mut self, place: &Place, key: InternalKey<'_>, value: &[u8]) {
         let &Place { shared, ref head, shape, .. } = place;
@@ -214,11 +195,9 @@ impl BlockBuilder {
         if self.aids != Aids::Restarts {
             self.hash_bytes.push(hash_byte(key.user));
         }
-        self.last_user_key.truncate(shared);
-        self.last_user_key.extend_from_slice(suffix);
+        replace_rest(&mut self.last_user_key, shared, suffix);
     }
 
-    /// The finished payload. [`BlockBuilder::clear`] makes the builder ready for the next one.
     pub(crate) fn finish(&mut self) -> &[u8] {
         let interval = self.hash_interval(self.payload.len(), self.shape);
         if interval > 0 {
@@ -240,8 +219,6 @@ impl BlockBuilder {
         self.hash_bytes.clear();
     }
 
-    /// The number of bytes that the next entry shares with the last one, given `common` equal bytes (0 for a
-    /// restart), and the shape including it.
     #[inline(always)]
     fn next(&self, common: usize) -> (usize, Shape) {
         let Shape { mut interval, restarts, since_restart } = self.shape;

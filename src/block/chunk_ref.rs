@@ -1,9 +1,7 @@
-//! The reference to a long value in a data block: `total length varint · offset varint · count
-//! varint`.
+//! The reference to a long value in a data block: `total length varint · offset varint · count varint`.
 //!
-//! The value is in `count` value-chunk blocks that follow each other without a gap from `offset` on. Each
-//! holds [`VALUE_CHUNK_BYTES`] of it, the last one the rest. The count follows from the length and is stored
-//! as a check. A value that would fit inline is never chunked: one value has one encoding.
+//! The value is in `count` contiguous value-chunk blocks from `offset` on, each with [`VALUE_CHUNK_BYTES`] of it, the
+//! last with the rest. The count is stored as a check. A value that fits inline is never chunked.
 
 use crate::block::ENVELOPE_BYTES;
 use crate::codec::{DecodeError, Reader, put_varint};
@@ -47,8 +45,7 @@ impl ChunkRef {
         Ok(found)
     }
 
-    /// Checks that the chunks can lie between the offset and `end`. A value too long for that, even at the
-    /// best compression, is rejected.
+    /// Even at the best compression.
     pub(crate) fn check(&self, end: u64) -> Result<(), DecodeError> {
         let least = self.count * ENVELOPE_BYTES as u64 + self.total / 255;
         if self.offset.checked_add(least).is_some_and(|chunks_end| chunks_end <= end) {

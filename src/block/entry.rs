@@ -4,21 +4,18 @@
 //! shared varint · unshared varint · tag varint · value code varint · key suffix · value
 //! ```
 //!
-//! The user key is the first `shared` bytes of the previous entry's user key followed by the suffix of
-//! `unshared` bytes. The tag is sequence number and kind. At sequence number 0, which compactions give to old
-//! entries, it takes one byte. The value code is `length << 1`, plus 1 if the value is in chunks and the value
-//! bytes are a [`ChunkRef`](super::ChunkRef). The four numbers come first, so that an entry can be skipped
-//! without reading its other bytes.
+//! The user key is the first `shared` bytes of the previous one, then the suffix. The tag (sequence number and kind)
+//! takes one byte at number 0, which compactions give to old entries. The value code is `length << 1`, plus 1 for a
+//! [`ChunkRef`](super::ChunkRef). The numbers come first, so that a reader can skip an entry.
 
 use std::ops::Range;
 
 use byteorder::{ByteOrder, LittleEndian};
 
 use crate::codec::{DecodeError, Reader, decode_varint};
-use crate::key::{TAG_KIND_MAX, Tag, copy_key};
+use crate::key::{TAG_KIND_MAX, Tag};
 use crate::limits::KEY_BYTES_MAX;
 
-/// The parts of an entry in the payload.
 #[derive(Debug, Clone)]
 pub(crate) struct RawEntry {
     pub(crate) shared: usize,
@@ -28,7 +25,7 @@ pub(crate) struct RawEntry {
     pub(crate) value: Range<usize>,
 }
 
-/// Decodes the entry at `at`; all of it must lie in `entries`. [`why_not`] has the reason of a failure.
+/// `entries` must have all of it. [`why_not`] has the reason of a failure.
 #[inline(always)]
 pub(super) fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
     let bytes = entries.get(at..)?;
@@ -39,7 +36,7 @@ pub(super) fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
             None => decode_any_head(bytes)?,
         },
     };
-    // No sum can overflow: both key lengths are within their limit, and half of a number is below 2^63.
+    // No sum can overflow: key lengths are limited, and half of a number is below 2^63.
     let (value_len, left) = (code >> 1, (bytes.len() - len) as u64);
     if unshared + value_len > left {
         return None;
@@ -55,7 +52,6 @@ pub(super) fn decode_good(entries: &[u8], at: usize) -> Option<RawEntry> {
     })
 }
 
-/// [`decode_good`] with an error, for an entry after a user key of `key_len` bytes.
 #[inline(always)]
 pub(super) fn decode_after(entries: &[u8], at: usize, key_len: usize) -> Result<RawEntry, DecodeError> {
     match decode_good(entries, at) {
@@ -71,7 +67,6 @@ fn shares_too_much(at: usize, shared: usize, key_len: usize) -> DecodeError {
     DecodeError::corrupt(at as u64, "shared key length", detail)
 }
 
-/// The numbers before an entry's bytes. The two lengths are within the limit of a key.
 struct Head {
     shared: u64,
     unshared: u64,
@@ -79,7 +74,7 @@ struct Head {
     code: u64,
 }
 
-/// The numbers and their length in the most frequent case: one byte each, one or two for the last.
+/// The most frequent case: one byte for each number, one or two for the last.
 #[inline(always)]
 fn decode_short_head(bytes: &[u8]) -> Option<(Head, usize)> {
     let &[shared, unshared, tag, low, high] = bytes.first_chunk::<5>()?;
@@ -92,11 +87,10 @@ fn decode_short_head(bytes: &[u8]) -> Option<(Head, usize)> {
     ((shared | unshared | tag) < 0x80).then_some((head, len))
 }
 
-// A key whose lengths take a byte each is shorter than the limit.
+// Two lengths of a byte are below the limit.
 const _: () = assert!(2 * 0x7f < KEY_BYTES_MAX);
 
-/// The same for a longer tag, of up to six bytes: frequent before compactions have set the sequence numbers
-/// to zero.
+/// With a tag of up to six bytes: frequent before compactions.
 #[inline(always)]
 fn decode_tagged_head(bytes: &[u8]) -> Option<(Head, usize)> {
     let head = bytes.first_chunk::<10>()?;
@@ -116,10 +110,9 @@ fn decode_tagged_head(bytes: &[u8]) -> Option<(Head, usize)> {
     Some((head, 2 + tag_len + code_len))
 }
 
-/// The varint at the start of a word and its length, if it ends within the word and is not overlong.
 #[inline(always)]
 fn decode_word(word: u64) -> Option<(u64, usize)> {
-    // The first byte without its highest bit is the last one.
+    // The last byte has no highest bit.
     let ends = !word & 0x8080_8080_8080_8080;
     if ends == 0 {
         return None;
@@ -132,10 +125,9 @@ fn decode_word(word: u64) -> Option<(u64, usize)> {
     Some((join_sevens(bytes), (top as usize + 1) / 8))
 }
 
-/// The lower seven bits of all bytes of a word, concatenated.
+/// Concatenates the lower seven bits of all bytes.
 #[inline(always)]
 pub(super) fn join_sevens(bytes: u64) -> u64 {
-    // In three steps: pairs, then fours, then all eight.
     let pairs = bytes & 0x007f_007f_007f_007f | (bytes & 0x7f00_7f00_7f00_7f00) >> 1;
     let fours = pairs & 0x0000_3fff_0000_3fff | (pairs & 0x3fff_0000_3fff_0000) >> 2;
     fours & 0x0fff_ffff | (fours & 0x0fff_ffff_0000_0000) >> 4
@@ -161,7 +153,6 @@ fn decode_any_head(bytes: &[u8]) -> Option<(Head, usize)> {
     Some((Head { shared, unshared, tag, code }, len))
 }
 
-/// The reason why [`decode_good`] refused an entry.
 #[cold]
 pub(super) fn why_not(entries: &[u8], at: usize) -> DecodeError {
     let mut reader = Reader::new(entries.get(at..).unwrap_or_default());
@@ -192,12 +183,10 @@ pub(super) const HEAD_BYTES_MAX: usize = 4 * VARINT_BYTES_MAX;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EncodedHead {
     numbers: [u64; 4],
-    /// The bytes, if they fit; else 0.
     bytes: u128,
     pub(super) len: usize,
 }
 
-/// Largest number of bits whose varint fits into a word.
 const WORD_BITS: u32 = 56;
 
 impl EncodedHead {
@@ -225,7 +214,6 @@ impl EncodedHead {
         if self.bytes == 0 {
             return self.put_long(out);
         }
-        // A copy of constant length is faster than a copy of the exact length.
         let end = out.len() + self.len;
         out.extend_from_slice(&self.bytes.to_le_bytes());
         out.truncate(end);
@@ -253,15 +241,12 @@ fn long_head(numbers: [u64; 4]) -> ([u8; HEAD_BYTES_MAX], usize) {
     (head, len)
 }
 
-/// The varint of a number of up to [`WORD_BITS`] bits, in the lowest bytes of a word, and its length: the
-/// inverse of [`decode_word`].
 #[inline]
 fn encode_word(number: u64) -> (u64, usize) {
     let fours = number & 0x0fff_ffff | (number << 4) & 0x0fff_ffff_0000_0000;
     let pairs = fours & 0x0000_3fff_0000_3fff | (fours << 2) & 0x3fff_0000_3fff_0000;
     let bytes = pairs & 0x007f_007f_007f_007f | (pairs << 1) & 0x7f00_7f00_7f00_7f00;
     let last = (63 - (bytes | 1).leading_zeros()) / 8;
-    // All bytes before the last one have the highest bit set.
     let before = (1u64 << (8 * last)) - 1;
     (bytes | 0x8080_8080_8080_8080 & before, last as usize + 1)
 }
@@ -269,27 +254,30 @@ fn encode_word(number: u64) -> (u64, usize) {
 #[inline(always)]
 pub(super) fn encode(out: &mut Vec<u8>, head: &EncodedHead, suffix: &[u8], value: &[u8]) {
     head.put(out);
-    out.extend_from_slice(suffix);
+    put_suffix(out, suffix);
     out.extend_from_slice(value);
 }
 
-/// Whether `a` comes after `b`. The first bytes usually decide, because the common ones are shared.
+#[inline(always)]
+fn put_suffix(out: &mut Vec<u8>, suffix: &[u8]) {
+    match (suffix.first_chunk::<8>(), suffix.last_chunk::<8>()) {
+        (Some(first), Some(last)) if suffix.len() <= 16 => {
+            let mut bytes = [0; 16];
+            bytes[..8].copy_from_slice(first);
+            bytes[suffix.len() - 8..][..8].copy_from_slice(last);
+            let end = out.len() + suffix.len();
+            out.extend_from_slice(&bytes);
+            out.truncate(end);
+        }
+        _ => out.extend_from_slice(suffix),
+    }
+}
+
 #[inline(always)]
 pub(super) fn is_greater(a: &[u8], b: &[u8]) -> bool {
     match (a.first(), b.first()) {
         (Some(first_of_a), Some(first_of_b)) if first_of_a != first_of_b => first_of_a > first_of_b,
         _ => a > b,
-    }
-}
-
-/// Replaces the bytes of a key after the first `shared` ones. Usually the length stays.
-#[inline(always)]
-pub(super) fn replace_rest(key: &mut Vec<u8>, shared: usize, rest: &[u8]) {
-    if key.len() == shared + rest.len() {
-        copy_key(rest, &mut key[shared..]);
-    } else {
-        key.truncate(shared);
-        key.extend_from_slice(rest);
     }
 }
 
@@ -333,6 +321,11 @@ mod tests {
     fn entries_come_back_on_the_fast_and_on_the_slow_path() {
         for (shared, suffix, seqno, value, chunked) in [
             (0, &b""[..], 0, &b""[..], false),
+            (0, b"1234567", 0, b"", false),
+            (1, b"12345678", 0, b"value", false),
+            (2, b"123456789abc", 1 << 20, b"value", false),
+            (3, b"123456789abcdefg", 0, b"value", false),
+            (4, b"123456789abcdefgh", 0, b"value", false),
             (3, b"abc", 0, b"value", false),
             (127, &[1; 127], 0, &[2; 63], false),
             (128, b"x", 1 << 50, &[2; 64], true),

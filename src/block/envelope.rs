@@ -9,12 +9,11 @@
 //! 12  checksum      u64  `checksum` of (file id, offset of the block, bytes 0..12, stored payload)
 //! ```
 //!
-//! Kind and lengths come before the payload so that a table can be walked, and salvaged, without its index.
-//! Offset and owner are in the checksum, so a valid block in the wrong place or of another file is detected.
+//! A table can be walked and salvaged without its index, because kind and lengths precede the payload. The checksum
+//! covers offset and owner: a block in the wrong place or of another file is detected.
 //!
-//! A payload is compressed only if that saves at least an eighth; otherwise reading would pay for decompression
-//! without a benefit. Neither length exceeds [`BLOCK_BYTES_MAX`], which is checked before the
-//! allocation, and decompression must fill exactly the stated raw length.
+//! A payload is compressed only if that saves an eighth. Both lengths are at most [`BLOCK_BYTES_MAX`], and
+//! decompression must fill exactly the raw length.
 
 use byteorder::{ByteOrder, LittleEndian};
 use bytes::{Buf, Bytes};
@@ -28,32 +27,24 @@ use super::trailer::has_hash_index;
 
 pub(crate) const ENVELOPE_BYTES: usize = 20;
 
-/// The bytes of the envelope that the checksum covers.
 const CHECKED_BYTES: usize = 12;
 
 /// The contents of a block. The numbers are on disk: append only, see format.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum BlockKind {
-    /// Entries: internal keys and values.
     Data = 1,
-    /// Entries whose values are handles of blocks one level down.
     Index = 2,
     ValueChunk = 3,
-    /// The properties of the table.
     Properties = 4,
-    /// Zeros, so that the next block starts on a boundary.
     Padding = 5,
-    /// Ranges of keys that were deleted.
     Spans = 7,
-    // 6 meta index, 8 blobs, 9 compression dictionary: reserved.
+    // Reserved: 6 meta index, 8 blobs, 9 compression dictionary.
 }
 
-/// The flag of a data or index block whose payload has a hash index ([`trailer`](super::trailer)). The payload has this
-/// information too; the flag makes readers without support refuse the block.
+/// A payload with a hash index ([`trailer`](super::trailer)), for readers without support.
 const FLAG_HASH_INDEX: u16 = 1;
 
-/// The largest block kind this version reads.
 const BLOCK_KIND_MAX: u8 = 7;
 
 impl BlockKind {
@@ -103,7 +94,6 @@ impl Compression {
     }
 }
 
-/// An envelope as read from the file. Only its limits have been checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Envelope {
     pub(crate) kind: u8,
@@ -115,7 +105,6 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
-    /// Reads an envelope and checks both lengths against the limit.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let Some(bytes) = bytes.first_chunk::<ENVELOPE_BYTES>() else {
             let detail = format!("needs {ENVELOPE_BYTES} bytes, {} left", bytes.len());
@@ -144,7 +133,6 @@ impl Envelope {
         ENVELOPE_BYTES as u64 + u64::from(self.stored_len)
     }
 
-    /// The kind and the compression, if this version supports them and the flags.
     pub(crate) fn check_known(&self) -> Result<(BlockKind, Compression), DecodeError> {
         let kind = BlockKind::from_u8(self.kind).ok_or_else(|| {
             DecodeError::unsupported(0, "block kind", self.kind.into(), BLOCK_KIND_MAX.into())
@@ -173,8 +161,7 @@ impl Sealer {
         Self { owner, scratch: Vec::new() }
     }
 
-    /// Appends the block with this payload to `out`, for the offset `offset` of the file. The payload
-    /// must be at most [`BLOCK_BYTES_MAX`] long. Returns the length of the block.
+    /// For this offset of the file. Returns the length.
     pub(crate) fn seal(
         &mut self,
         out: &mut Vec<u8>,
@@ -204,7 +191,6 @@ fn flags(kind: BlockKind, payload: &[u8]) -> u16 {
     if kind.has_entries() && has_hash_index(payload) { FLAG_HASH_INDEX } else { 0 }
 }
 
-/// The stored form of a payload: compressed into `scratch` if that saves enough.
 fn compress<'a>(scratch: &'a mut Vec<u8>, payload: &'a [u8]) -> (Compression, &'a [u8]) {
     let room = get_maximum_output_size(payload.len());
     if scratch.len() < room {
@@ -216,9 +202,8 @@ fn compress<'a>(scratch: &'a mut Vec<u8>, payload: &'a [u8]) -> (Compression, &'
     }
 }
 
-/// Opens a whole block that was read from `offset` of the file `owner`: verifies and decompresses it.
-///
-/// Checked in this order: length, limits, checksum, kind, flags, compression, raw length, hash index.
+/// Verifies and decompresses a block read from `offset` of the file `owner`: length, limits, checksum, kind, flags,
+/// compression, raw length, hash index.
 pub(crate) fn unseal(
     owner: &FileId,
     offset: u64,
@@ -256,7 +241,6 @@ pub(crate) fn unseal(
     Ok((kind, payload))
 }
 
-/// [`unseal`] for a block that must be of this kind.
 pub(crate) fn open(
     owner: &FileId,
     offset: u64,
@@ -272,7 +256,7 @@ pub(crate) fn open(
 }
 
 fn decompress(stored: &[u8], raw_len: usize) -> Result<Vec<u8>, DecodeError> {
-    // LZ4 expands a byte to at most 255: a larger stated length is refused before the allocation.
+    // LZ4 expands a byte to at most 255.
     if raw_len > stored.len().saturating_mul(255) {
         let detail = format!("{raw_len} cannot come from {} compressed bytes", stored.len());
         return Err(DecodeError::corrupt(8, "block raw length", detail));

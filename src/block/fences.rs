@@ -6,13 +6,9 @@
 //! ends     the end of each block, if one does not end at the start of the next one
 //! ```
 //!
-//! They take twelve bytes for each block, or sixteen if chunks of long values lie between the data blocks. Groups of
-//! separators take twice as many bytes as the index block at most, or 512 if that is more. If the fences do not decide, the
-//! index block has to be searched. Blocks that are out of the order of their keys, or that span more than
-//! 4 GiB, have no fences.
-//!
-//! They are built in one walk over the index block, whose length and restarts limit their memory. The common
-//! bytes are the common prefix of its first and its last key, which are found through the restarts.
+//! They take twelve bytes for each block, sixteen with chunks of long values between the data blocks, and for groups of
+//! separators at most twice the index block, or 512 bytes. If they do not decide, the index block is searched. Blocks
+//! out of order, or over 4 GiB, have no fences. One walk over the index block builds them.
 
 use bytes::Bytes;
 
@@ -29,28 +25,25 @@ use crate::limits::KEY_BYTES_MAX;
 pub(crate) struct Fences {
     keys: KeyFences,
     first: u64,
-    /// One more than parts, relative to `first`.
     starts: Box<[u32]>,
-    /// Relative to `first`; empty if each block ends at the start of the next one.
+    /// Relative to `first`; empty if blocks are contiguous.
     ends: Box<[u32]>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sought {
-    /// The first separator at or after the key has this number.
     In(usize),
     PastEnd,
     Unknown,
 }
 
-/// What groups may take if the index block is short.
 const GROUPS_BYTES_MIN: usize = 512;
 
-/// Fewest bytes of an entry of an index block: the four numbers of its head, and the two of a handle.
+/// Four in the head of an entry, two of a handle.
 const ENTRY_BYTES_MIN: usize = 6;
 
 impl Fences {
-    /// The fences of an index block; `None` if it cannot have them, or is damaged: a search then reports the damage.
+    /// `None` if the block is damaged, which a search reports, or cannot have fences.
     pub(crate) fn of(payload: &Bytes) -> Option<Self> {
         let common = common_of_all(payload)?;
         let len_max = Self::len_max(payload);
@@ -63,7 +56,7 @@ impl Fences {
             if parts.is_empty() {
                 (first, end) = (offset, offset);
             }
-            // Two blocks at one offset could not be distinguished.
+            // Equal offsets could not be distinguished.
             if offset < end || len == 0 {
                 return None;
             }
@@ -71,12 +64,10 @@ impl Fences {
             end = offset.saturating_add(len);
             let rest = entry.key.user.get(common.len()..)?;
             parts.push(key_prefix(rest));
-            // Enough for all but hostile blocks.
             if rest_ends.len() + 1 == parts.len() && rests.len() + rest.len() <= 2 * payload.len() {
                 rests.extend_from_slice(rest);
                 rest_ends.push(rests.len());
             }
-            // It fits if the end does.
             starts.push((offset - first) as u32);
             ends.push(u32::try_from(end - first).ok()?);
             Some(())
@@ -100,7 +91,6 @@ impl Fences {
         })
     }
 
-    /// Most blocks that an index block can refer to.
     pub(crate) fn len_max(payload: &[u8]) -> usize {
         let restarts = Trailer::of(payload).map_or(0, |trailer| trailer.restart_count());
         (restarts * RESTART_INTERVAL_MAX).min(payload.len() / ENTRY_BYTES_MIN)
@@ -124,12 +114,10 @@ impl Fences {
         self.keys.len()
     }
 
-    /// Bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Self>() + self.keys.bytes() + Self::places_bytes(self.len(), self.ends.len())
     }
 
-    /// Finds the block of a user key, for any sequence number.
     #[inline]
     pub(crate) fn find(&self, user_key: &[u8]) -> Sought {
         match self.keys.find(user_key) {
@@ -151,7 +139,6 @@ impl Fences {
     }
 }
 
-/// The common first bytes of all separators: keys ascend, so all share the common prefix of the first and the last.
 fn common_of_all(payload: &Bytes) -> Option<Vec<u8>> {
     let mut block = BlockIter::new(payload.clone(), BlockValues::Index).ok()?;
     block.seek_last().ok()?;

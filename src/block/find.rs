@@ -1,20 +1,12 @@
-//! A point lookup in a block, without a cursor.
+//! A point lookup in a block, without a cursor, copies or allocations.
 //!
-//! It copies no key and allocates nothing. [`BlockIter::seek`](super::BlockIter::seek) starts with it too:
+//! 1. A binary search over the restarts, whose keys are whole, finds the last one before the target.
+//! 2. A linear search keeps the length of the previous key, and how many of its first bytes match the target. An entry
+//!    that shares more bytes with that key is before the target too; otherwise its suffix decides.
 //!
-//! 1. A binary search over the restarts finds the last one before the target. Their keys are whole, and are
-//!    compared in place.
-//! 2. From there the search is linear. It keeps only the length of the previous key and the number of its first
-//!    bytes that match the target. The previous key is before the target; so an entry that shares more bytes with it
-//!    is before the target too. Any other entry has the target's first `shared` bytes, and its suffix decides.
-//!
-//! Step 2 compares whole keys in any order of entries. So it agrees with a search that decodes each key
-//! (`BlockIter::seek_by_whole_keys`, for tests) on hostile blocks too, except that it does not check the values of
-//! skipped entries.
-//!
-//! [`find_user_key`] uses the hash index of the block, if there is one. It decodes only the entries with the hash byte
-//! of the key, and the entries between each of them and the restart before it. In a valid block it has the same result
-//! as [`find`]. If these entries are short, it first reads a byte of all their cache lines.
+//! Step 2 is equivalent to comparing whole keys, so it agrees with `BlockIter::seek_by_whole_keys` on hostile blocks
+//! too, but does not check skipped values. With a hash index, [`find_user_key`] decodes only entries with the hash byte
+//! of the key, each from the restart before it.
 
 use std::cmp::Ordering;
 use std::hint::black_box;
@@ -31,21 +23,17 @@ use crate::key::{InternalKey, Tag, common_prefix};
 
 const CACHE_LINE_BYTES: usize = 64;
 
-/// Longest range of entries to prefetch. Skipping longer entries needs only a few of their lines.
+/// Longer entries are skipped in a few of their lines.
 const AHEAD_BYTES_MAX: usize = 8 * CACHE_LINE_BYTES;
 
-/// The first entry of a block at or after the target of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Whether its user key equals the user key of the target.
     pub(crate) same_user_key: bool,
     pub(crate) tag: Tag,
     pub(crate) value: Range<usize>,
-    /// The reference, if the value is in chunks.
     pub(crate) chunks: Option<ChunkRef>,
 }
 
-/// The first entry at or after `target`, if there is one.
 pub(crate) fn find(
     payload: &[u8],
     values: BlockValues,
@@ -58,19 +46,17 @@ pub(crate) fn find(
     Ok(Some(Found { same_user_key, tag: entry.tag, value: entry.value, chunks }))
 }
 
-/// The first entry of a block at or after a target. The shared part of its user key matches the target.
 pub(super) struct Placed {
     pub(super) at: usize,
     pub(super) entry: RawEntry,
     pub(super) same_user_key: bool,
 }
 
-/// [`find`] without a check of the value.
 #[inline]
 pub(super) fn place(trailer: &Trailer<'_>, target: InternalKey<'_>) -> Result<Option<Placed>, DecodeError> {
     let entries = trailer.entries;
     let mut at = last_restart_before(trailer, target)?;
-    // The length of the previous key, and the number of its first bytes that match the target.
+    // The previous key's.
     let (mut key_len, mut matched) = (0, 0);
     while at < entries.len() {
         let entry = decode_after(entries, at, key_len)?;
@@ -87,7 +73,7 @@ pub(super) fn place(trailer: &Trailer<'_>, target: InternalKey<'_>) -> Result<Op
     Ok(None)
 }
 
-/// The length of the longest common prefix, and the order. The first bytes usually decide.
+/// Length of the common prefix, and the order. The first bytes usually decide.
 #[inline]
 fn compare(a: &[u8], b: &[u8]) -> (usize, Ordering) {
     match (a.first_chunk::<8>(), b.first_chunk::<8>()) {
@@ -108,7 +94,6 @@ fn compare_all(a: &[u8], b: &[u8]) -> (usize, Ordering) {
     (same, a[same..].first().cmp(&b[same..].first()))
 }
 
-/// The start of the linear search: the last restart before the target, or else the first one.
 fn last_restart_before(trailer: &Trailer<'_>, target: InternalKey<'_>) -> Result<usize, DecodeError> {
     let entries = trailer.entries;
     let (mut low, mut high) = (0, trailer.restart_count() - 1);
@@ -119,7 +104,8 @@ fn last_restart_before(trailer: &Trailer<'_>, target: InternalKey<'_>) -> Result
         if entry.shared != 0 {
             return Err(DecodeError::corrupt(at as u64, "shared key length", "not zero at a restart"));
         }
-        if InternalKey::new(&entries[entry.suffix], entry.tag) < target {
+        let (_, order) = compare(&entries[entry.suffix], target.user);
+        if order.then_with(|| target.tag.cmp(&entry.tag)).is_lt() {
             low = middle;
         } else {
             high = middle - 1;
@@ -128,7 +114,6 @@ fn last_restart_before(trailer: &Trailer<'_>, target: InternalKey<'_>) -> Result
     trailer.restart(low)
 }
 
-/// The first entry at or after `target` in a data block, if it has the same user key.
 #[inline]
 pub(crate) fn find_user_key(payload: &[u8], target: InternalKey<'_>) -> Result<Option<Found>, DecodeError> {
     let trailer = Trailer::of(payload)?;
@@ -154,8 +139,6 @@ pub(crate) fn find_user_key(payload: &[u8], target: InternalKey<'_>) -> Result<O
     Ok(None)
 }
 
-/// Reads a byte of each cache line of the first `len` bytes. The processor then waits for all of them at once,
-/// instead of waiting at each entry.
 #[inline]
 fn read_ahead(entries: &[u8], len: usize) {
     let lines = entries.chunks(CACHE_LINE_BYTES).skip(1);
@@ -164,9 +147,8 @@ fn read_ahead(entries: &[u8], len: usize) {
     }
 }
 
-/// Examines the entry that is `skip` entries after a restart. If it has the user key of `target`, returns the first
-/// entry from there on that is at or after it, or `None` and the number of entries of that user key before it; at
-/// least 1, so that the search continues after an entry with another key.
+/// Examines the entry `skip` after a restart. If it has the user key of `target`, returns the first entry from there on
+/// at or after that, or `None` and the number of that key's entries before it, at least 1.
 #[inline]
 fn find_version(
     entries: &[u8],
@@ -175,7 +157,6 @@ fn find_version(
     target: InternalKey<'_>,
 ) -> Result<(Option<RawEntry>, usize), DecodeError> {
     let (mut at, mut passed) = (restart, 0);
-    // The length of the previous key, and the number of its first bytes that match the target.
     let (mut key_len, mut matched) = (0, 0);
     while at < entries.len() {
         let entry = decode_after(entries, at, key_len)?;

@@ -1,5 +1,4 @@
-//! The location of a block: `offset varint · length varint`. The length includes the envelope, so that one read
-//! fetches it.
+//! The location of a block: `offset varint · length varint`. The length includes the envelope.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -12,7 +11,6 @@ use crate::limits::BLOCK_BYTES_MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockHandle {
     pub(crate) offset: u64,
-    /// Length of the block with its envelope.
     pub(crate) len: u64,
 }
 
@@ -22,13 +20,11 @@ impl BlockHandle {
         put_varint(out, self.len);
     }
 
-    /// Decodes the value of an index entry, which has nothing else.
     #[inline(always)]
     pub(crate) fn decode(value: &[u8]) -> Result<Self, DecodeError> {
         Self::decode_word(value).map_or_else(|| Self::decode_any(value), Ok)
     }
 
-    /// The same for a value that fits into a word, as almost all do.
     #[inline(always)]
     fn decode_word(value: &[u8]) -> Option<Self> {
         let (low, high) = (value.first_chunk::<4>()?, value.last_chunk::<4>()?);
@@ -38,8 +34,7 @@ impl BlockHandle {
         }
         let (low, high) = (LittleEndian::read_u32(low), LittleEndian::read_u32(high));
         let word = u64::from(low) | u64::from(high) << (bits - 32);
-        // The last byte of each number lacks the highest bit. There must be two, and the second is the last byte of
-        // all.
+        // The last byte of each of the two numbers lacks the highest bit.
         let ends = !word & (0x8080_8080_8080_8080 >> (64 - bits));
         if ends & ends.wrapping_sub(1) != 1 << (bits - 1) {
             return None;
@@ -65,8 +60,7 @@ impl BlockHandle {
         Ok(handle)
     }
 
-    /// Checks that the location is valid: after the file header, before `end`, and with a length within the
-    /// limit.
+    /// Checks that the location is after the file header and before `end`, and that the length is within the limit.
     pub(crate) fn check(&self, end: u64) -> Result<(), DecodeError> {
         let lengths = ENVELOPE_BYTES as u64..=(ENVELOPE_BYTES + BLOCK_BYTES_MAX) as u64;
         let fits = self.offset.checked_add(self.len).is_some_and(|block_end| block_end <= end);

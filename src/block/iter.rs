@@ -1,45 +1,38 @@
 //! A cursor over the entries of a data or index block, in both directions.
 //!
-//! A step forward appends the suffix to the shared bytes in the key buffer. A seek is the point lookup of
-//! [`find`](super::find), and copies only the key that it finds. A step backward needs all entries since the previous
-//! restart, so that interval is decoded once and kept; it has at most [`RESTART_INTERVAL_MAX`] entries.
+//! A step forward appends the suffix to the key buffer; a seek copies only the key that [`find`](super::find) finds. A
+//! step backward decodes the interval since the previous restart, at most [`RESTART_INTERVAL_MAX`] entries.
 //!
-//! Invariants: every step forward moves the cursor by at least four bytes and every step backward moves it
-//! back, for any restart offsets, so every loop over a payload ends. After an error the cursor is
-//! not valid; the caller (the table iterator) keeps the error. The order of keys is not checked here, only by
-//! `Table::verify`.
+//! Each step moves the cursor by at least four bytes, so every loop ends, for any restarts. After an error the cursor
+//! is invalid. Only `Table::verify` checks the order of keys.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 
 use crate::codec::DecodeError;
-use crate::key::{EntryKind, InternalKey, SeqNo, Tag, compare_keys, copy_key};
+use crate::key::{EntryKind, InternalKey, SeqNo, Tag, compare_keys, copy_key, replace_rest};
 
 use super::chunk_ref::ChunkRef;
-use super::entry::{RawEntry, decode_after, decode_good, is_greater, replace_rest};
+use super::entry::{RawEntry, decode_after, decode_good, is_greater};
 use super::find::{Placed, place};
 use super::trailer::{RESTART_INTERVAL_MAX, Trailer, restart_offset};
 use super::value::{BlockValues, follow_value, is_plain};
 use super::walk::walk_entries;
 
-/// The result of a movement. It is boxed to fit in a register.
 pub(super) type Moved = Result<(), Box<DecodeError>>;
 
 #[derive(Debug)]
 pub(crate) struct BlockIter {
     payload: Bytes,
     values: BlockValues,
-    /// 0 without a payload.
     entries_end: usize,
-    /// Offset of the restart offsets.
     restarts_at: usize,
     user_key: Vec<u8>,
     current: Option<Current>,
     backward: Interval,
 }
 
-/// An entry with an inline value.
 pub(crate) struct PlainEntry<'a> {
     pub(crate) user_key: &'a [u8],
     pub(crate) payload: &'a Bytes,
@@ -63,15 +56,13 @@ impl Current {
     }
 }
 
-/// The entries between two restarts, decoded for walking backwards.
 #[derive(Debug, Default)]
 struct Interval {
     entries: Vec<(Range<usize>, Current)>,
-    /// Their concatenated user keys, possibly followed by keys of an earlier interval.
+    /// Concatenated, possibly before keys of an earlier interval.
     keys: Vec<u8>,
-    /// The number of their restart.
     restart: usize,
-    /// The number of entries before the current one, if a step backward reached it. Then its user key is in `keys`.
+    /// The number of entries before the current one, after a step backward; its user key is then in `keys`.
     left: Option<usize>,
 }
 
@@ -81,7 +72,6 @@ impl Interval {
         self.left = None;
     }
 
-    /// Appends a key that shares `shared` bytes with the key at `before`.
     #[inline(always)]
     fn push_key(&mut self, before: Range<usize>, shared: usize, rest: &[u8]) -> Range<usize> {
         let key = before.end..before.end + shared + rest.len();
@@ -106,7 +96,6 @@ impl Interval {
 }
 
 impl BlockIter {
-    /// A cursor over no block.
     pub(crate) fn closed(values: BlockValues) -> Self {
         Self {
             payload: Bytes::new(),
@@ -125,7 +114,6 @@ impl BlockIter {
         Ok(iter)
     }
 
-    /// Opens another payload. The cursor is not positioned yet; it keeps its buffers.
     pub(crate) fn open(&mut self, payload: Bytes) -> Result<(), DecodeError> {
         self.close();
         let trailer = Trailer::of(&payload)?;
@@ -160,7 +148,6 @@ impl BlockIter {
         self.current.is_some()
     }
 
-    /// The key of the current entry, if the cursor is valid.
     #[inline(always)]
     pub(crate) fn key(&self) -> Option<InternalKey<'_>> {
         let current = self.current.as_ref()?;
@@ -202,7 +189,7 @@ impl BlockIter {
         self.walk_back_from(self.entries_end)
     }
 
-    /// Moves to the first entry at or after `target`; without one the cursor becomes invalid. Copies only that key.
+    /// Moves to the first entry at or after `target`, or becomes invalid.
     pub(crate) fn seek(&mut self, target: InternalKey<'_>) -> Moved {
         self.current = None;
         self.backward.left = None;
@@ -218,7 +205,6 @@ impl BlockIter {
         Ok(())
     }
 
-    /// [`BlockIter::seek`] by whole keys. Tests compare it with `seek` and [`find`](super::find).
     #[cfg(any(test, fuzzing))]
     pub(crate) fn seek_by_whole_keys(&mut self, target: InternalKey<'_>) -> Moved {
         self.current = None;
@@ -248,7 +234,6 @@ impl BlockIter {
         }
     }
 
-    /// Moves to the next entry; at the end the cursor becomes invalid.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Moved {
         let Some(current) = &self.current else { return Ok(()) };
@@ -260,8 +245,7 @@ impl BlockIter {
         self.read(end)
     }
 
-    /// Moves to the next entry if it is plain: a put that is visible at `seqno`, with an inline value and a greater
-    /// user key. Otherwise does not move, and returns `false`.
+    /// Moves only to a put visible at `seqno`, with an inline value and a greater user key: a plain entry.
     #[inline(always)]
     pub(crate) fn step_to_plain(&mut self, seqno: SeqNo) -> bool {
         let at = match (&self.current, self.backward.left) {
@@ -280,8 +264,7 @@ impl BlockIter {
         true
     }
 
-    /// The current entry, if it is plain and was reached by a step forward: a put that is visible at `seqno`, with an
-    /// inline value.
+    /// If it is plain and was reached by a step forward.
     #[inline(always)]
     pub(crate) fn visible_plain(&self, seqno: SeqNo) -> Option<PlainEntry<'_>> {
         let (Some(current), None) = (&self.current, self.backward.left) else { return None };
@@ -289,23 +272,21 @@ impl BlockIter {
         (visible && !current.chunked).then(|| self.plain())
     }
 
-    /// The current entry, which is plain: after [`BlockIter::step_to_plain`] or by
-    /// [`BlockIter::visible_plain`].
     #[inline(always)]
     pub(crate) fn plain(&self) -> PlainEntry<'_> {
         let value = self.current.as_ref().map_or(0..0, |current| current.value_start..current.value_end);
         PlainEntry { user_key: &self.user_key, payload: &self.payload, value }
     }
 
-    /// Moves to the previous entry if it is known to have another user key and an inline value, and the current one is
-    /// plain: a put that is visible at `seqno`, with an inline value. Otherwise does not move.
+    /// Moves only over a put visible at `seqno` with an inline value, to an entry with another user key and an inline
+    /// value.
     #[inline(always)]
     pub(crate) fn step_back_over_plain(&mut self, seqno: SeqNo) -> bool {
         let (Some(current), Some(left @ 1..)) = (&self.current, self.backward.left) else { return false };
         let is_plain = !current.chunked && current.tag.kind() == EntryKind::Put;
         let (before, user) = (self.backward.key(left - 1), self.backward.key(left));
         let entry_before = self.backward.entries[left - 1].1;
-        // A value in chunks is checked by the caller that moves a table to it.
+        // The caller checks values in chunks.
         if !is_plain
             || entry_before.chunked
             || current.tag.seqno() > seqno
@@ -318,7 +299,6 @@ impl BlockIter {
         true
     }
 
-    /// The entry after the current one, after [`BlockIter::step_back_over_plain`].
     #[inline(always)]
     pub(crate) fn plain_behind(&self) -> Option<PlainEntry<'_>> {
         let (key, entry) = self.backward.entries.get(self.backward.left? + 1)?;
@@ -326,7 +306,6 @@ impl BlockIter {
         Some(PlainEntry { user_key: &self.backward.keys[key.clone()], payload: &self.payload, value })
     }
 
-    /// Moves to the previous entry; at the start the cursor becomes invalid.
     #[inline(always)]
     pub(crate) fn prev(&mut self) -> Moved {
         match (self.backward.left, &self.current) {
@@ -335,7 +314,6 @@ impl BlockIter {
         }
     }
 
-    /// The same if the previous entry is not known from a step backward.
     fn prev_elsewhere(&mut self) -> Moved {
         let Some(start) = self.current.as_ref().map(|current| current.start) else { return Ok(()) };
         if start == 0 {
@@ -351,7 +329,7 @@ impl BlockIter {
         }
     }
 
-    /// Moves to the entry at `at`, whose predecessor's user key is in the buffer; not valid at the end.
+    /// Requires the previous user key in the buffer.
     #[inline(always)]
     fn read(&mut self, at: usize) -> Moved {
         self.current = None;
@@ -366,7 +344,6 @@ impl BlockIter {
         Ok(())
     }
 
-    /// Decodes the interval that ends at `end` and moves to its last entry.
     fn walk_back_from(&mut self, end: usize) -> Moved {
         self.current = None;
         let trailer = Trailer::of(&self.payload)?;
@@ -378,7 +355,6 @@ impl BlockIter {
         self.enter_interval(low.saturating_sub(1), end)
     }
 
-    /// Decodes the entries from a restart to exactly `end`, at least one, and moves to the last of them.
     fn enter_interval(&mut self, restart: usize, end: usize) -> Moved {
         self.current = None;
         let at = self.restarts_at + 4 * restart;
@@ -410,7 +386,7 @@ impl BlockIter {
         Ok(())
     }
 
-    /// Checks everything that the cursor does not check, see [`walk_entries`].
+    /// Checks the rest, see [`walk_entries`].
     pub(crate) fn verify(&self) -> Result<(), DecodeError> {
         walk_entries(self.values, &self.payload, &mut |_| Ok(()))
     }

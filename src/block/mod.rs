@@ -1,4 +1,4 @@
-//! Blocks: the units that a table file is made of. Bytes in, bytes out; no files here.
+//! Blocks: the units of a table file. No files here.
 //!
 //! ```text
 //! table file   file header · block* · filter block? · block* · footer
@@ -7,19 +7,16 @@
 //!              bytes                                         of value chunks, properties and padding
 //! ```
 //!
-//! - [`envelope`](mod@envelope) seals a payload for one offset of one file and opens it again. An opened payload
-//!   has a valid checksum, the right owner and the right offset.
-//! - [`builder`](mod@builder) and [`iter`](mod@iter) write and read the entries of data and index blocks,
-//!   which have one layout: an index block is a data block whose values are block handles.
-//!   [`find`](mod@find) is a point lookup without a cursor; [`fences`](mod@fences) are the separators of an index
-//!   block in searchable form.
-//! - [`trailer`](mod@trailer) has the restarts, and the hash index for point lookups.
-//! - [`handle`](mod@handle) and [`chunk_ref`](mod@chunk_ref) are the two references to blocks.
+//! - [`envelope`](mod@envelope) seals a payload for one offset of one file, and opens it.
+//! - [`builder`](mod@builder) and [`iter`](mod@iter) write and read entries; in an index block, values are block
+//!   handles.
+//! - [`find`](mod@find) is a point lookup; [`fences`](mod@fences) has the separators of an index block.
+//! - [`trailer`](mod@trailer) has the restarts and the hash index.
+//! - [`handle`](mod@handle) and [`chunk_ref`](mod@chunk_ref) refer to blocks.
 //! - [`separator`](mod@separator) chooses the keys of the index.
 //!
-//! Invariant: a payload may be hostile even if its checksum matches, because anyone can compute a checksum.
-//! Every offset and length is checked when it is read; errors are
-//! [`DecodeError`](crate::codec::DecodeError)s whose offsets count from the start of the payload.
+//! Invariant: a payload may be hostile, because anyone can compute a checksum. Offsets and lengths are checked when
+//! read.
 
 mod builder;
 mod chunk_ref;

@@ -1,13 +1,11 @@
 //! The keys of the index.
 //!
-//! The index entry of a block has a separator: an internal key that is at or after the last key of the block and
-//! before the first key of the next one. It has the shortest such user key, and among equally short keys the
-//! smallest, because a scan that starts between the last key and the separator wastes one block read.
+//! A separator is an internal key at or after the last key of a block and before the first key of the next one: the
+//! shortest such user key, and the smallest of these, because a scan that starts between last key and separator wastes
+//! a block read.
 //!
-//! If the two blocks have different user keys, the separator has tag 0, which sorts after every other entry
-//! of its user key; so all versions of that key lie before it. If one user key spans both blocks, the
-//! separator is the last internal key itself. In both cases a key can only be in the block of the first separator
-//! at or after it: a lookup never reads a second data block.
+//! If the two blocks have different user keys, it has tag 0, which sorts last; otherwise it is the last internal key.
+//! So a key can only be in the block of the first separator at or after it.
 
 use crate::key::{EntryKind, InternalKey, Tag, common_prefix};
 
@@ -22,18 +20,17 @@ pub(crate) fn separator(last: InternalKey<'_>, next: InternalKey<'_>) -> (Vec<u8
     (shortest_between(last.user, next.user), last_tag())
 }
 
-/// The separator of the last block of a table. It is not shortened, so that keys after the table do not seem to be
-/// in it.
+/// Not shortened: keys after the table must not seem to be in it.
 pub(crate) fn separator_of_last(last: InternalKey<'_>) -> (Vec<u8>, Tag) {
     (last.user.to_vec(), last_tag())
 }
 
-/// The shortest key `s` with `last <= s < next`, and the smallest of that length.
+/// The shortest `s` with `last <= s < next`, and the smallest of these.
 fn shortest_between(last: &[u8], next: &[u8]) -> Vec<u8> {
     let differs = common_prefix(last, next);
     for index in differs..last.len().saturating_sub(1) {
         let Some(byte) = last[index].checked_add(1) else { continue };
-        // At the first difference the incremented byte may equal the byte of `next`, if `next` is longer.
+        // The incremented byte may equal the byte of a longer `next`.
         let before_next = index > differs || byte < next[index] || next.len() > index + 1;
         if before_next {
             let mut found = last[..index].to_vec();

@@ -1,42 +1,37 @@
-//! The search structures after the entries of a data or index block: an optional hash index, and the restarts.
+//! The search structures after the entries of a block: an optional hash index, and the restarts.
 //!
 //! ```text
 //! payload   entry* · restart offset u32 * n · n u32
 //!           entry* · hash byte u8 * (n * interval) · restart offset u32 * n · n u24 · interval u8
 //! ```
 //!
-//! The interval is 1 to [`RESTART_INTERVAL_MAX`], so the last byte of a payload is nonzero exactly if there is a hash
-//! index. Then every `interval`th entry is a restart. The hash bytes are the hash bytes of all user keys in the order
-//! of their entries ([`hash_byte`]), then zeros. A lookup searches them for the byte of its key, eight at a time:
-//! number `e` is the entry `e % interval` after restart `e / interval`. One in 256 of the other entries matches too.
+//! The interval is 1 to [`RESTART_INTERVAL_MAX`], so the last byte is nonzero exactly with a hash index. Then every
+//! `interval`th entry is a restart, and the hash bytes ([`hash_byte`]) of all user keys, in order, precede zeros. A
+//! lookup searches them, eight at a time: number `e` is the entry `e % interval` after restart `e / interval`. One in
+//! 256 of the others matches too.
 //!
-//! Only [`walk_entries`](super::walk_entries) verifies a hash index: a wrong index hides an entry, like a wrong
-//! separator or order.
+//! Only [`walk_entries`](super::walk_entries) verifies a hash index: a wrong one hides an entry, like a wrong
+//! separator.
 
 use byteorder::{ByteOrder, LittleEndian};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::codec::DecodeError;
 
-/// Most entries from one restart to the next in any block.
 pub(super) const RESTART_INTERVAL_MAX: usize = 16;
 
-/// The position of the interval of a hash index in a payload's last number.
 const INTERVAL_SHIFT: u32 = 24;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trailer<'a> {
     pub(crate) entries: &'a [u8],
-    /// The hash bytes and everything after them.
     behind: &'a [u8],
     hash_bytes: usize,
-    /// 0 without a hash index.
     pub(crate) interval: usize,
     pub(crate) restarts: &'a [u8],
 }
 
 impl<'a> Trailer<'a> {
-    /// Checks that there are some restarts, and that they and the hash index leave room for entries.
     #[inline]
     pub(crate) fn of(payload: &'a [u8]) -> Result<Self, DecodeError> {
         let Some((rest, last)) = payload.split_last_chunk::<4>() else { return Err(no_restarts(payload)) };
@@ -63,14 +58,12 @@ impl<'a> Trailer<'a> {
         self.restarts.len() / 4
     }
 
-    /// The offset of the restart with this number, checked to be within the entries.
     #[inline]
     pub(super) fn restart(&self, index: usize) -> Result<usize, DecodeError> {
         let at = self.restarts_at() + 4 * index;
         restart_offset(&self.restarts[4 * index..], self.entries.len(), at)
     }
 
-    /// The length of the entries from the restart with this number, at `start`, to the next restart offset.
     #[inline]
     pub(super) fn group_len(&self, index: usize, start: usize) -> usize {
         let next = self.restarts.get(4 * index + 4..).and_then(<[u8]>::first_chunk::<4>);
@@ -78,15 +71,14 @@ impl<'a> Trailer<'a> {
         end.min(self.entries.len()).saturating_sub(start)
     }
 
-    /// The number of the first entry from `from` on with this hash byte in the hash index.
     #[inline]
     pub(super) fn next_with(&self, hash_byte: u8, from: usize) -> Option<usize> {
         const LOW: u64 = 0x0101_0101_0101_0101;
         let mut number = from;
-        // At least eight bytes follow the hash bytes: a restart and their count.
+        // A restart and their count follow.
         while number < self.hash_bytes {
             let word = LittleEndian::read_u64(self.behind[number..].first_chunk::<8>()?);
-            // A byte of `other` is 0 if it matches. The lowest set bit of `equal` belongs to the first such byte.
+            // A byte of `other` is 0 if it matches; the lowest set bit of `equal` is the first.
             let other = word ^ (LOW * u64::from(hash_byte));
             let equal = other.wrapping_sub(LOW) & !other & (LOW << 7);
             if equal != 0 {
@@ -117,7 +109,6 @@ fn no_restarts(payload: &[u8]) -> DecodeError {
     DecodeError::corrupt(at as u64, "restart count", detail)
 }
 
-/// The restart offset at the start of `bytes`, which are at `at` in a payload with `entries` bytes of entries.
 #[inline(always)]
 pub(super) fn restart_offset(bytes: &[u8], entries: usize, at: usize) -> Result<usize, DecodeError> {
     let offset = LittleEndian::read_u32(bytes) as usize;
@@ -134,13 +125,12 @@ pub(super) fn has_hash_index(payload: &[u8]) -> bool {
     payload.last().is_some_and(|&interval| interval != 0)
 }
 
-/// The hash byte of a user key: the low byte of its XXH3-64 with seed 0.
+/// Low byte of the key's XXH3-64 with seed 0.
 #[inline]
 pub(super) fn hash_byte(user_key: &[u8]) -> u8 {
     xxh3_64(user_key) as u8
 }
 
-/// The last number of a payload; `interval` is 0 without a hash index.
 pub(super) fn last_number(restarts: usize, interval: usize) -> u32 {
     ((interval as u32) << INTERVAL_SHIFT) | restarts as u32
 }

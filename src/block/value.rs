@@ -1,26 +1,23 @@
-//! The kinds of values in a block, and their validation.
+//! The kinds of values in a block.
 
 use super::chunk_ref::ChunkRef;
 use super::entry::RawEntry;
 use crate::codec::DecodeError;
 use crate::key::{EntryKind, Tag};
 
-/// The kind of the values of a block, which determines their validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BlockValues {
-    /// Values of the user, possibly in chunks; a tombstone has none.
+    /// Possibly in chunks; empty for a tombstone.
     Data,
-    /// Block handles; a tag is only part of the separator.
+    /// Block handles; tags belong to separators.
     Index,
 }
 
-/// Whether the entry is a put with an inline value, which needs no check.
 #[inline]
 pub(super) fn is_plain(entry: &RawEntry) -> bool {
     !entry.chunked && entry.tag.kind() == EntryKind::Put
 }
 
-/// Validates a value. Returns the reference of a value in chunks.
 #[inline(always)]
 pub(super) fn follow_value(
     values: BlockValues,
@@ -33,7 +30,6 @@ pub(super) fn follow_value(
     follow_unusual(values, entry.tag, entry.chunked, entry.value.start, &payload[entry.value.clone()])
 }
 
-/// [`follow_value`] for a tombstone or a value in chunks. `start` is the offset of its value.
 #[inline(never)]
 fn follow_unusual(
     values: BlockValues,

@@ -1,21 +1,20 @@
-//! Walks all entries of a data or index block and checks every rule of the format, including the rules
-//! that the cursor of lookups ([`iter`](super::iter)) relies on.
+//! Walks all entries of a block and checks every rule of the format:
 //!
 //! 1. Restarts ascend from 0, at entries that share nothing.
-//! 2. From one restart to the next there are at most [`RESTART_INTERVAL_MAX`] entries.
-//! 3. The entries fill the payload up to the hash index or the restarts, and their keys ascend.
+//! 2. There are at most [`RESTART_INTERVAL_MAX`] entries between restarts.
+//! 3. The entries fill the payload up to the search structures, and their keys ascend.
 //! 4. A hash index has the byte of each key, and its interval applies to all restarts.
-//! 5. A tombstone has no value; an inline value is within its limit; references to chunks or blocks can be decoded.
+//! 5. A tombstone has no value; an inline value is within its limit; references can be decoded.
 
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::chunk_ref::ChunkRef;
-use super::entry::{RawEntry, decode_after, is_greater, replace_rest};
+use super::entry::{RawEntry, decode_after, is_greater};
 use super::handle::BlockHandle;
 use super::trailer::{RESTART_INTERVAL_MAX, Trailer, hash_byte};
 use super::value::{BlockValues, follow_value};
 use crate::codec::DecodeError;
-use crate::key::{EntryKind, InternalKey, Tag};
+use crate::key::{EntryKind, InternalKey, Tag, replace_rest};
 use crate::limits::VALUE_INLINE_MAX;
 
 pub(crate) struct WalkedEntry<'a> {
@@ -38,8 +37,7 @@ impl WalkedEntry<'_> {
     }
 }
 
-/// Walks the entries of a block and passes each valid one to `visit`. Errors count from the start of the
-/// payload.
+/// Errors count from the start of the payload.
 #[inline]
 pub(crate) fn walk_entries<E: From<DecodeError>, V>(
     values: BlockValues,
@@ -84,7 +82,6 @@ where
                 Some(BlockHandle::decode(value).map_err(|error| error.at(raw.value.start as u64))?)
             }
         };
-        // The shared bytes are equal.
         let replaced = &key[raw.shared..];
         let is_after = tag_before.is_none_or(|tag| {
             is_greater(rest, replaced) || InternalKey::new(rest, raw.tag) > InternalKey::new(replaced, tag)

@@ -1,10 +1,7 @@
-//! What running jobs have reserved in a tree. The search for the next compaction leaves it alone.
+//! Tables and key ranges reserved by running jobs; the search for the next compaction skips them.
 //!
-//! A job reserves the tables that it works on. A compaction also reserves where its outputs will be: the keys
-//! from the smallest to the largest of its inputs, on the output level. One output may reach from an input to
-//! the next, over a gap in which there is no table yet. A table that another job put into this gap would
-//! overlap that output. On level 0 tables may overlap: outputs there are in the run of the newest input, and reserve
-//! nothing.
+//! A job reserves its inputs. A compaction also reserves the keys from the smallest to the largest input on its output
+//! level, except level 0: an output can span a gap in which another job might put a table.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,14 +11,12 @@ use bytes::Bytes;
 use super::task::{Task, bounds_of};
 use crate::version::TableHandle;
 
-/// The reserved tables of a tree, and where running compactions will put their outputs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Busy {
     tables: HashSet<u64>,
     outputs: Vec<OutputRange>,
 }
 
-/// All keys from one to another on a level.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct OutputRange {
     level: usize,
@@ -29,11 +24,9 @@ struct OutputRange {
     largest: Bytes,
 }
 
-/// What a compaction reserves. Holds no handles of tables.
 #[derive(Debug)]
 pub(crate) struct Claim {
     tables: HashSet<u64>,
-    /// `None` without inputs, and on level 0.
     output: Option<OutputRange>,
 }
 
@@ -54,7 +47,6 @@ impl Busy {
         self.tables.is_empty() && self.outputs.is_empty()
     }
 
-    /// Whether a table is reserved.
     pub(crate) fn has(&self, table: &TableHandle) -> bool {
         self.tables.contains(&table.meta.number)
     }
@@ -63,7 +55,6 @@ impl Busy {
         self.tables.contains(&table)
     }
 
-    /// Whether a compaction of these tables into a level needs nothing that is reserved.
     pub(super) fn allows<'t>(
         &self,
         inputs: impl IntoIterator<Item = &'t Arc<TableHandle>, IntoIter: Clone>,
@@ -83,12 +74,10 @@ impl Busy {
         self.allows(task.inputs.iter().map(|(_, table)| table), task.output_level)
     }
 
-    /// The task, if it needs nothing that is reserved.
     pub(super) fn allowed(&self, task: Task) -> Option<Task> {
         self.allows_task(&task).then_some(task)
     }
 
-    /// Reserves what a task needs, if it is free.
     pub(crate) fn take(&mut self, task: &Task) -> bool {
         let is_free = self.allows_task(task);
         if is_free {
@@ -99,13 +88,11 @@ impl Busy {
         is_free
     }
 
-    /// Ends the reservation of a task.
     pub(crate) fn give_up(&mut self, claim: &Claim) {
         self.tables.retain(|number| !claim.tables.contains(number));
         self.outputs.retain(|output| Some(output) != claim.output.as_ref());
     }
 
-    /// Reserves a table. `false` if it is reserved.
     pub(crate) fn take_table(&mut self, number: u64) -> bool {
         self.tables.insert(number)
     }
@@ -116,7 +103,6 @@ impl Busy {
 }
 
 impl Extend<u64> for Busy {
-    /// Adds the numbers of tables to leave alone.
     fn extend<I: IntoIterator<Item = u64>>(&mut self, tables: I) {
         self.tables.extend(tables);
     }

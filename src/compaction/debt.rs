@@ -1,46 +1,41 @@
-//! How far compaction is behind: pure functions of a version.
+//! How far compaction lags behind: pure functions of a version.
 //!
-//! Pressure is 0 while compaction keeps up and 1 when writers have to wait. Two things cause it: the runs of
-//! level 0, which every lookup probes, and the *debt*, which is the bytes that compactions have to write until
-//! every level is within its target. A level above its target owes what is above, and for each byte of it the
-//! bytes of the next level that it is merged with. What it hands on counts there too.
+//! The *pressure* is 0 while compaction keeps up and 1 when writers must wait. It comes from the runs of level 0, and
+//! from the *debt*: the bytes that compactions must write until every level is within its target. A byte above the
+//! target counts with its overlap in the next level, and again in that level.
 
 use super::buckets::runs::{BucketRuns, is_flushed};
 use super::shape::Shape;
 use crate::manifest::edit::LEVELS;
 use crate::version::Version;
 
-/// Debt at which writers begin to be slowed, in sizes of level 1; at least [`DEBT_SLOW_MIN`]. At four times this
-/// debt they wait.
+/// Debt at which writers are slowed, in sizes of level 1, at least [`DEBT_SLOW_MIN`]. At four times this debt they
+/// wait.
 const DEBT_SLOW: u64 = 256;
 
-/// Bytes of debt that are paid in seconds slow nobody down.
+/// A smaller debt is paid in seconds.
 const DEBT_SLOW_MIN: u64 = 1 << 30;
 
-/// So many runs in level 0 slow nobody down, whatever the shape of the tree.
 const RUNS_NONE: usize = 3;
 
-/// The pressure of so many runs in level 0, memtables to be flushed included. Writers are slowed above twice the number
-/// that makes the level worth compacting, and wait at three times that number.
+/// Includes memtables to be flushed. Writers are slowed above twice the trigger of a compaction, and wait at three
+/// times it.
 pub(crate) fn of_runs(runs: usize, shape: &Shape) -> f64 {
     let slow = shape.l0_runs.saturating_mul(2).max(RUNS_NONE);
     runs.saturating_sub(slow) as f64 / shape.l0_runs.max(1) as f64
 }
 
-/// The pressure of so many bytes of debt.
 pub(crate) fn of_debt(debt: u64, shape: &Shape) -> f64 {
     let slow = shape.level_base_bytes.saturating_mul(DEBT_SLOW).max(DEBT_SLOW_MIN) as f64;
     ((debt as f64 - slow) / (3.0 * slow)).max(0.0)
 }
 
-/// Whether neither so many runs nor so many bytes of debt are any pressure, whatever the shape of the tree.
 pub(crate) fn is_none(runs: usize, debt: u64) -> bool {
     runs <= RUNS_NONE && debt <= DEBT_SLOW_MIN
 }
 
-/// The runs of level 0 that count as pressure on the writers of a tree: all, or those of the open bucket of time that wait
-/// to be merged. Flushes alone never make so many runs that writers would have to wait. If there are more, they are from a
-/// time when entries expired: then flushes alone count, so that nobody waits for one merge of all buckets.
+/// Runs of level 0 that count as pressure: all, or with expiry, the unmerged ones of the open bucket. After the end of
+/// expiry only flushed runs count, so that writers do not wait for a merge of all buckets.
 pub(crate) fn pressing_runs(version: &Version, shape: impl FnOnce() -> Shape) -> usize {
     let all = version.runs(0);
     if let Some(runs) = BucketRuns::of(version) {
@@ -52,7 +47,6 @@ pub(crate) fn pressing_runs(version: &Version, shape: impl FnOnce() -> Shape) ->
     all.len()
 }
 
-/// The bytes that compactions have to write until every level is within its target; O(runs).
 pub(crate) fn debt(version: &Version, shape: &Shape) -> u64 {
     if let Some(runs) = BucketRuns::of(version) {
         return runs.debt();
@@ -71,12 +65,11 @@ pub(crate) fn debt(version: &Version, shape: &Shape) -> u64 {
     debt as u64
 }
 
-/// The most that a compaction of one table reads, in lengths of the longest table: an output is cut before it overlaps
-/// more than ten tables of the level after next, and two more are overlapped in part.
+/// In lengths of the longest table: an output overlaps at most ten tables of the level after next, and two more in
+/// part.
 const TABLES_PER_STEP: u64 = 13;
 
-/// What the largest compaction reads that may be necessary to take entries out: level 0 as a whole with level 1, or a table
-/// with what it overlaps; or all of one bucket of time. O(runs).
+/// Bytes read by the largest necessary compaction: levels 0 and 1, a table with its overlap, or one bucket. O(runs).
 pub(crate) fn largest_step(version: &Version) -> u64 {
     if let Some(runs) = BucketRuns::of(version) {
         return runs.largest_step();

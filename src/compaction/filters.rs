@@ -1,33 +1,19 @@
-//! Chooses the filter of each table of a tree: a pure function of its tables and of the lookups that reach
-//! them.
+//! Chooses the filter of each table: a pure function of the tables and of the lookups that reach them.
 //!
-//! [`plan`] makes a [`Share`] of every table and passes them to
-//! [`allocate`](crate::filter::allocation::allocate). It adds how many lookups of absent keys reach each
-//! table:
+//! [`plan`] passes a [`Share`] of every table to [`allocate`](crate::filter::allocation::allocate), with the fraction
+//! of absent-key lookups that reaches it:
 //!
-//! 1. Lookups are assumed to be spread like the keys of the tree, and the keys of a table evenly between its
-//!    bounds. The share of all keys within a table's bounds is its share of the lookups. A run over the whole
-//!    key range has 1, so the rates of such runs are as in Monkey. Tables that do not overlap, as with keys
-//!    that arrive in order, share one lookup, and so one run's part of the memory, whatever their levels.
-//! 2. That is multiplied by the table's [`Placed::relative_probe_rate`]: the lookups that reached it over
-//!    those that were expected. [`relative_probe_rate`] computes it from counters; a new table has 1.
-//! 3. With [`FilterPolicy::expect_hits`](crate::filter::FilterPolicy::expect_hits) no lookup of an absent key
-//!    reaches a table below which nothing overlaps it: a lookup that gets there finds its key.
+//! 1. The share of all keys within the table's bounds, assuming that lookups are distributed like keys, evenly between
+//!    bounds. A run over the whole key range has 1, as in Monkey.
+//! 2. Times [`Placed::relative_probe_rate`], the ratio of actual to expected lookups.
+//! 3. With [`FilterPolicy::expect_hits`](crate::filter::FilterPolicy::expect_hits), 0 for a table that overlaps no
+//!    older one: lookups find their key there.
 //!
-//! With [`FilterKind::Auto`](crate::filter::FilterKind::Auto) the kind of a filter depends on its bits, and the
-//! bits on the kinds: a ribbon filter reaches the same rate with fewer. So the bits are allocated as if all
-//! tables had the kind that needs the fewest; each table gets the kind that costs least with its bits
-//! ([`cost`](crate::filter::cost)); and with these kinds the bits are allocated once more. Few tables change
-//! their kind in between, and those have few of the tree's keys, so this is enough. An output follows the
-//! tables that it replaces: how often their filters were probed, and which kind they have.
+//! With [`FilterKind::Auto`](crate::filter::FilterKind::Auto), bits are allocated for the smallest kind, then each
+//! table gets the kind with the least [`cost`](crate::filter::cost), then bits are allocated again.
 //!
-//! The optimum is computed for the whole tree as if every filter could be changed. It is that of the tree
-//! that compaction will leave ([`projected_tree`]), not of the present one, whose levels 0 and 1 may be overfull. A
-//! flush or a compaction takes from it the filters of its outputs. The other tables follow when they are
-//! rewritten; until then they are kept to the total by dropping column groups (`db/residency`).
-//!
-//! The engine calls it with the tables of a version: runs from the newest, the tables of a run in the order
-//! of their keys.
+//! The plan is for the [`projected_tree`]. New tables follow it; dropping column groups keeps the others within the
+//! total.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -38,19 +24,13 @@ use crate::filter::allocation::{Allocation, Share, Total, allocate};
 use crate::filter::{FilterAllocation, FilterPlan, FilterPolicy, Kind};
 use crate::version::{TableHandle, Version};
 
-/// The filters that a tree gets.
 #[derive(Debug, Clone)]
 pub(super) struct TreePlan {
-    /// Each table, in the order in which they were given, run after run.
     pub(super) shares: Vec<Share>,
-    /// The optimal plan.
     pub(super) optimal: Allocation,
 }
 
-/// The best filters for these runs, newest first, whose tables are in the order of their keys. `None` if the
-/// policy has no filters.
-///
-/// The total is the sum of [`bits_in_total`] over all tables that such lookups reach.
+/// Runs are newest first, with tables in key order. `None`: the policy is without filters.
 pub(super) fn plan(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<TreePlan> {
     let keys_by_place = KeysByPlace::new(runs);
     let mut shares = Vec::new();
@@ -80,31 +60,24 @@ pub(super) fn plan(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<Tr
     Some(TreePlan { shares, optimal })
 }
 
-/// What the runs of level 0 add to the total beyond the policy's size. They are there until they are compacted,
-/// and a small tree consists of them: three equal runs of 10 bits per key would waste three reads in a thousand
-/// lookups. With an eighth more they waste half of that.
+/// A small tree has only runs of level 0: three equal ones of 10 bits per key would waste three reads in a thousand
+/// lookups; this halves that.
 const LEVEL_0_EXTRA: f64 = 0.125;
 
-/// What a table adds to the total of its tree, in bits: the policy's bits per key, or what its rate takes.
-/// `None` if the policy has no filters.
 pub(crate) fn bits_in_total(policy: &FilterPolicy, level: usize, keys: u64) -> Option<f64> {
     let extra = if level == 0 { LEVEL_0_EXTRA } else { 0.0 };
     Some(keys as f64 * policy.resolve(keys)?.bits_per_key * (1.0 + extra))
 }
 
-/// What a flush or a compaction will write.
 #[derive(Debug, Clone)]
 pub(crate) struct Output {
     pub(crate) level: usize,
-    /// The largest number of distinct user keys that it can have.
     pub(crate) keys: u64,
     pub(crate) smallest: Vec<u8>,
     pub(crate) largest: Vec<u8>,
-    /// Numbers of the tables that it replaces.
     pub(crate) replaces: HashSet<u64>,
 }
 
-/// The filter of an output in a tree of this shape, which `lookups` lookups have reached.
 pub(crate) fn plan_output(
     policy: &FilterPolicy,
     shape: &Shape,
@@ -127,7 +100,7 @@ pub(crate) fn plan_output(
     let output = Placed {
         relative_probe_rate: if inputs.is_empty() { 1.0 } else { mean(&of_level, rate).unwrap_or(1.0) },
         probes_per_key: mean(&inputs, |table| table.probes_per_key).unwrap_or(0.0),
-        // A flush replaces nothing: it follows the runs that it is put beside.
+        // A flush follows the other runs of its level.
         kind: most_common_kind(if inputs.is_empty() { &of_level } else { &inputs }),
         is_output: true,
         ..Placed::new(output.level, output.keys, bytes, &output.smallest, &output.largest)
@@ -139,21 +112,18 @@ pub(crate) fn plan_output(
     plan_one(policy, &if version.is_in_buckets() { in_buckets(planned) } else { settled(planned, shape) })
 }
 
-/// The runs of a tree whose entries expire: the total is spread over its buckets, and none is there for a short time only.
 fn in_buckets(mut runs: Vec<Vec<Placed<'_>>>) -> Vec<Vec<Placed<'_>>> {
     runs.retain(|run| !run.is_empty());
     runs.iter_mut().flatten().for_each(|table| table.level = table.level.max(1));
     runs
 }
 
-/// The mean of a figure of some tables, weighted by their keys. `None` without keys.
 fn mean(tables: &[Placed<'_>], figure: fn(&Placed<'_>) -> f64) -> Option<f64> {
     let keys: f64 = tables.iter().map(|table| table.keys as f64).sum();
     let sum: f64 = tables.iter().map(|table| figure(table) * table.keys as f64).sum();
     (keys > 0.0).then(|| sum / keys)
 }
 
-/// The kind of filter that most keys of these tables have.
 fn most_common_kind(tables: &[Placed<'_>]) -> Option<Kind> {
     let keys = |kind: Kind| -> u64 {
         tables.iter().filter(|table| table.kind == Some(kind)).map(|table| table.keys).sum()
@@ -161,7 +131,6 @@ fn most_common_kind(tables: &[Placed<'_>]) -> Option<Kind> {
     Kind::ALL.into_iter().filter(|&kind| keys(kind) > 0).max_by_key(|&kind| keys(kind))
 }
 
-/// The tables of a version with their numbers, each with the relative probe rate from its counters.
 fn placed_runs<'a>(version: &'a Version, lookups: u64) -> Vec<Vec<(Placed<'a>, u64)>> {
     fn place(level: usize, table: &TableHandle) -> Placed<'_> {
         let meta = &table.meta;
@@ -185,7 +154,6 @@ fn placed_runs<'a>(version: &'a Version, lookups: u64) -> Vec<Vec<(Placed<'a>, u
     with_rates.map(|((_, run), tables)| run.tables.iter().zip(tables).map(with_rate).collect()).collect()
 }
 
-/// The filter of the output among these tables.
 fn plan_one(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<FilterPlan> {
     let in_run = |run: &Vec<Placed<'_>>| run.iter().position(|table| table.is_output);
     let (run, table) = runs.iter().enumerate().find_map(|(run, tables)| Some((run, in_run(tables)?)))?;
@@ -202,7 +170,6 @@ fn plan_one(policy: &FilterPolicy, runs: &[Vec<Placed<'_>>]) -> Option<FilterPla
     }
 }
 
-/// Whether none of these runs has a table that overlaps this one.
 fn is_last(table: &Placed<'_>, older: &[Vec<Placed<'_>>]) -> bool {
     !older.iter().any(|run| {
         let first = run.partition_point(|other| other.largest < table.smallest);
@@ -210,16 +177,14 @@ fn is_last(table: &Placed<'_>, older: &[Vec<Placed<'_>>]) -> bool {
     })
 }
 
-/// The weight of the prior rate of a new table, in lookups, so that its first lookups do not change the rate
-/// much.
+/// Limits the effect of the first lookups on the rate.
 const PRIOR_LOOKUPS: f64 = 4096.0;
 
-/// The relative probe rate is at most this, and at least its inverse: a factor that is worth four bits per
-/// key, so that a change of the lookups costs no more.
+/// Four bits per key.
 const RELATIVE_RATE_MAX: f64 = 16.0;
 
-/// The relative probe rate of a table over `share` of the keys. Since it was made, `lookups` reached its
-/// tree, and `absent` reached the table for a key that it does not hold.
+/// For a table with `share` of the keys. `lookups` reached its tree since its creation; `absent` found no key in the
+/// table.
 pub(super) fn relative_probe_rate(share: f64, lookups: u64, absent: u64) -> f64 {
     let asked = (absent as f64 + PRIOR_LOOKUPS * share) / (lookups as f64 + PRIOR_LOOKUPS);
     (asked / share).clamp(1.0 / RELATIVE_RATE_MAX, RELATIVE_RATE_MAX)

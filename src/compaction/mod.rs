@@ -1,8 +1,10 @@
-//! Compaction: what to merge (`pick`; because of `deletes`; because a caller wants it `range`)
-//! beside what running jobs have reserved (`claimed_ranges`), to keep a tree in its `shape`, and how far that is behind
-//! (`debt`), by `buckets` of time where entries expire; where a large `task` is split, which entries to keep (`retain`), and the merge itself (`run`); the filters
-//! of the outputs (`filters`), planned for the tree that compaction will leave (`projected_tree`); what the outputs
-//! record of the inputs (`table_origin`).
+//! Compaction.
+//!
+//! - Choice of tables: `pick`, `deletes`, `range` for callers, `buckets` with expiry.
+//! - Target: `shape`; lag: `debt`.
+//! - Merge: `task` with its splits, `claimed_ranges` for reservations, `retain` for the entries to keep, `run` to
+//!   execute it.
+//! - Outputs: `filters`, planned for the `projected_tree`; `table_origin` records the inputs.
 
 pub(crate) mod buckets;
 pub(crate) mod claimed_ranges;

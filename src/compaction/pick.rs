@@ -1,21 +1,17 @@
-//! What to compact next: a pure function of a version.
+//! Chooses the next compaction: a pure function of a version.
 //!
-//! The score of level 0 is its number of runs over the number that triggers a compaction. The score of
-//! another level is its bytes over its target, which grows by `level_ratio` from level to level. Of the
-//! levels with a score of at least 1 and nothing reserved, the one with the highest score is compacted into
-//! the next. Between trees the pressure on writers (`pressure`) decides, and then the score.
+//! The score of level 0 is its runs over the trigger; of another level, its bytes over its target. The level with the
+//! highest score of at least 1 and no reservations is compacted into the next. Between trees, the pressure on writers
+//! decides first.
 //!
-//! - level 0: its tables in groups that are far apart, one group at a time, with the tables of level 1 that it
-//!   overlaps; but if its oldest table overlaps nothing there (keys arrive in order), that table alone is moved
-//!   down, unless the group is small: then it is merged with its small neighbours there.
-//!   While another compaction reads them, the newer tables are merged into one run of level 0;
-//! - another level: the table with the fewest bytes to rewrite per byte that it frees, where tombstones and range
-//!   deletes count as freed bytes. If no table of the next level overlaps it, it is moved without rewriting.
+//! - Level 0: one group of nearby tables, with their overlap in level 1. If the oldest table overlaps nothing there,
+//!   only that table is moved. A small group is merged with small neighbours. Meanwhile, newer tables are merged within
+//!   level 0.
+//! - Other levels: the table with the fewest bytes to rewrite per freed byte, where tombstones and range deletes count
+//!   as freed. It is moved if it overlaps nothing.
 //!
-//! The tables of a tree whose entries expire are merged by [`buckets`] of time instead.
-//!
-//! While there is nothing else to do (an *idle compaction*), level 0 is compacted with half as many runs already, so
-//! that lookups probe fewer, if level 1 is not large beside it.
+//! An *idle compaction* starts at half as many runs of level 0, unless level 1 is much larger. [`buckets`] merges trees
+//! with expiry.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -30,15 +26,13 @@ use crate::manifest::edit::LEVELS;
 use crate::sorting::{sort_by, sort_by_key};
 use crate::version::{TableHandle, Version};
 
-/// The most bytes that an idle compaction reads for each byte of level 0. With default options two runs of level 0 are a
-/// third of what level 1 may have, so that is 4 and, with a table more than it may have, 4.6.
+/// Bytes read per byte of level 0. With defaults, two runs of level 0 are a third of the target of level 1: a cost of
+/// 4, or 4.6 with one table above the target.
 const IDLE_COST_MAX: u64 = 5;
 
-/// A group of level 0 that has less than this part of a full table is merged instead of moved. So a table that a flush of
-/// a few keys has made stays for a few flushes only.
+/// Smaller groups are merged instead of moved, so that tiny tables do not accumulate.
 const SMALL_PART: u64 = 8;
 
-/// The score of each level. A level with a score of 1 or more is compacted.
 fn score(version: &Version, level: usize, shape: &Shape) -> f64 {
     if level == 0 {
         return version.runs(0).len() as f64 / shape.l0_runs as f64;
@@ -46,8 +40,6 @@ fn score(version: &Version, level: usize, shape: &Shape) -> f64 {
     version.bytes(level) as f64 / shape.target(level) as f64
 }
 
-/// The task of the level with the highest score, of those that need nothing `busy`. Its urgency counts the
-/// pressure of the whole tree.
 pub(crate) fn pick(version: &Version, busy: &Busy, shape: &Shape) -> Option<(Urgency, Task)> {
     if let Some(runs) = BucketRuns::of(version) {
         return buckets::pick::pick(&runs, busy, shape);
@@ -69,8 +61,6 @@ pub(crate) fn pick(version: &Version, busy: &Busy, shape: &Shape) -> Option<(Urg
     Some((Urgency::new(pressure, score), task))
 }
 
-/// The compaction of level 0 of a tree that has nothing else to do, if lookups gain by it. It reads at most
-/// [`IDLE_COST_MAX`] times the bytes of level 0.
 pub(crate) fn pick_idle(version: &Version, busy: &Busy, shape: &Shape) -> Option<Task> {
     if version.is_in_buckets() || version.runs(0).len() < shape.l0_runs.div_ceil(2).max(2) {
         return None;
@@ -82,7 +72,6 @@ pub(crate) fn pick_idle(version: &Version, busy: &Busy, shape: &Shape) -> Option
     (task.rewritten_bytes() <= len_of(group).saturating_mul(IDLE_COST_MAX)).then_some(task)
 }
 
-/// The tables of the one run of a level (1 or below) that overlap a key range.
 pub(super) fn overlapping<'a>(
     version: &'a Version,
     level: usize,
@@ -96,7 +85,6 @@ fn with_level(level: usize, tables: &[Arc<TableHandle>]) -> impl Iterator<Item =
     tables.iter().map(move |table| (level, Arc::clone(table)))
 }
 
-/// A table of a level and the tables `below` of the next.
 pub(super) fn table_inputs(
     level: usize,
     table: &Arc<TableHandle>,
@@ -105,11 +93,9 @@ pub(super) fn table_inputs(
     with_level(level, std::slice::from_ref(table)).chain(with_level(level + 1, below)).collect()
 }
 
-/// The tables of level 0 in groups, newest table first in each: tables of two groups do not overlap, and a
-/// table of level 1 lies between, so that the groups can be compacted one by one. First the groups with the
-/// most tables, of equals the oldest.
+/// Tables of level 1 separate the groups, so each can be compacted alone. Tables are newest first; the groups with the
+/// most tables come first, then the oldest.
 pub(super) fn level_0_groups(version: &Version) -> Vec<Vec<Arc<TableHandle>>> {
-    // With the age of their runs; the newest is 0.
     let runs = version.runs(0).iter().enumerate();
     let mut tables: Vec<_> = runs.flat_map(|(age, run)| run.tables.iter().map(move |t| (age, t))).collect();
     sort_by_key(&mut tables, |(_, table)| &table.meta.smallest);
@@ -131,20 +117,17 @@ pub(super) fn level_0_groups(version: &Version) -> Vec<Vec<Arc<TableHandle>>> {
     groups.into_iter().map(handles).collect()
 }
 
-/// Whether a table of level 1 has only keys after `end` and before `start`.
 fn lies_between(version: &Version, end: &[u8], start: &[u8]) -> bool {
     let mut met = overlapping(version, 1, end, start).iter();
     met.any(|table| &table.meta.smallest[..] > end && &table.meta.largest[..] < start)
 }
 
-/// Whether two of these tables can hold the same key.
 fn overlap_each_other(tables: &[Arc<TableHandle>]) -> bool {
     let mut bounds: Vec<_> = tables.iter().map(|table| (&table.meta.smallest, &table.meta.largest)).collect();
     sort_by(&mut bounds, Ord::cmp);
     bounds.windows(2).any(|pair| pair[1].0 <= pair[0].1)
 }
 
-/// The compaction of a group of level 0 into level 1; `None` if another job has reserved something of it.
 pub(super) fn level_0_task(version: &Version, busy: &Busy, group: &[Arc<TableHandle>]) -> Option<Task> {
     if group.iter().any(|table| busy.has(table)) {
         return None;
@@ -157,8 +140,6 @@ pub(super) fn level_0_task(version: &Version, busy: &Busy, group: &[Arc<TableHan
     level_0_merge(version, busy, group)
 }
 
-/// The merge of a group of level 0 with what it overlaps in level 1; `None` if another job has reserved something of
-/// that, or puts its keys there.
 fn level_0_merge(version: &Version, busy: &Busy, group: &[Arc<TableHandle>]) -> Option<Task> {
     let (smallest, largest) = bounds_of(group)?;
     let below = overlapping(version, 1, smallest, largest);
@@ -174,9 +155,8 @@ fn pick_level_0(version: &Version, busy: &Busy, shape: &Shape) -> Option<Task> {
     level_0_groups(version).into_iter().find_map(task)
 }
 
-/// The merge of the newest runs of a group of level 0 into one run there, for the lookups and the writers that would
-/// wait while a compaction reads the older ones. A run joins if its tables of the group are at most twice as long as those
-/// of the newer runs together, so a byte is rewritten O(log n) times for n flushes.
+/// A run joins if its part of the group is at most twice as long as all newer ones together, so a byte is rewritten
+/// O(log n) times for n flushes.
 fn merge_within_level_0(version: &Version, busy: &Busy, shape: &Shape) -> Option<Task> {
     let task = |group: Vec<Arc<TableHandle>>| {
         let numbers: HashSet<u64> = group.iter().map(|table| table.meta.number).collect();
@@ -198,9 +178,8 @@ fn merge_within_level_0(version: &Version, busy: &Busy, shape: &Shape) -> Option
     level_0_groups(version).into_iter().filter_map(task).find_map(|task| busy.allowed(task))
 }
 
-/// The merge of a small group of level 0 into level 1, with the neighbours there that are no longer than all before
-/// together. So each merge doubles at least the shortest of its inputs: a byte is rewritten O(log n) times until its
-/// table is no longer small, and O(log n) small tables are left. `None` if the group is not small, or alone.
+/// Neighbours join if they are no longer than the inputs so far, so a byte is rewritten O(log n) times until its table
+/// is no longer small. `None` if the group is large or alone.
 fn small_merge(version: &Version, shape: &Shape, group: &[Arc<TableHandle>]) -> Option<Task> {
     let (smallest, largest) = bounds_of(group)?;
     let level_1 = version.runs(1).first().map_or(&[][..], |run| &run.tables);
@@ -229,7 +208,7 @@ fn small_merge(version: &Version, shape: &Shape, group: &[Arc<TableHandle>]) -> 
 fn pick_table(version: &Version, busy: &Busy, shape: &Shape, level: usize) -> Option<Task> {
     let cost = |table: &TableHandle, below: &[Arc<TableHandle>]| {
         let meta = &table.meta;
-        // A range delete is taken to hide as much as the table has.
+        // A range delete counts as if it hid all of its table.
         let hidden = if meta.spans.is_some() { meta.entries.max(1) } else { meta.tombstones };
         let freed = meta.len as f64 * (1.0 + 4.0 * hidden as f64 / meta.entries.max(1) as f64);
         len_of(below) as f64 / freed.max(1.0)
@@ -242,7 +221,7 @@ fn pick_table(version: &Version, busy: &Busy, shape: &Shape, level: usize) -> Op
     let (_, table, below) = candidates.min_by(|a, b| a.0.total_cmp(&b.0))?;
     let mut trivial_move = below.is_empty();
     if trivial_move && level + 2 < LEVELS {
-        // A table moved over a wide range below would be expensive to compact later.
+        // Its next compaction would be expensive.
         let grandparents = overlapping(version, level + 2, &table.meta.smallest, &table.meta.largest);
         trivial_move = len_of(grandparents) <= shape.overlap_max();
     }

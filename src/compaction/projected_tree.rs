@@ -1,54 +1,34 @@
-//! The tree as compaction will leave it. Filters are planned for this tree.
+//! The tree after pending compactions, without further writes. Filters are planned for it, because filters for runs
+//! that pile up in upper levels would take memory without use after the merge. Follows `pick::score`:
 //!
-//! Tables of deep levels live long. During a load, runs pile up above them. If filters were planned for the
-//! present tree, these runs would get a part of the filter memory, and after they are merged that part would
-//! be unused. So the plan is for the tree that compaction makes of the present one if there are no further
-//! writes, by the rules by which compaction leaves a level alone (`pick::score`):
+//! 1. If level 0 has enough runs, it is merged with level 1. The run being written stays separate.
+//! 2. The excess of a level is merged into the overlapping tables of the next level, the same fraction of each table. A
+//!    table without overlap will be moved, and does not change.
 //!
-//! 1. If level 0 has enough runs to be compacted, it is merged with level 1: tables that overlap become one.
-//!    The run that is being written stays, because lookups probe it as a separate run until then.
-//! 2. What a level holds above its target size is merged into the overlapping tables of the next level, the
-//!    same fraction of each table. A table that overlaps nothing there will be moved with its filter, and is
-//!    not changed.
-//!
-//! A fraction of a table has that fraction of its keys and lookups, so it gets the same false-positive rate
-//! as the whole table. It is not known yet which tables will be merged, and need not be: on average it is
-//! that fraction.
-//!
-//! Until the waiting tables are merged, usually for minutes, filters take more memory than planned. If that
-//! lasts, column groups of ribbon filters are dropped (`db/residency`).
-//!
-//! A pure function, O(t log t) for t tables, of each table at its place ([`Placed`]) and of how the keys are
-//! distributed over the places ([`KeysByPlace`]). `filters` calls it.
+//! O(t log t) for t tables.
 
 use super::shape::Shape;
 use crate::filter::Kind;
 use crate::filter::cost::TableUse;
 use crate::manifest::edit::LEVELS;
+use crate::sorting::sort_by_key;
 
-/// A table, or the future output of a compaction, at its place in a tree.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Placed<'a> {
     pub(super) level: usize,
-    /// Distinct user keys.
     pub(super) keys: u64,
-    /// Length of its file.
     pub(super) bytes: u64,
     pub(super) smallest: &'a [u8],
     pub(super) largest: &'a [u8],
-    /// Lookups of absent keys that reach it, over those that its share of the keys lets expect.
+    /// Actual over expected lookups of absent keys.
     pub(super) relative_probe_rate: f64,
-    /// Probes for absent keys that its filter has had, for each key; for an output, those of the tables that
-    /// it replaces.
+    /// For an output, of its inputs.
     pub(super) probes_per_key: f64,
-    /// The kind of its filter; for an output, that of the tables that it replaces.
     pub(super) kind: Option<Kind>,
-    /// Whether it is the output that will be written.
     pub(super) is_output: bool,
 }
 
 impl<'a> Placed<'a> {
-    /// A table of which nothing is known but its place.
     pub(super) fn new(level: usize, keys: u64, bytes: u64, smallest: &'a [u8], largest: &'a [u8]) -> Self {
         Self {
             level,
@@ -68,8 +48,7 @@ impl<'a> Placed<'a> {
     }
 }
 
-/// The runs that compaction will leave, newest first, as in `runs`. The first is the output, as a run of its
-/// own; it overlaps nothing on its level.
+/// `runs` begins with the output, as a run without overlap on its level.
 pub(super) fn settled<'a>(runs: Vec<Vec<Placed<'a>>>, shape: &Shape) -> Vec<Vec<Placed<'a>>> {
     let by_place = KeysByPlace::new(&runs);
     let mut level_0 = Vec::new();
@@ -88,7 +67,7 @@ pub(super) fn settled<'a>(runs: Vec<Vec<Placed<'a>>>, shape: &Shape) -> Vec<Vec<
         levels[1].extend(fall.into_iter().flatten());
         levels[1] = merged(std::mem::take(&mut levels[1]));
     }
-    levels.iter_mut().for_each(|run| run.sort_unstable_by_key(|table| table.smallest));
+    levels.iter_mut().for_each(|run| sort_by_key(run, |table| table.smallest));
     for level in 1..LEVELS - 1 {
         let bytes = levels[level].iter().map(|table| table.bytes).fold(0, u64::saturating_add);
         let above = 1.0 - shape.target(level) as f64 / bytes as f64;
@@ -102,9 +81,8 @@ pub(super) fn settled<'a>(runs: Vec<Vec<Placed<'a>>>, shape: &Shape) -> Vec<Vec<
     level_0.into_iter().chain(levels).filter(|run| !run.is_empty()).collect()
 }
 
-/// Level 1 after these tables of levels 0 and 1 are merged: overlapping tables become one.
 fn merged(mut tables: Vec<Placed<'_>>) -> Vec<Placed<'_>> {
-    tables.sort_unstable_by_key(|table| table.smallest);
+    sort_by_key(&mut tables, |table| table.smallest);
     let mut run: Vec<Placed<'_>> = Vec::new();
     for table in tables {
         match run.last_mut() {
@@ -130,8 +108,6 @@ fn merged(mut tables: Vec<Placed<'_>>) -> Vec<Placed<'_>> {
     run
 }
 
-/// Merges a fraction of a table into the overlapping tables of the next level. Returns the fraction that was
-/// merged.
 fn fall(table: &Placed<'_>, above: f64, run: &mut [Placed<'_>], by_place: &KeysByPlace<'_>) -> f64 {
     let start = run.partition_point(|below| below.largest < table.smallest);
     let mut fallen = 0.0;
@@ -146,7 +122,6 @@ fn fall(table: &Placed<'_>, above: f64, run: &mut [Placed<'_>], by_place: &KeysB
     fallen
 }
 
-/// A fraction of a table: of its keys, its bytes and its lookups.
 fn scaled<'a>(table: &Placed<'a>, part: f64) -> Placed<'a> {
     let of = |number: u64| (number as f64 * part).round() as u64;
     Placed {
@@ -157,25 +132,20 @@ fn scaled<'a>(table: &Placed<'a>, part: f64) -> Placed<'a> {
     }
 }
 
-/// How the keys of a tree are distributed, as far as the bounds of its tables show. The keys of a table are
-/// taken to be spread evenly between its bounds.
 pub(super) struct KeysByPlace<'a> {
     runs: Vec<Vec<Span<'a>>>,
     keys: f64,
 }
 
-/// The bounds of a table.
 struct Span<'a> {
     smallest: &'a [u8],
     largest: &'a [u8],
     keys: f64,
-    /// Keys of the tables before it in its run.
     before: f64,
 }
 
 impl Span<'_> {
-    /// The share of its keys that lie below `key`, which is between its bounds: by the first eight bytes after
-    /// those that both bounds begin with.
+    /// The share of keys below `key`, by the eight bytes after the common prefix of the bounds.
     fn below(&self, key: &[u8]) -> f64 {
         let common = self.smallest.iter().zip(self.largest).take_while(|(a, b)| a == b).count();
         let number = |key: &[u8]| -> f64 {
@@ -188,7 +158,6 @@ impl Span<'_> {
 }
 
 impl<'a> KeysByPlace<'a> {
-    /// Of these runs, the tables of each in the order of their keys.
     pub(super) fn new(runs: &[Vec<Placed<'a>>]) -> Self {
         let mut all = 0.0;
         let mut spans = |run: &Vec<Placed<'a>>| {
@@ -205,7 +174,7 @@ impl<'a> KeysByPlace<'a> {
         Self { runs: runs.iter().map(&mut spans).collect(), keys: all }
     }
 
-    /// The share of all keys within the bounds of this table: over 0, up to 1. O(r log t) for r runs.
+    /// The share of all keys, in (0, 1]. O(r log t) for r runs.
     pub(super) fn share(&self, table: &Placed<'_>) -> f64 {
         let keys = |before: fn(&[u8], &[u8]) -> bool, key: &[u8]| -> f64 {
             let of_run = |run: &Vec<Span<'_>>| {

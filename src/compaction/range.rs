@@ -1,20 +1,15 @@
-//! Compacting a key range into one run, task by task.
+//! Compacts a key range into one run, task by task.
 //!
-//! The tables that meet the range go down level by level to the *goal*, which is the deepest level that has
-//! such a table, or the first that is large enough for all of them:
+//! Overlapping tables move down level by level to the *goal*: the deepest level with such a table, or the first that is
+//! large enough for all of them.
 //!
-//! 1. *level 0*: tables that overlap, and a few of their neighbours, with what they overlap below;
-//! 2. *each level down to the goal*, in the order of keys: a few neighbouring tables, with what they overlap
-//!    on the next level that has any of it. Neighbours with much between them below are not taken together;
-//! 3. *the goal itself*: tables that no task has written so far are rewritten in their place, neighbours
-//!    together. So in the end every table follows the present options, and small ones are joined.
+//! 1. *Level 0*: neighbouring groups of overlapping tables, with their overlap below.
+//! 2. *Each level above the goal*, in key order: a few neighbouring tables, with their overlap in the next level that
+//!    has any. Neighbours with much data between them below are split.
+//! 3. *The goal*: older tables are rewritten in place with the present options.
 //!
-//! In a tree whose entries expire, the tables of each bucket of time become one run in their place instead.
-//!
-//! Every task is like one of the background: it reserves its tables and where its outputs will be, and needs
-//! the space of what it rewrites. The next one is chosen from the version that there is then, so writers,
-//! flushes and other compactions go on meanwhile. What is flushed after the beginning is left alone, and on each level only keys
-//! after those of the task before are considered, so that it ends beside any number of writers.
+//! With expiry, the tables of each bucket are merged into one run. Tables flushed after the beginning are skipped, and
+//! on each level only keys after the previous task count, so it ends under concurrent writes.
 
 use std::sync::Arc;
 
@@ -29,36 +24,29 @@ use crate::snapshot_read::KeyRange;
 use crate::sorting::sort_by_key;
 use crate::version::{Run, TableHandle, Version};
 
-/// A task takes neighbours as long as it rewrites no more than so many tables.
 const TABLES_TOGETHER: u64 = 8;
 
-/// What to do next.
 #[derive(Debug)]
 pub(crate) enum Next {
     Task(Task),
-    /// Another job has reserved what would be next.
     Busy,
     Done,
 }
 
-/// How far the compaction of a range is.
 #[derive(Debug)]
 pub(crate) struct RangeCompaction {
     range: KeyRange,
-    /// The tables that there were in the beginning have smaller numbers.
+    /// Exclusive bound of the numbers of tables from before.
     end_number: u64,
     goal: usize,
     level: usize,
-    /// On this level, keys up to this one are done.
     done_to: Option<Vec<u8>>,
-    /// What a task may write, unless it is of one table or of what has to be together.
     room: u64,
 }
 
 impl RangeCompaction {
-    /// `None` if nothing would change: the tables of the range are one run without anything to drop, and none
-    /// `needs_rewriting`. Tables of numbers from `end_number` on do not exist yet; a later one of level 0 may have entries
-    /// of earlier ones ([`TableHandle::since`]).
+    /// `None`: all tables can stay. Tables from `end_number` on are newer, but may have entries of earlier ones
+    /// ([`TableHandle::since`]).
     pub(crate) fn new(
         range: KeyRange,
         version: &Version,
@@ -68,7 +56,6 @@ impl RangeCompaction {
     ) -> Option<Self> {
         let mut compaction = Self { range, end_number, goal: 0, level: 0, done_to: None, room: u64::MAX };
         if BucketRuns::of(version).is_some() {
-            // No level: outputs stay in level 0.
             compaction.goal = LEVELS;
             return compaction.next_bucket(version).is_some().then_some(compaction);
         }
@@ -88,12 +75,10 @@ impl RangeCompaction {
         (!tables.iter().all(is_settled)).then_some(compaction)
     }
 
-    /// Limits what a task may write: so much is free.
     pub(crate) fn set_room(&mut self, bytes: u64) {
         self.room = bytes;
     }
 
-    /// The bytes that remain to be rewritten, about.
     pub(crate) fn remaining_bytes(&self, version: &Version) -> u64 {
         if let Some(runs) = BucketRuns::of(version) {
             let waiting = runs.all().iter().filter(|bucket| self.is_to_merge(bucket));
@@ -108,12 +93,11 @@ impl RangeCompaction {
             .fold(0, u64::saturating_add)
     }
 
-    /// The level on which all tables of the range are in the end.
     pub(crate) fn goal(&self) -> usize {
         self.goal
     }
 
-    /// The next task, if it needs nothing that is `busy`. A task that is not carried out is not given again.
+    /// A task is returned once, even if it is not executed.
     pub(crate) fn next(&mut self, version: &Version, busy: &Busy, shape: &Shape) -> Next {
         if version.is_in_buckets() {
             let Some(task) = self.next_bucket(version) else { return Next::Done };
@@ -137,8 +121,6 @@ impl RangeCompaction {
         Next::Done
     }
 
-    /// Where entries expire: the merge of the newest bucket of time that has several runs, one of which meets the range and
-    /// was there in the beginning.
     fn next_bucket(&self, version: &Version) -> Option<Task> {
         let runs = BucketRuns::of(version)?;
         runs.all().iter().find(|bucket| self.is_to_merge(bucket)).map(|bucket| merge(bucket))
@@ -149,7 +131,6 @@ impl RangeCompaction {
         bucket.len() > 1 && tables.any(|table| self.meets(table) && table.meta.number < self.end_number)
     }
 
-    /// Neighbouring groups of level 0 that have tables from before the beginning.
     fn next_of_level_0(&self, version: &Version, shape: &Shape) -> Vec<Arc<TableHandle>> {
         let mut groups = level_0_groups(version);
         sort_by_key(&mut groups, |group| bounds_of(group).map(|(smallest, _)| smallest.clone()));
@@ -203,8 +184,6 @@ impl RangeCompaction {
         Next::Task(task)
     }
 
-    /// The most that a level below has between the keys of some tables and those of their next neighbours. Who
-    /// takes both rewrites it, although it overlaps neither.
     fn bytes_between(&self, version: &Version, left: &[Arc<TableHandle>], right: &[Arc<TableHandle>]) -> u64 {
         let (Some((_, end)), Some((start, _))) = (bounds_of(left), bounds_of(right)) else { return 0 };
         let is_between =
@@ -213,7 +192,6 @@ impl RangeCompaction {
         (self.level + 1..=self.goal).map(between).max().unwrap_or(0)
     }
 
-    /// Whether the disk has room for a task of these tables, with what they overlap on the levels below.
     fn has_room_for(
         &self,
         version: &Version,
@@ -231,8 +209,6 @@ impl RangeCompaction {
         len_of(tables).saturating_add(len_of(more)).saturating_add(most_below) <= self.room
     }
 
-    /// The task that brings tables of this level down to the next level that has anything of their keys, or
-    /// else to the goal.
     fn down(&self, version: &Version, busy: &Busy, tables: &[Arc<TableHandle>]) -> Option<Task> {
         let (smallest, largest) = bounds_of(tables)?;
         let below = |level: usize| overlapping(version, level, smallest, largest);
@@ -248,7 +224,6 @@ impl RangeCompaction {
         !self.range.starts_after(&table.meta.largest) && !self.range.ends_before(&table.meta.smallest)
     }
 
-    /// The tables that meet the range, with their levels.
     pub(crate) fn tables<'v>(
         &self,
         version: &'v Version,

@@ -1,50 +1,38 @@
-//! The drop rules: which entries of a merge no reader can see any more.
+//! The drop rules: which entries of a merge are no longer visible to any reader.
 //!
-//! Snapshots divide the sequence numbers into stripes. Stripe `i` holds the numbers that snapshot `i` sees
-//! and snapshot `i - 1` does not; no snapshot sees the last stripe. The rules for the entries of a key, from
-//! new to old:
+//! Snapshots divide the sequence numbers into stripes: stripe `i` has the numbers that snapshot `i` sees and snapshot
+//! `i - 1` does not; no snapshot sees the last one. The entries of a key are processed from new to old:
 //!
-//! 1. An entry in the same stripe as a newer entry of its key is dropped: every reader that could see it sees
-//!    the newer one.
-//! 2. A tombstone that every snapshot sees is dropped if the key has no older entries outside this merge
-//!    (`base`). Its older entries in this merge are in the same stripe, and rule 1 drops them.
-//! 3. A put that every snapshot sees gets the sequence number 0 if the key has no older entries outside this
-//!    merge, and no range delete that is kept is over it. It is the oldest entry of its key that remains, and a 0 is
-//!    shorter on disk.
-//! 4. An entry in the same stripe as a newer range delete over its key is dropped, like one under a newer entry.
-//! 5. In a keyspace whose entries expire, an entry or range delete below the horizon is dropped if it is below that of
-//!    every snapshot: all that it may hide is below too. No put gets the number 0, which is below any horizon.
+//! 1. An entry in the same stripe as a newer entry of its key, or as a newer range delete over it, is dropped.
+//! 2. A tombstone that every snapshot sees is dropped if the key has no older entries outside this merge (`base`).
+//! 3. A put that every snapshot sees gets the sequence number 0, which is shorter, unless the key has older entries
+//!    outside this merge or a kept range delete covers it.
+//! 4. With expiry, everything below the horizon of every snapshot is dropped, including range deletes, which hide only
+//!    older entries. Rule 3 does not apply, because 0 is below any horizon.
 //!
-//! The same goes for range deletes: over each key the newest of each stripe is kept, and one that every snapshot sees
-//! only where older tables outside this merge may have entries ([`kept_spans`]).
+//! Over each key, the newest range delete of each stripe is kept; one that every snapshot sees, only where older tables
+//! outside this merge may have entries ([`kept_spans`]).
 
 use std::sync::Arc;
 
-use crate::key::{EntryKind, InternalKey, SeqNo, Tag, key_prefix};
+use crate::key::{EntryKind, InternalKey, SeqNo, Tag, key_prefix, replace_rest};
 use crate::spans::{Span, Spans, SpansBuilder};
 
-/// Whether an entry is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Drop,
     Keep(Tag),
 }
 
-/// Applies the rules to one entry after the other, in the order of internal keys.
 #[derive(Debug)]
 pub(crate) struct Retain {
-    /// Sequence numbers of the live snapshots, ascending.
     snapshots: Vec<SeqNo>,
-    /// In a keyspace whose entries expire: nothing below this number is visible to any reader.
+    /// With expiry: all smaller numbers are hidden.
     expired_below: Option<SeqNo>,
-    /// The range deletes of the input.
     spans: Arc<Spans>,
-    /// Those that are kept.
     kept: Spans,
-    /// Where the last key is in either list.
     near: (usize, usize),
     user_key: Vec<u8>,
-    /// Stripe of the entry before, which has the key `user_key`; `None` before the first entry.
     stripe: Option<usize>,
 }
 
@@ -56,18 +44,15 @@ impl Retain {
         Self { snapshots, expired_below, spans, kept, near: (0, 0), user_key: Vec::new(), stripe: None }
     }
 
-    /// For a keyspace whose entries expire, in which no reader sees anything below this number.
     pub(crate) fn expiring(self, expired_below: SeqNo) -> Self {
         Self { expired_below: Some(expired_below), ..self }
     }
 
-    /// For an input with these range deletes.
     pub(crate) fn with_spans(self, spans: Arc<Spans>) -> Self {
         Self { spans, ..self }
     }
 
-    /// Chooses the range deletes to keep. `has_older` returns whether tables outside this merge may have entries in a
-    /// range that are older.
+    /// `has_older`: whether tables outside this merge may have older entries in a range.
     pub(super) fn keep_spans(&mut self, has_older: impl FnMut(&[u8], Option<&[u8]>) -> bool) -> &Spans {
         self.kept = kept_spans(&self.spans, &self.snapshots, self.expired_below.unwrap_or(0), has_older);
         &self.kept
@@ -77,7 +62,6 @@ impl Retain {
         self.snapshots.partition_point(|&snapshot| snapshot < seqno)
     }
 
-    /// Whether a range delete of the same stripe hides an entry.
     #[inline(never)]
     fn is_covered(&mut self, key: InternalKey<'_>, stripe: usize) -> bool {
         let stretch = self.spans.stretch_near(key.user, self.near.0);
@@ -85,15 +69,14 @@ impl Retain {
         stretch.seqnos.iter().any(|&span| span > key.tag.seqno() && self.stripe_of(span) == stripe)
     }
 
-    /// Whether a range delete that is kept is over a key.
     fn is_under_kept(&mut self, user_key: &[u8]) -> bool {
         let stretch = self.kept.stretch_near(user_key, self.near.1);
         self.near.1 = stretch.place;
         !stretch.seqnos.is_empty()
     }
 
-    /// Whether the next entry is kept. `base` returns whether a key has no older entries outside this merge.
-    /// It is called only if a rule needs it, with ascending user keys.
+    /// `base`: whether a key has no older entries outside this merge; called with ascending user keys, if a rule needs
+    /// it.
     #[inline]
     pub(super) fn decide(&mut self, key: InternalKey<'_>, base: impl FnOnce(&[u8]) -> bool) -> Fate {
         if self.expired_below.is_some_and(|horizon| key.tag.seqno() < horizon) {
@@ -108,8 +91,7 @@ impl Retain {
             return Fate::Drop;
         }
         if !same_key {
-            self.user_key.clear();
-            self.user_key.extend_from_slice(key.user);
+            replace_rest(&mut self.user_key, 0, key.user);
         }
         self.stripe = Some(stripe);
         if stripe > 0 || !base(key.user) {
@@ -124,8 +106,6 @@ impl Retain {
     }
 }
 
-/// The range deletes that are kept of these, which have the newest number of each stripe. None below the horizon is.
-/// `has_older` is called with ascending ranges.
 fn kept_spans(
     spans: &Spans,
     snapshots: &[SeqNo],
@@ -134,7 +114,7 @@ fn kept_spans(
 ) -> Spans {
     let mut kept = SpansBuilder::default();
     for Span { start, end, seqnos } in spans.iter() {
-        // Every snapshot sees the numbers of the first stripe: at most the last one.
+        // Every snapshot sees the first stripe; only its last number stays.
         let seen = snapshots.first().map_or(0, |&oldest| seqnos.partition_point(|&seqno| seqno > oldest));
         let seqnos = if has_older(start, end.map(|end| &**end)) { seqnos } else { &seqnos[..seen] };
         let seqnos = &seqnos[..seqnos.partition_point(|&seqno| seqno >= expired_below)];
@@ -145,7 +125,6 @@ fn kept_spans(
     kept.finish()
 }
 
-/// Whether two user keys are equal; most differ in their first bytes, which are compared at once.
 #[inline]
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     key_prefix(a) == key_prefix(b) && a == b
@@ -156,7 +135,6 @@ mod tests {
     use super::*;
     use crate::key::EntryKind::{Delete, Put};
 
-    /// Applies the rules to entries of one key "k", newest first, and returns those that are kept.
     fn kept(snapshots: &[SeqNo], base: bool, entries: &[(SeqNo, EntryKind)]) -> Vec<(SeqNo, EntryKind)> {
         let mut retain = Retain::new(snapshots.to_vec());
         let fates = entries

@@ -1,20 +1,15 @@
-//! The executor: reads one sorted stream and writes tables. A flush is a merge whose only input is a
-//! memtable.
+//! The executor of flushes and compactions: reads one sorted stream and writes tables.
 //!
 //! ```text
 //! input (a merge, or one memtable) -> retain -> table writers, one after the other -> metadata
 //! ```
 //!
-//! A table ends when it has the target length, when it takes all memory that the job may use, or when it
-//! overlaps so much of the next level that a later compaction would be expensive. A table of level 0 also ends
-//! where its keys leave out a good part of level 1, so that a queue, which is written at both ends, is not
-//! rewritten as a whole. No table ends within a user key.
+//! A table ends at the target length, at the memory limit of the job, or when it overlaps so much of the next level
+//! that a later compaction would be expensive. A table of level 0 also ends where its keys skip a good part of level 1,
+//! for queues, which are written at both ends. All entries of a user key are in one table. Kept range deletes are cut
+//! right behind the last user key of a table; the last table has the rest.
 //!
-//! Range deletes that are kept are cut where tables end: right behind the last user key of a table. What is behind all
-//! entries goes to the last table, which may have spans alone.
-//!
-//! After an error, or when `check` returns one, the
-//! outputs are removed. The caller publishes them.
+//! On an error, the outputs are removed. The caller publishes them.
 
 use std::collections::HashSet;
 use std::ops::{Bound, Range};
@@ -38,43 +33,32 @@ use crate::table::TableWriter;
 use crate::table_meta::TableMeta;
 use crate::version::{Run, TableHandle, Version};
 
-/// Where the outputs go, and their limits.
 pub(crate) struct Merge<'a> {
     pub(crate) fs: &'a dyn Fs,
     pub(crate) dir: &'a Path,
-    /// The tree without the memtable that is flushed or with the tables that are merged.
     pub(crate) version: &'a Version,
-    /// The numbers of the tables that are merged.
     pub(crate) inputs: &'a HashSet<u64>,
-    /// The part of the input to merge: user keys from the first one on, and before the second.
     pub(crate) part: (Option<&'a Bytes>, Option<&'a Bytes>),
     pub(crate) output_level: usize,
     pub(crate) shape: Shape,
-    /// What the outputs record of the input.
     pub(crate) lineage: &'a Lineage,
-    /// Returns a file number that was never used.
     pub(crate) new_number: &'a dyn Fn() -> u64,
-    /// Starts the output table of this number.
     pub(crate) create: &'a dyn Fn(u64) -> Result<TableWriter>,
-    /// Memory that a table may use while it is written. The table ends when it uses more.
+    /// Memory in bytes at which a table ends.
     pub(crate) memory_max: usize,
-    /// Called at intervals with the memory in use, in bytes.
     pub(crate) memory: &'a dyn Fn(usize),
-    /// Called at intervals with the bytes of keys and values read since; an error ends the work.
+    /// Gets the bytes read since the last call. An error ends the work.
     pub(crate) check: &'a dyn Fn(u64) -> Result<()>,
 }
 
-/// A table of level 0 ends where its keys leave out one part in so many of level 1.
 const GAPS_MAX: u64 = 4;
 
-/// How many entries are merged between two calls of `check`.
 const CHECK_INTERVAL: u32 = 1024;
 
-/// How many entries are written between two looks at the memory in use, or more to the end of a user key.
 const MEMORY_INTERVAL: u32 = 16;
 
 impl Merge<'_> {
-    /// Merges `input` into tables, durable but not yet part of anything (their directory is not synced).
+    /// The tables are durable; their directory is not synced.
     pub(crate) fn run(&self, input: &mut dyn InternalIterator, mut retain: Retain) -> Result<Vec<TableMeta>> {
         let (from, to) = self.part;
         let from = from.cloned().map_or(Bound::Unbounded, Bound::Included);
@@ -133,21 +117,24 @@ impl Merge<'_> {
                         }
                     }
                 }
-                // Of level 0 the gap between two keys counts, not the whole table.
+                // In level 0, the gap between two keys counts.
                 if outputs.current.is_none() || self.output_level == 0 {
                     overlap.restart();
                 }
                 bytes += value.len();
-                self.output(outputs)?.add(InternalKey::new(key.user, tag), value)?;
+                let writer = match &mut outputs.current {
+                    Some(writer) => writer,
+                    None => self.output(outputs)?,
+                };
+                writer.add(InternalKey::new(key.user, tag), value)?;
             }
             input.next()?;
         }
-        // The work is done: the call only reports the last bytes.
+        // Only reports the last bytes.
         let _ = (self.check)(bytes);
         Ok(())
     }
 
-    /// Ends the last table, which has all spans that are left.
     fn finish(&self, outputs: &mut Outputs<'_>, to: Bound<Bytes>) -> Result<()> {
         if !outputs.spans.is_empty() {
             self.output(outputs)?;
@@ -155,9 +142,8 @@ impl Merge<'_> {
         outputs.finish_current(to)
     }
 
-    /// The first level that may hold entries older than those that are merged: all tables on it and below,
-    /// except the inputs, are asked before a tombstone or a number is dropped. For a flush, and for a merge within
-    /// level 0, all levels.
+    /// The first level that may hold entries older than the inputs. All tables from there on, except the inputs, are
+    /// checked before a tombstone or number is dropped. A flush, and a merge within level 0, checks all levels.
     fn newest_level(&self) -> usize {
         if self.output_level == 0 {
             return 0;
@@ -173,7 +159,8 @@ impl Merge<'_> {
         bytes >= self.memory_max
     }
 
-    /// The table being written, started if there is none.
+    #[cold]
+    #[inline(never)]
     fn output<'w>(&self, outputs: &'w mut Outputs<'_>) -> Result<&'w mut TableWriter> {
         if outputs.current.is_none() {
             (self.check)(0)?;
@@ -184,14 +171,13 @@ impl Merge<'_> {
         Ok(outputs.current.as_mut().expect("an output was just started"))
     }
 
-    /// The tables that the outputs will be compacted with later.
     fn next_level(&self) -> &[Arc<TableHandle>] {
         let level = self.output_level + 1;
         let runs = if level < LEVELS { self.version.runs(level) } else { &[] };
         runs.first().map_or(&[], |run| &run.tables)
     }
 
-    /// The bytes of the next level that an output may overlap, or one of level 0 leave out between two keys.
+    /// Bytes of the next level that an output may overlap, or for level 0, skip between two keys.
     fn overlap_max(&self) -> u64 {
         match self.output_level {
             0 => (self.version.bytes(1) / GAPS_MAX).max(2 * self.shape.table_bytes),
@@ -200,27 +186,21 @@ impl Merge<'_> {
     }
 }
 
-/// Whether the bounds of a table that ends with this key end before the next key, if these spans are cut there. The next key
-/// of one that cannot be longer and ends with ff is shorter, and as the end of a span it counts as a key of the table.
+/// Not if the next key is shorter and a span is cut there: as the span's end it would count as a key of the table.
 fn ends_before_next(last: &[u8], spans: &Spans) -> bool {
     !has_shorter_next(last) || spans.covering(last, SEQNO_MAX).is_none()
 }
 
-/// The tables of this attempt. `created` has the numbers of the files it made, and of no others: they are
-/// removed if it fails.
 struct Outputs<'a> {
     lineage: &'a Lineage,
-    /// Where the keys begin that the next output covers.
     from: Bound<Bytes>,
     created: Vec<u64>,
     finished: Vec<TableMeta>,
     current: Option<TableWriter>,
-    /// The spans of this output and of those after it.
     spans: Spans,
 }
 
 impl Outputs<'_> {
-    /// Ends the table being written, which covers the keys up to `to`: its last one, or all.
     fn finish_current(&mut self, to: Bound<Bytes>) -> Result<()> {
         if let Some(mut writer) = self.current.take() {
             let next = match &to {
@@ -242,7 +222,7 @@ impl Outputs<'_> {
         Ok(())
     }
 
-    /// Removes the files of a failed attempt. If that fails too, the next opening removes them.
+    /// Otherwise, the next opening removes the rest.
     fn remove_all(self, fs: &dyn Fs, dir: &Path) {
         drop(self.current);
         for number in self.created {
@@ -251,8 +231,6 @@ impl Outputs<'_> {
     }
 }
 
-/// Says of ascending user keys whether the key range of a table of these levels includes them. Some tables are
-/// skipped.
 fn holds_in_order<'a>(
     version: &'a Version,
     levels: Range<usize>,
@@ -260,7 +238,6 @@ fn holds_in_order<'a>(
 ) -> impl FnMut(&[u8]) -> bool + use<'a> {
     let tables =
         |run: &'a Run| run.tables.iter().filter(|table| !skipped.contains(&table.meta.number)).peekable();
-    // The tables of each run that are not wholly before the last key.
     let mut runs: Vec<_> = levels.flat_map(|level| version.runs(level)).map(tables).collect();
     runs.retain_mut(|tables| tables.peek().is_some());
     move |user_key| {
@@ -271,7 +248,6 @@ fn holds_in_order<'a>(
     }
 }
 
-/// Whether the bounds of a table of these levels reach into a range, for ranges in ascending order.
 fn overlaps_in_order<'a>(
     version: &'a Version,
     levels: Range<usize>,
@@ -287,7 +263,6 @@ fn overlaps_in_order<'a>(
     }
 }
 
-/// How many bytes of the next level the current output overlaps.
 struct Overlap<'a> {
     tables: &'a [Arc<TableHandle>],
     bytes: u64,
@@ -299,7 +274,6 @@ impl<'a> Overlap<'a> {
         Self { tables, bytes: 0, limit }
     }
 
-    /// Counts the tables that lie wholly before `user_key`; `true` if they are too many for one output.
     fn is_too_much(&mut self, user_key: &[u8]) -> bool {
         while let Some(table) = self.tables.first().filter(|table| &table.meta.largest[..] < user_key) {
             self.bytes = self.bytes.saturating_add(table.meta.len);
@@ -308,7 +282,6 @@ impl<'a> Overlap<'a> {
         self.bytes > self.limit
     }
 
-    /// To be called when an output begins.
     fn restart(&mut self) {
         self.bytes = 0;
     }

@@ -1,11 +1,8 @@
-//! What the outputs of a job record of its inputs, so that a table that was replaced can be told from one in
-//! use when the manifest is damaged ([`Origin`]).
+//! Records a job's inputs in its outputs, so that a repair can recognise replaced tables ([`Origin`]).
 //!
-//! Each output lists the inputs that overlap the keys it covers. The outputs of a job, or of a part of it that
-//! a thread does, cover its keys: the first from the beginning, each other from the last key of the one
-//! before, the last one to the end. Where no entry is left, nothing is recorded: a repair sees from the
-//! sequence numbers that flushes are gone. Of the tables that the inputs replaced the newest are listed too:
-//! their files may be left over, or an older manifest may name them.
+//! Each output lists the inputs that overlap its keys, from the last key of the previous output on, and the newest
+//! tables that these replaced: their files may still exist, or an older manifest may name them. A job without outputs
+//! records nothing: a repair detects missing flushes by sequence numbers.
 
 use std::ops::Bound;
 
@@ -15,29 +12,23 @@ use crate::batch::KeyspaceId;
 use crate::key::SeqNo;
 use crate::table::{EARLIER_MAX, Origin};
 
-/// The inputs of a job, as its outputs record them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lineage {
     pub(crate) keyspace: KeyspaceId,
     pub(crate) name: String,
-    /// Largest sequence number that goes into the outputs.
     pub(crate) newest: SeqNo,
-    /// The tables that are merged; none for a flush.
     pub(crate) inputs: Vec<InputTable>,
 }
 
-/// A table that is merged.
 #[derive(Debug, Clone)]
 pub(crate) struct InputTable {
     pub(crate) number: u64,
     pub(crate) smallest: Bytes,
     pub(crate) largest: Bytes,
-    /// The tables that it replaced, directly or not.
     pub(crate) replaced: Vec<u64>,
 }
 
 impl Lineage {
-    /// What the output that covers these keys records.
     pub(super) fn origin(&self, from: Bound<Bytes>, to: Bound<Bytes>) -> Origin {
         let overlaps = |input: &&InputTable| {
             let starts = match &to {

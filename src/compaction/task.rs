@@ -1,7 +1,6 @@
-//! Tables to merge, how urgent that is, and where a large merge is split, so that several threads can do a part of it each.
+//! A compaction task, its urgency, and its split into parts for several threads.
 //!
-//! A part ends at a user key, which begins the next one; so all entries of a key are in one part, and the parts
-//! need nothing of each other. Their outputs are published together.
+//! A part ends at a user key, so parts are independent. Their outputs are published together.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,22 +13,17 @@ use crate::manifest::edit::LEVELS;
 use crate::sorting::sort_by_key;
 use crate::version::TableHandle;
 
-/// A part is at least as long as so many tables.
 const PART_TABLES_MIN: u64 = 4;
 
-/// Tables to remove from the tree, and the level that their entries go to; [`LEVELS`], below all levels, if they go
-/// nowhere.
+/// [`LEVELS`] as output level drops the entries.
 #[derive(Debug, Clone)]
 pub(crate) struct Task {
-    /// Inputs with their levels, in any order.
     pub(crate) inputs: Vec<(usize, Arc<TableHandle>)>,
     pub(crate) output_level: usize,
-    /// The inputs are moved to the output level without rewriting.
     pub(crate) trivial_move: bool,
 }
 
 impl Task {
-    /// Whether the inputs are dropped.
     pub(crate) fn drops(&self) -> bool {
         self.output_level == LEVELS
     }
@@ -38,13 +32,11 @@ impl Task {
         self.inputs.iter().map(|(_, table)| table.meta.number).collect()
     }
 
-    /// The bytes that it reads, and writes at most.
     pub(super) fn rewritten_bytes(&self) -> u64 {
         if self.trivial_move { 0 } else { len_of(self.inputs.iter().map(|(_, table)| table)) }
     }
 
-    /// The keys at which parts of about equal length begin, except the first; at most `parts - 1`. They are right behind
-    /// bounds of tables, so there are few if few tables begin in the middle, and spans can be cut there.
+    /// The first keys of all parts but the first, right behind a table's smallest key: spans can be cut there.
     pub(crate) fn cuts(&self, shape: &Shape, parts: usize) -> Vec<Bytes> {
         let bytes = self.rewritten_bytes();
         let longest = bytes / shape.table_bytes.saturating_mul(PART_TABLES_MIN).max(1);
@@ -65,8 +57,7 @@ impl Task {
     }
 }
 
-/// How much a compaction is needed: first by the pressure on the writers of its tree, then by the score of its
-/// level. Both in thousandths.
+/// First the pressure on writers, then the score, in thousandths.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Urgency {
     pressure: u64,
@@ -79,13 +70,11 @@ impl Urgency {
         Self { pressure: thousandths(pressure), score: thousandths(score) }
     }
 
-    /// The urgency of a compaction that lowers no pressure.
     pub(crate) fn of_score(score: f64) -> Self {
         Self::new(0.0, score)
     }
 }
 
-/// The smallest and the largest key of some tables. `None` without tables.
 pub(super) fn bounds_of<'t>(
     tables: impl IntoIterator<Item = &'t Arc<TableHandle>, IntoIter: Clone>,
 ) -> Option<(&'t Bytes, &'t Bytes)> {
@@ -94,7 +83,7 @@ pub(super) fn bounds_of<'t>(
     Some((smallest, tables.map(|table| &table.meta.largest).max()?))
 }
 
-/// The length of some tables together; saturates, because a manifest may state any.
+/// Saturates: a manifest may state any length.
 pub(super) fn len_of<'t>(tables: impl IntoIterator<Item = &'t Arc<TableHandle>>) -> u64 {
     tables.into_iter().map(|table| table.meta.len).fold(0, u64::saturating_add)
 }

@@ -1,4 +1,4 @@
-//! The state that all handles and threads of an open store share, and how a failure disables writing.
+//! The shared state of an open store, and disabling of writing.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,18 +30,15 @@ use crate::sync::lock;
 use crate::table::TableContext;
 use crate::wal::EditMark;
 
-/// An open store: its state in groups. What touches one group is a function of that group.
 pub(in crate::db) struct Engine {
     pub(in crate::db) id: OpenId,
     pub(in crate::db) options: Options,
     pub(in crate::db) report: OpenReport,
     pub(in crate::db) files: StoreFiles,
-    /// What all tables share: memory, open files, counts of reads.
     pub(in crate::db) context: Arc<TableContext>,
     pub(in crate::db) keyspaces: Keyspaces,
     pub(in crate::db) sequence: Sequence,
     pub(in crate::db) commit: CommitQueue,
-    /// `None` if read-only.
     pub(in crate::db) log: Option<Log>,
     pub(in crate::db) next_log: NextLog,
     pub(in crate::db) manifest: Manifest,
@@ -53,18 +50,15 @@ pub(in crate::db) struct Engine {
     pub(in crate::db) latencies: Latencies,
     pub(in crate::db) lifecycle: Lifecycle,
     pub(in crate::db) clock: Clock,
-    /// When horizons are to be looked at again, by the clock of the system in milliseconds.
+    /// Time of the next check of horizons, in milliseconds by the system clock.
     pub(in crate::db) expiry_look_at: AtomicU64,
     /// Keyspaces with tables that may have expired for all readers.
     pub(in crate::db) with_expired_tables: Mutex<BTreeSet<KeyspaceId>>,
-    /// One thread at a time raises horizons.
     pub(in crate::db) raising: Mutex<()>,
-    /// Held while a horizon becomes visible, and by the commit leader from the decision of conditional batches until they are
-    /// visible: a decision holds at the moment of its write.
+    /// Held while a horizon becomes visible, and by the leader from deciding conditional batches until they are visible.
     pub(in crate::db) horizon_gate: Mutex<()>,
 }
 
-/// Sequence numbers: what readers see now, and what snapshots see.
 pub(in crate::db) struct Sequence {
     visible: AtomicU64,
     pub(in crate::db) snapshots: SnapshotList,
@@ -75,28 +69,22 @@ impl Sequence {
         Self { visible: AtomicU64::new(visible), snapshots: SnapshotList::default() }
     }
 
-    /// The newest sequence number that readers see.
     #[inline]
     pub(in crate::db) fn visible(&self) -> SeqNo {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Makes everything up to `seqno` visible. Only the commit leader calls this.
     pub(in crate::db) fn publish(&self, seqno: SeqNo) {
         self.visible.store(seqno, Ordering::Release);
     }
 
-    /// Registers a snapshot of what is visible now. Returns its number, and the horizons with it.
     pub(in crate::db) fn register_snapshot(&self) -> (SeqNo, Arc<Horizons>) {
         self.snapshots.register(&self.visible)
     }
 }
 
-/// The manifest of an open store.
 pub(in crate::db) struct Manifest {
-    /// `None` if read-only.
     log: Mutex<Option<ManifestLog>>,
-    /// Count and hash of the durable edits, to be read without the manifest's lock.
     mark: Mutex<EditMark>,
 }
 
@@ -110,7 +98,6 @@ impl Manifest {
         lock(&self.log)
     }
 
-    /// Count and hash of the durable edits, which promises in the log contain.
     pub(in crate::db) fn mark(&self) -> EditMark {
         *lock(&self.mark)
     }
@@ -120,7 +107,6 @@ impl Manifest {
     }
 }
 
-/// Sums over the life of a handle.
 #[derive(Debug, Default)]
 pub(in crate::db) struct Counters {
     pub(in crate::db) batches: AtomicU64,
@@ -129,7 +115,7 @@ pub(in crate::db) struct Counters {
     pub(in crate::db) flushes: AtomicU64,
     pub(in crate::db) compactions: AtomicU64,
     pub(in crate::db) trivial_moves: AtomicU64,
-    /// Tables that compactions could not read. While there are none, nothing looks for them.
+    /// Number of unreadable tables; 0 skips the search for them.
     pub(in crate::db) set_aside: AtomicU64,
     pub(in crate::db) flushed_bytes: AtomicU64,
     pub(in crate::db) compacted_bytes: AtomicU64,
@@ -145,7 +131,6 @@ pub(in crate::db) struct Counters {
     pub(in crate::db) longest_delay_nanos: AtomicU64,
 }
 
-/// What [`Engine::new`] needs; everything else starts empty.
 pub(in crate::db) struct EngineParts {
     pub(in crate::db) options: Options,
     pub(in crate::db) report: OpenReport,
@@ -157,10 +142,10 @@ pub(in crate::db) struct EngineParts {
 }
 
 impl Engine {
-    /// A store without log and manifest: one that is read-only, or that is still being opened.
+    /// Without log and manifest: read-only, or still being opened.
     pub(in crate::db) fn new(parts: EngineParts) -> Self {
         let (lifecycle, sequence) = (Lifecycle::new(), Sequence::new(parts.visible));
-        // Of all keyspaces, also of those whose entries no longer expire.
+        // Also of keyspaces whose entries no longer expire.
         sequence.snapshots.raise(&parts.keyspaces.horizons(), || {});
         Self {
             id: OpenId::new(),
@@ -189,30 +174,27 @@ impl Engine {
         }
     }
 
-    /// Makes a store writable. `None`: its manifest is about to be put in force.
     pub(in crate::db) fn set_writable(&mut self, log: Log, manifest: Option<ManifestLog>) {
         self.lifecycle.set_writable();
         self.log = Some(log);
         self.manifest = Manifest::new(manifest);
     }
 
-    /// The log. Writers have checked that the store is not read-only.
+    /// Writers have checked that the store is not read-only.
     pub(in crate::db) fn log(&self) -> &Log {
         self.log.as_ref().expect("writers check that the store is writable")
     }
 
-    /// The number below which no reader sees an entry of a keyspace, and no later opening.
+    /// Smaller numbers are invisible to all readers and later openings.
     pub(in crate::db) fn droppable_below(&self, tree: &Tree) -> SeqNo {
         self.sequence.snapshots.lowest_horizon(tree.id).min(tree.buckets().horizon())
     }
 
-    /// The error of background work that is failing, or of the full disk.
     pub(in crate::db) fn background_error(&self) -> Option<Error> {
         self.retry.error().or_else(|| self.disk_space.cause())
     }
 
-    /// Removes the files that nothing needs any more. `true` if any was removed: then work that failed is
-    /// tried again, since there may be room for it now.
+    /// Returns whether any was removed, which makes failed work due.
     pub(in crate::db) fn remove_obsolete_files(&self) -> bool {
         if !self.retry.is_due(Work::Remove) {
             return false;
@@ -229,27 +211,25 @@ impl Engine {
         any
     }
 
-    /// Disables writing if removing a file has found that the lock is lost. Other failures of a removal do no
-    /// harm.
+    /// Disables writing if the removal of a file found the lock lost.
     pub(in crate::db) fn notice_lost_lock(&self) {
         if self.files.has_lost_lock() {
             self.fail(Error::LockLost { dir: self.files.dir.clone() });
         }
     }
 
-    /// Whether work may be tried now. Without background threads it may be whenever a caller needs it.
+    /// Without background threads always true.
     pub(in crate::db) fn may_try(&self, work: Work) -> bool {
         self.background.threads == 0 || self.retry.is_due(work)
     }
 
-    /// Puts work off that has failed, to be tried again.
     pub(in crate::db) fn put_off(&self, work: Work, error: Error) {
-        tracing::warn!(dir = %self.files.dir.display(), ?work, %error, "work failed and is tried again");
+        tracing::warn!(dir = %self.files.dir.display(), ?work, %error, "work failed and will be retried");
         self.retry.put_off(work, error);
         self.background.notify();
     }
 
-    /// Disables writing if this failure ends it; otherwise puts the work off, to be tried again.
+    /// Disables writing for a final failure, else schedules a retry.
     pub(in crate::db) fn fail_or_put_off(&self, work: Work, error: Error) {
         let error = self.fail_if_final(error);
         if !self.lifecycle.has_failed() {
@@ -257,15 +237,15 @@ impl Engine {
         }
     }
 
-    /// Disables writing if this failure ends it, and returns the error to report.
+    /// Disables writing for a final failure. Returns the error to report.
     pub(in crate::db) fn fail_if_final(&self, error: Error) -> Error {
         if ends_writing(&error, &self.files.dir) { self.fail(error) } else { error }
     }
 
-    /// Disables writing if this is the first failure, and returns the error to report.
+    /// Disables writing at the first failure. Returns the error to report.
     pub(in crate::db) fn fail(&self, error: Error) -> Error {
         let is_refusal = matches!(error, Error::KeyspaceDropped { .. } | Error::Closed | Error::ReadOnly);
-        // A forked process takes no lock, because a thread that it does not have may have held the lock.
+        // A forked child must not wait: the holders of locks may not exist in it.
         if is_refusal || matches!(error, Error::Forked { .. }) {
             return error;
         }
@@ -275,7 +255,7 @@ impl Engine {
             }
             self.completions.fail(&error);
             self.background.notify();
-            // A subscriber that panics is not in the way of those who wait.
+            // A panicking subscriber must not affect waiting threads.
             let _ = catch("telling that writing is disabled", || {
                 tracing::error!(dir = %self.files.dir.display(), %error, "writing is disabled");
             });
@@ -283,7 +263,6 @@ impl Engine {
         error
     }
 
-    /// Refuses writes in a forked process, and to a store that takes none.
     #[inline]
     pub(in crate::db) fn check_writable(&self) -> Result<()> {
         self.files.check_not_forked()?;

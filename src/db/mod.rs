@@ -1,23 +1,22 @@
 //! The engine: an open store, its handles, and the flows between the layers below.
 //!
-//! A room is a folder with one responsibility. Its files import from their own room and from rooms in earlier rows of this
-//! table; the rooms of one row do not import from each other. The tests in `testing/layers` enforce that. The last column
-//! follows from it, or is a convention.
+//! A room is a folder. Its files import from their own room and from rooms in earlier rows, not from others of the same row;
+//! `testing/layers` enforces this.
 //!
 //! | room | responsibility | never |
 //! |---|---|---|
-//! | `state/` | what an open store consists of | starts work |
-//! | `latencies` | how long calls and jobs take, as histograms | decides anything |
-//! | `queues/` | who waits for what: writers, jobs, work that failed; conditions of batches as data | does the work |
-//! | `engine` | assembles both, and decides which failure ends writing | |
-//! | `read/` | lookups, and the sources of scans | changes what later reads return |
-//! | `build/` | new tables from a memtable or from compaction inputs | publishes them |
-//! | `generation/` | which log and which manifest are in force; edits of the manifest | runs background jobs, enters the commit queue |
-//! | `commit/` | one commit group, as its leader carries it out | runs background jobs |
-//! | `jobs/`, `open/` | background work, and calls that wait for it; from files to an open store | |
-//! | `copy/` | checkpoints, the list of files to copy | changes the store that it copies |
-//! | `write/` | a write in the thread of its caller: wait, queue, look again | writes to the log or to a memtable |
-//! | `handles/` | what users call | |
+//! | `state/` | state of an open store | starts work |
+//! | `latencies` | latency histograms | decides anything |
+//! | `queues/` | queues of writers, jobs and failed work; conditions of batches | does the work |
+//! | `engine` | assembles both; final failures | |
+//! | `read/` | lookups, and the sources of scans | changes later reads |
+//! | `build/` | new tables | publishes them |
+//! | `generation/` | edits, and replacement of log and manifest | runs background jobs, enters the commit queue |
+//! | `commit/` | one commit group | runs background jobs |
+//! | `jobs/`, `open/` | background work and waiting for it; from files to an open store | |
+//! | `copy/` | checkpoints, lists of files | changes the copied store |
+//! | `write/` | a write in its caller's thread | writes to the log or to a memtable |
+//! | `handles/` | the public API | |
 //! | `transaction/`, `check/` | transactions; verify, repair, the shape of the tree | |
 
 mod build;

@@ -4,19 +4,17 @@ use super::options::Expiry;
 use crate::key::SeqNo;
 use crate::wal::Boundary;
 
-/// Where the buckets of a keyspace begin, and its horizon.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Buckets {
-    /// In ascending order of numbers; those before the last one that is not over the horizon are forgotten.
+    /// Ascending, from the last one at or below the horizon.
     boundaries: Vec<Boundary>,
-    /// Entries with a smaller sequence number are hidden.
+    /// Entries with smaller numbers are hidden.
     horizon: SeqNo,
 }
 
-/// The time of a boundary from before the caller has set any: of entries before it nothing is known.
+/// Before the caller set a time: the age of earlier entries is unknown.
 const NO_TIME: u64 = 0;
 
-/// Boundaries that the commit leader writes before a group, and the number at which the group begins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Next {
     pub(crate) boundaries: Vec<Boundary>,
@@ -36,11 +34,14 @@ impl Buckets {
         self.horizon
     }
 
-    /// Adds a boundary.
-    ///
+    /// In bytes.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.boundaries.capacity() * size_of::<Boundary>()
+    }
+
     /// # Errors
     ///
-    /// The reason why it cannot follow the last one.
+    /// Why the boundary cannot follow the last one.
     pub(crate) fn begin(&mut self, boundary: Boundary) -> Result<(), String> {
         match self.last() {
             Some(last) if boundary.seqno <= last.seqno || boundary.time < last.time => {
@@ -53,21 +54,23 @@ impl Buckets {
         }
     }
 
-    /// Adds a boundary of a log, unless it is known or hidden already.
+    /// For a boundary of a log; ignored if it is known or hidden.
     pub(crate) fn follow(&mut self, boundary: Boundary) {
         if self.begin(boundary).is_ok() {
             self.raise(self.horizon);
         }
     }
 
-    /// Takes over other options, at this time; `None`: its caller has not set one. `next` is the next number. Entries that no
-    /// longer expire have no buckets. If entries did not expire before, those that are there count as written now, or when
-    /// the caller sets the time. Otherwise the last bucket ends now, as its length may change, unless the time is far from it
-    /// and `is_doubtful`. Returns the boundary that does so, which is to be added.
+    /// The boundary to add for a change of options. `now` is `None` until the caller sets a time; `next` is the next
+    /// number.
+    ///
+    /// If entries did not expire before, existing ones count as written now, or when the caller sets the time.
+    /// Otherwise the last bucket ends now, except after an unconfirmed leap (`is_doubtful`), because its length may
+    /// change.
     ///
     /// # Errors
     ///
-    /// The clock is another one, and the times of the boundaries mean nothing by it.
+    /// The boundaries have times of another clock.
     pub(crate) fn change(
         &self,
         before: Option<Expiry>,
@@ -92,35 +95,34 @@ impl Buckets {
         Ok((!is_same && !is_leap && follows).then_some(boundary))
     }
 
-    /// Raises the horizon; a smaller number changes nothing. Forgets boundaries of hidden buckets.
+    /// Drops the boundaries of hidden buckets.
     pub(crate) fn raise(&mut self, seqno: SeqNo) {
         self.horizon = self.horizon.max(seqno);
         let below = self.boundaries.partition_point(|boundary| boundary.seqno < self.horizon);
         self.boundaries.drain(..below.saturating_sub(1));
     }
 
-    /// Forgets the boundaries: entries no longer expire.
+    /// For entries that no longer expire.
     pub(crate) fn forget_boundaries(&mut self) {
-        self.boundaries.clear();
+        self.boundaries = Vec::new();
     }
 
-    /// The bucket of an entry with this number. Entries are in one bucket if these numbers are equal; a larger one is
-    /// later. [`Buckets::open`] is the last.
+    /// Larger is later; [`Buckets::open`] is the last.
     pub(crate) fn bucket_of(&self, seqno: SeqNo) -> usize {
         self.boundaries.partition_point(|boundary| boundary.seqno <= seqno)
     }
 
-    /// The bucket of the entries that are written next, unless a boundary is written before.
+    /// The bucket of the next entries, without a new boundary.
     pub(crate) fn open(&self) -> usize {
         self.boundaries.len()
     }
 
-    /// The time before which the entries of a closed bucket were written; `None` for the last bucket.
+    /// In milliseconds; `None` for the last bucket.
     pub(crate) fn end_of(&self, bucket: usize) -> Option<u64> {
         self.boundaries.get(bucket).map(|boundary| boundary.time)
     }
 
-    /// Whether the time at which the entries of the last bucket were written is unknown.
+    /// See the module.
     pub(crate) fn is_undated(&self) -> bool {
         match &self.boundaries[..] {
             [.., before, last] => before.time == last.time && before.seqno + 1 == last.seqno,
@@ -128,21 +130,19 @@ impl Buckets {
         }
     }
 
-    /// The last boundary, if it has a time.
     pub(crate) fn last_dated(&self) -> Option<Boundary> {
         self.last().filter(|last| last.time != NO_TIME)
     }
 
-    /// Whether so much time has passed since the last boundary that the clock may be wrong.
+    /// Whether the last bucket ended over one time to live ago: the clock may be wrong.
     pub(crate) fn is_leap(&self, expiry: &Expiry, now: u64) -> bool {
         self.last_dated().is_some_and(|last| expiry.end_of(last.time).saturating_add(expiry.ttl) <= now)
     }
 
-    /// The boundaries before a group of entries that is written now and would begin at number `first`. `is_doubtful`: there
-    /// may be a leap of the clock.
+    /// The boundaries before a commit group that begins at number `first`. `is_doubtful`: a leap is not confirmed.
     pub(crate) fn next(&self, expiry: &Expiry, now: u64, is_doubtful: bool, first: SeqNo) -> Next {
         let at = |time, seqno| Boundary { time, seqno };
-        // The entries after the last boundary may have been lost. Then the next ones have its number.
+        // If its entries were lost, the next ones take their number.
         let open = self.last().map_or(first, |last| first.max(last.seqno));
         let first = self.last().map_or(first, |last| first.max(last.seqno + 1));
         let boundaries = match self.last_dated() {
@@ -169,7 +169,7 @@ impl Buckets {
         Next { boundaries, first }
     }
 
-    /// The horizon at this time: the number below which all entries have expired. `visible` is the newest number.
+    /// All entries below it have expired. `visible`: the newest number.
     pub(crate) fn due(&self, expiry: &Expiry, now: u64, visible: SeqNo) -> SeqNo {
         let is_due = |boundary: &Boundary| boundary.time.saturating_add(expiry.ttl) <= now;
         let due = self.boundaries.partition_point(is_due);
@@ -177,12 +177,12 @@ impl Buckets {
             due.checked_sub(1).map(|at| self.boundaries[at]).filter(|boundary| boundary.time != NO_TIME);
         let due = due.map_or(0, |boundary| boundary.seqno);
         let is_all = self.is_leap(expiry, now) && !self.is_undated();
-        // A boundary may be there before the number that it has.
+        // A boundary may precede its entries.
         let due = if is_all { due.max(visible + 1) } else { due.min(visible + 1) };
         due.max(self.horizon)
     }
 
-    /// When the horizon is to rise next; `None` if that is unknown, or nothing is visible. `newest` is the newest entry.
+    /// When the horizon will rise next, if known. `newest`: the newest visible entry.
     pub(crate) fn next_expiry(&self, expiry: &Expiry, newest: Option<SeqNo>) -> Option<u64> {
         newest.filter(|newest| *newest >= self.horizon)?;
         let is_next = |boundary: &&Boundary| boundary.seqno > self.horizon && boundary.time != NO_TIME;

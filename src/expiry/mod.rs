@@ -1,20 +1,15 @@
-//! Entries that expire, as pure decisions: no clock is read here.
+//! Expiry of entries: pure decisions, which read no clock.
 //!
-//! Time is divided into *buckets* of `ttl / buckets` milliseconds, at multiples of that length. All entries that a
-//! keyspace gets in one bucket expire together. A *boundary* ([`Boundary`](crate::wal::Boundary)) states the sequence
-//! number at which a time begins: entries with a smaller number were written before it. The *horizon* of a keyspace is
-//! the sequence number below which its entries are hidden. It follows from the boundaries and the time, and never falls.
+//! *Buckets* are multiples of `ttl / buckets` milliseconds; their entries expire together. A *boundary*
+//! ([`Boundary`](crate::wal::Boundary)) is a sequence number and a time: smaller numbers were written before that time.
+//! Entries below the *horizon* of a keyspace are hidden. It follows from boundaries and time, and never falls.
 //!
-//! 1. The commit leader writes boundaries before the first entries of a new bucket ([`Buckets::next`]). If time has
-//!    passed in which nothing was written, the bucket before gets a boundary of its own, at the time at which it ended,
-//!    and one sequence number is left out, because the numbers of a keyspace's boundaries ascend.
-//! 2. An entry that was written before a boundary expires `ttl` after the time of that boundary ([`Buckets::due`]). The
-//!    entries of the last bucket expire `ttl` after its end.
-//! 3. Entries that are written while the time is in doubt (a leap of the clock, see [`Buckets::is_leap`]) get no
-//!    boundary with that time. Two boundaries with the same time and adjacent numbers, the end of the bucket before,
-//!    mark such an *undated* bucket. It has no end until a boundary follows.
-//!
-//! [`options`] has the settings, [`buckets`] the boundaries and the horizon of a keyspace, [`times`] the times of a bucket.
+//! 1. The commit leader writes boundaries before the first entries of a bucket ([`Buckets::next`]). After an idle time,
+//!    the previous bucket gets a boundary at its own end, with an unused number, because numbers of boundaries ascend.
+//! 2. Entries before a boundary expire `ttl` after its time ([`Buckets::due`]), entries of the last bucket `ttl` after
+//!    its end.
+//! 3. During an unconfirmed leap of the clock ([`Buckets::is_leap`]), entries go to an *undated* bucket, marked by two
+//!    boundaries with adjacent numbers and the end of the previous bucket. It ends at the next boundary.
 
 pub(crate) mod buckets;
 pub(crate) mod options;

@@ -1,32 +1,30 @@
-//! How long entries live, as the options of a keyspace state it, and its encoding.
+//! The options about expiry, and their encoding.
 
 use std::ops::RangeInclusive;
 
 use crate::codec::{DecodeError, Reader, put_varints};
 
-/// How long entries live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expiry {
-    /// Milliseconds, in [`TTL_MILLIS`].
+    /// In milliseconds.
     pub(crate) ttl: u64,
-    /// Parts of the time to live in which entries expire together: 1 to [`BUCKETS_MAX`].
+    /// 1 to [`BUCKETS_MAX`].
     pub(crate) buckets: u64,
     pub(crate) refresh: Refresh,
     pub(crate) time_source: TimeSource,
 }
 
-/// What restarts the time to live of an entry. The numbers are on disk: append only, see format.md.
+/// The operations that restart the time to live of an entry. The numbers are on disk: append only, see format.md.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Refresh {
-    /// Each write of its key. An entry expires some time after it was first seen.
+    /// Writes of its key: the time counts from first sight.
     #[default]
     OnWrite = 0,
-    /// Each write of its key, and an insert that is refused because of it, once in a bucket. An entry expires some time
-    /// after it was last seen.
+    /// Also the first refused insert in each bucket: the time counts from last sight.
     OnSight = 1,
 }
 
@@ -37,41 +35,36 @@ pub enum Refresh {
 #[non_exhaustive]
 #[repr(u8)]
 pub enum TimeSource {
-    /// The clock of the system.
+    /// The system clock.
     #[default]
     System = 0,
     /// The caller, by [`Keyspace::advance_time`](crate::Keyspace::advance_time).
     Caller = 1,
 }
 
-/// Times to live: one second to ten years, in milliseconds.
+/// One second to ten years.
 pub(crate) const TTL_MILLIS: RangeInclusive<u64> = 1000..=315_576_000_000;
 
-/// Most buckets of a keyspace.
 pub(crate) const BUCKETS_MAX: u64 = 128;
 
-/// The number of buckets if only the time to live is set.
 pub(crate) const BUCKETS_DEFAULT: u64 = 24;
 
 impl Expiry {
-    /// Entries that live for so many milliseconds after they were written.
     #[cfg(test)]
     pub(crate) fn new(ttl: u64) -> Self {
         let (refresh, time_source) = (Refresh::OnWrite, TimeSource::System);
         Self { ttl, buckets: BUCKETS_DEFAULT, refresh, time_source }
     }
 
-    /// Length of a bucket, in milliseconds.
     pub(crate) fn bucket_millis(&self) -> u64 {
         (self.ttl / self.buckets.max(1)).max(1)
     }
 
-    /// When the bucket of this time begins.
+    /// The bucket with this time.
     pub(crate) fn start_of(&self, time: u64) -> u64 {
         time - time % self.bucket_millis()
     }
 
-    /// When the bucket of this time ends.
     pub(crate) fn end_of(&self, time: u64) -> u64 {
         self.start_of(time).saturating_add(self.bucket_millis())
     }
@@ -81,7 +74,7 @@ impl Expiry {
         out.extend_from_slice(&[self.refresh as u8, self.time_source as u8]);
     }
 
-    /// Decodes it. A value that this version does not know is unsupported: it decides what readers see.
+    /// Unknown values are unsupported: they decide the visibility of entries.
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let start = reader.offset();
         let unknown = |what, found, known| Err(DecodeError::unsupported(start, what, found, known));

@@ -1,30 +1,29 @@
-//! The times of a bucket, for statistics.
+//! Times of buckets, for statistics.
 
 use super::buckets::Buckets;
 use super::options::Expiry;
 use crate::key::SeqNo;
 
-/// The times of a bucket, in milliseconds since 1970-01-01 UTC, or by the caller's clock; `None` where they are unknown.
+/// Milliseconds since 1970-01-01 UTC, or by the caller's clock, if known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BucketTimes {
     pub(crate) begins: Option<u64>,
     pub(crate) ends: Option<u64>,
-    /// `None` too if the keyspace has no time to live any more.
+    /// Also `None` if entries do not expire.
     pub(crate) expires: Option<u64>,
 }
 
 impl Buckets {
-    /// The times of a bucket ([`Buckets::bucket_of`]).
     pub(crate) fn times(&self, expiry: Option<&Expiry>, bucket: usize) -> BucketTimes {
         let begins = bucket.checked_sub(1).and_then(|before| self.end_of(before));
-        // The last one has no boundary behind it.
+        // No boundary follows the last bucket.
         let open_end = || expiry.filter(|_| !self.is_undated()).zip(begins);
         let ends = self.end_of(bucket).or_else(|| open_end().map(|(expiry, begins)| expiry.end_of(begins)));
         let expires = expiry.zip(ends).map(|(expiry, ends)| ends.saturating_add(expiry.ttl));
         BucketTimes { begins, ends, expires }
     }
 
-    /// When the first of the visible entries expire, if the oldest entry has this number.
+    /// `oldest`: the oldest entry.
     pub(crate) fn first_expiry(&self, expiry: &Expiry, oldest: SeqNo) -> Option<u64> {
         self.times(Some(expiry), self.bucket_of(oldest.max(self.horizon()))).expires
     }

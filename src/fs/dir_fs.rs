@@ -1,12 +1,7 @@
-//! The files of a locked directory, opened relative to its handle.
+//! Files of a locked directory, opened relative to its handle, because its path may later name another directory.
 //!
-//! The operating system resolves a path at each call. If the directory is renamed and replaced, the same path names
-//! files of another directory, which the store has not locked. So each name directly in
-//! the directory is looked up relative to the directory's handle, and every other path as usual.
-//!
-//! There are two locks, both on open handles: one on the directory and one on its file `LOCK`. If `LOCK` is deleted,
-//! the directory is still locked. If the directory is replaced, [`LockGuard::is_in_place`] detects it: it compares
-//! device and inode of names and handles.
+//! Both the directory and its file `LOCK` are locked: `LOCK` may be deleted. [`LockGuard::is_in_place`] detects a
+//! replaced directory by device and inode.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -26,32 +21,28 @@ use super::std_file::{StdFile, free_bytes, lock_file, not_regular};
 use super::{AppendFile, Fs, HeldByThisProcess, LockGuard, LockKind, ReadFile};
 use crate::sync::lock;
 
-/// Device and inode: the identity of a file or directory under any name.
 type Identity = (u64, u64);
 
-/// The directories that this process has locked, one entry for each lock. Each has the id of the process, because a
-/// forked process inherits the list.
+/// With the process id, because a forked process inherits the list.
 static HELD: Mutex<Vec<(u32, Identity)>> = Mutex::new(Vec::new());
 
 #[derive(Debug)]
 struct DirFs {
     path: PathBuf,
     handle: File,
-    /// The original file system, for every other directory.
     others: &'static dyn Fs,
 }
 
 #[derive(Debug)]
 pub(super) struct DirLock {
     dir: Arc<DirFs>,
-    /// The absolute path of the directory, in case the process changes its working directory.
+    /// Absolute: the process may change its working directory.
     found_at: PathBuf,
-    /// Its name, identity and handle. Closing the handle releases the lock.
+    /// Closing the handle releases the lock.
     file: Option<(OsString, Stat, File)>,
     entry: (u32, Identity),
 }
 
-/// Locks the file `path` and its directory: see [`Fs::lock`].
 pub(super) fn lock_dir(path: &Path, kind: LockKind, others: &'static dyn Fs) -> io::Result<DirLock> {
     let invalid = || io::Error::new(io::ErrorKind::InvalidInput, "a lock needs a file in a directory");
     let (parent, name) = path.parent().zip(path.file_name()).ok_or_else(invalid)?;
@@ -66,7 +57,7 @@ pub(super) fn lock_dir(path: &Path, kind: LockKind, others: &'static dyn Fs) -> 
     };
     match lock_file(&dir.handle, kind) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(blocked(error)),
-        // Some network file systems cannot lock a directory: then only the file is locked.
+        // Some network file systems cannot lock a directory.
         _ => {}
     }
     let file = match open_lock_file(&dir, name, kind) {
@@ -81,7 +72,6 @@ pub(super) fn lock_dir(path: &Path, kind: LockKind, others: &'static dyn Fs) -> 
     Ok(DirLock { dir, found_at, file, entry })
 }
 
-/// Opens the lock file without following links or waiting for pipes.
 fn open_lock_file(dir: &DirFs, name: &OsStr, kind: LockKind) -> io::Result<File> {
     let common = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let flags = match kind {
@@ -93,7 +83,7 @@ fn open_lock_file(dir: &DirFs, name: &OsStr, kind: LockKind) -> io::Result<File>
 
 fn regular(opened: rustix::io::Result<std::os::fd::OwnedFd>) -> io::Result<File> {
     match opened {
-        // A link, where none is followed; a socket, or a pipe for writing without a reader.
+        // A link, a socket, or a pipe without a reader.
         Err(Errno::LOOP | Errno::MLINK | Errno::NXIO | Errno::ISDIR) => Err(not_regular()),
         Err(error) => Err(error.into()),
         Ok(handle) => {
@@ -117,7 +107,6 @@ impl LockGuard for DirLock {
         use io::ErrorKind::{NotADirectory, NotFound};
         match std::fs::metadata(&self.found_at) {
             Ok(found) if (found.dev(), found.ino()) != self.entry.1 => return Ok(false),
-            // The path does not exist.
             Err(error) if matches!(error.kind(), NotFound | NotADirectory) => return Ok(false),
             Err(error) => return Err(error),
             Ok(_) => {}
@@ -133,12 +122,10 @@ impl LockGuard for DirLock {
 
 impl Drop for DirLock {
     fn drop(&mut self) {
-        // In a forked process the lock belongs to the other process, and a thread that does not exist here
-        // may hold the mutex of the list.
+        // The lock belongs to the parent process, and a thread that does not exist here may hold the mutex.
         if self.entry.0 != std::process::id() {
             return;
         }
-        // Readers may keep the handle.
         let _ = self.dir.handle.unlock();
         let mut held = lock(&HELD);
         if let Some(at) = held.iter().position(|entry| *entry == self.entry) {
@@ -148,7 +135,6 @@ impl Drop for DirLock {
 }
 
 impl DirFs {
-    /// The base and name for a lookup: the handle and the name if the path lies directly in the directory.
     fn place<'a>(&'a self, path: &'a Path) -> (BorrowedFd<'a>, &'a Path) {
         match (path.parent(), path.file_name()) {
             (Some(parent), Some(name)) if parent == self.path => (self.handle.as_fd(), Path::new(name)),

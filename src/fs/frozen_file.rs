@@ -1,12 +1,10 @@
 //! A file as of one moment, while a writer appends to it.
 //!
-//! A log may be longer than its contents and end with zeros, so its length does not state how much was appended. A
-//! frozen file has an *end of data*, after which the file had only zeros at that moment. Later appends overwrite these
-//! zeros, but a reader of the frozen file still sees zeros.
+//! A log may end with zeros, so its length does not state how much was appended. A frozen file reads as zeros after its
+//! *end of data*, even after later appends.
 //!
-//! [`FrozenFile::now`] searches for the end of data from the end of the file to the front. So each part of zeros
-//! was read before all parts in front of it. Data is only appended, so the data ended there at some moment
-//! between the read of the part after it and the read of the last part with data.
+//! [`FrozenFile::now`] searches for the end of data from the end of the file to the front. Data is only appended, so at
+//! some moment between the reads of a part of zeros and of the data before it, the data ended there.
 
 use std::io;
 use std::sync::Arc;
@@ -18,37 +16,31 @@ const PART_BYTES: u64 = 16 << 10;
 #[derive(Debug, Clone)]
 pub(crate) struct FrozenFile {
     file: Arc<dyn ReadFile>,
-    /// Only zeros follow.
     data_end: u64,
     len: u64,
 }
 
 impl FrozenFile {
-    /// The first `len` bytes of a file, which no longer change.
     pub(crate) fn first_bytes(file: Arc<dyn ReadFile>, len: u64) -> Self {
         Self { file, data_end: len, len }
     }
 
-    /// The current state of a file that is appended to.
     pub(crate) fn now(file: Arc<dyn ReadFile>) -> io::Result<Self> {
         loop {
             let len = file.len()?;
             match data_end(&*file, len) {
-                // The writer has cut off preallocated space.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && file.len()? < len => {}
                 data_end => return Ok(Self { data_end: data_end?, file, len }),
             }
         }
     }
 
-    /// Whether the file had the same end at both moments. An append may end with zeros, so the end of data alone does not
-    /// show that it is complete.
+    /// An append may end with zeros.
     pub(crate) fn ends_like(&self, other: &Self) -> bool {
         (self.data_end, self.len) == (other.data_end, other.len)
     }
 }
 
-/// The end of the last byte that is not zero.
 fn data_end(file: &dyn ReadFile, len: u64) -> io::Result<u64> {
     let mut end = hole_at_the_end(file, len)?;
     let mut part = vec![0; PART_BYTES.min(end) as usize];
@@ -64,11 +56,9 @@ fn data_end(file: &dyn ReadFile, len: u64) -> io::Result<u64> {
     Ok(0)
 }
 
-/// An offset from which on the file system stores no data; close to the first such offset.
 fn hole_at_the_end(file: &dyn ReadFile, len: u64) -> io::Result<u64> {
     let (mut data, mut hole) = (0, len);
     while hole - data > PART_BYTES {
-        // Most files end with data.
         let at = if hole == len { len - 1 } else { data + (hole - data) / 2 };
         match file.next_data(at)? {
             Some(_) if hole == len => return Ok(len),

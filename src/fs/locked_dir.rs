@@ -1,25 +1,15 @@
 //! The directory of an open store. Every file operation of the store goes through here.
 //!
-//! Invariant: nothing in the directory is changed unless this process holds its lock and the directory is
-//! still the locked one.
+//! Invariant: the directory changes only while this process holds its lock and the path leads to it.
 //!
-//! - *Released*: [`LockedDir::release`] waits for running operations, releases the lock, and refuses every
-//!   later change with [`Error::Closed`].
-//! - *Moved or unlocked*: before a removal or a rename, and after everything that makes something durable,
-//!   the directory and its `LOCK` are compared with the locked ones ([`LockGuard::is_in_place`]). If
-//!   they differ, that operation fails with [`Error::LockLost`], even if the sync itself succeeded, and so
-//!   does every later change.
-//! - *Forked*: a forked process shares the lock of its parent. It is
-//!   refused with [`Error::Forked`], by its process id whenever a file is created, synced, renamed or removed. The
-//!   most frequent calls are checked by their callers ([`LockedDir::check_not_forked`]), with the fork counter of the C
-//!   library, because reading the id takes a system call.
+//! - *Released*: [`LockedDir::release`] waits for running operations. Later changes return [`Error::Closed`].
+//! - *Moved or unlocked*: before a removal or a rename, and after each sync, directory and `LOCK` are compared with the
+//!   locked ones ([`LockGuard::is_in_place`]). If they differ, the operation and all later changes return
+//!   [`Error::LockLost`].
+//! - *Forked*: each create, sync, rename and remove checks the process id, or returns [`Error::Forked`]. That takes a
+//!   system call, so frequent operations use the fork counter of the C library ([`LockedDir::check_not_forked`]).
 //!
-//! If a file system does not sync directories, this is recorded ([`LockedDir::refuses_dir_syncs`]), and the store
-//! continues.
-//!
-//! If the process cannot open another file, a cached file is closed, and the operation is tried again.
-//!
-//! Reading is never refused, because iterators stay usable after the store was closed.
+//! If too many files are open, a cached one is closed. Reads always work, for iterators that outlive the store.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -33,7 +23,6 @@ use super::{AppendFile, Fs, LockGuard, LockKind, ReadFile, is_out_of_files, refu
 use crate::error::{Error, Result};
 use crate::sync::lock;
 
-/// Closes a cached file. `false` if there is none.
 type CloseSpare = dyn Fn() -> bool + Send + Sync;
 
 pub(crate) struct LockedDir {
@@ -47,13 +36,12 @@ pub(crate) struct LockedDir {
 struct Held {
     dir: PathBuf,
     process: Process,
-    /// `None` after the release. Held for reading during each change.
+    /// `None` after the release. Changes hold a read lock.
     guard: RwLock<Option<Box<dyn LockGuard>>>,
     is_lost: AtomicBool,
 }
 
-/// The operation that fails if the directory cannot be compared after a sync. The sync succeeded, but possibly on a
-/// file of another directory.
+/// Possibly on a file of another directory.
 pub(crate) const LOOK_AFTER_SYNC: &str = "look at the directory after a sync of";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,20 +52,18 @@ enum Compare {
 }
 
 impl Held {
-    /// Makes a change under the lock, in the process that holds it.
     fn change<T>(&self, compare: Compare, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         self.check_process()?;
         self.under_lock(compare, act)
     }
 
-    /// Syncs a file or the directory, and then compares. A failure of the comparison is an error of its own.
+    /// A failed comparison is an error of its own.
     fn sync(&self, path: &Path, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.change(Compare::Never, sync)?;
         let look = self.change(Compare::Before, || Ok(()));
         Ok(look.map_err(|error| Error::io(LOOK_AFTER_SYNC, path, error))?)
     }
 
-    /// Makes a change under the lock. The caller has checked the process.
     fn under_lock<T>(&self, compare: Compare, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let guard = self.guard.read().unwrap_or_else(PoisonError::into_inner);
         let guard = guard.as_deref().ok_or(Error::Closed)?;
@@ -123,7 +109,6 @@ impl fmt::Debug for LockedDir {
 }
 
 impl LockedDir {
-    /// The directory of the lock `guard`, which comes from `fs`.
     pub(crate) fn new(dir: &Path, fs: &Arc<dyn Fs>, guard: Box<dyn LockGuard>) -> Arc<Self> {
         Arc::new(Self {
             fs: guard.fs().unwrap_or_else(|| Arc::clone(fs)),
@@ -138,28 +123,24 @@ impl LockedDir {
         })
     }
 
-    /// Sets the function that closes a cached file when no other file can be opened.
     pub(crate) fn close_spare_with(&self, close: impl Fn() -> bool + Send + Sync + 'static) {
         *lock(&self.close_spare) = Some(Arc::new(close));
     }
 
-    /// Returns [`Error::Forked`] unless this process locked the directory.
     pub(crate) fn check_process(&self) -> Result<()> {
         self.held.check_process()
     }
 
-    /// The same for frequent calls, without a system call: see [`Process::is_this_by_forks`].
+    /// Without a system call: see [`Process::is_this_by_forks`].
     #[inline]
     pub(crate) fn check_not_forked(&self) -> Result<()> {
         if self.held.process.is_this_by_forks() { Ok(()) } else { Err(self.held.forked()) }
     }
 
-    /// The file system without the lock, for other directories.
     pub(crate) fn unlocked(&self) -> &Arc<dyn Fs> {
         &self.fs
     }
 
-    /// Whether changes are allowed, and the directory is still the one that was locked.
     pub(crate) fn check(&self) -> io::Result<()> {
         self.held.change(Compare::Before, || Ok(()))
     }
@@ -184,12 +165,10 @@ impl LockedDir {
         }
     }
 
-    /// Releases the lock, after running changes have ended.
     pub(crate) fn release(&self) {
         *self.held.guard.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Opens a file. Closes cached files one by one while too many are open.
     fn with_room<T>(&self, open: impl Fn() -> io::Result<T>) -> io::Result<T> {
         loop {
             match open() {
@@ -266,7 +245,7 @@ struct HeldFile {
 
 impl AppendFile for HeldFile {
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        // The caller has checked the process: the id takes a system call.
+        // The caller has checked the process.
         self.held.under_lock(Compare::Never, || self.file.append(bytes))
     }
 

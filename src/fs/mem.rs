@@ -1,9 +1,8 @@
 //! A file system in memory that simulates power losses.
 //!
-//! It records how much of each file and which entries of each directory (files and directories) were synced.
-//! [`MemFs::crash`] makes a new, independent file system with the state after a power loss now, according to a
-//! [`CrashPolicy`]. An observer is called with the [`Op`] before every change: a test takes a
-//! crash image there, makes the operation fail by returning an error, or checks the order of operations.
+//! It records the synced part of each file and directory. [`MemFs::crash`] makes a file system with the state after a
+//! power loss, by a [`CrashPolicy`]. An observer gets every [`Op`] before the change, to take a crash image, to fail
+//! it, or to check the order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -32,17 +31,17 @@ pub enum Op<'a> {
     RemoveDir(&'a Path),
 }
 
-/// The unsynced state that is left after a crash.
+/// The unsynced state that survives a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CrashPolicy {
-    /// Only synced bytes and directory entries are left.
+    /// Only synced bytes and directory entries survive.
     DropUnsynced,
-    /// Everything is left: the process was killed, the machine was not. Unsynced state can still be lost later.
+    /// Everything survives, as after a killed process; unsynced state can still be lost later.
     KeepAll,
-    /// The seed decides whether each unsynced directory entry survives, and which prefix of each file's unsynced
-    /// bytes (the last 512-byte sector of it possibly garbage). Unsynced bytes that did not make a file longer may
-    /// also be lost in front of the surviving ones, a page of 4 KiB at a time.
+    /// The seed decides which unsynced directory entries survive, and which prefix of each file's unsynced bytes; its
+    /// last 512-byte sector may be garbage. Unsynced bytes within the previous length may also be lost, by pages of 4
+    /// KiB.
     Random(u64),
 }
 
@@ -56,7 +55,6 @@ type Observer = Arc<dyn Fn(&MemFs, Op<'_>) -> io::Result<()> + Send + Sync>;
 
 #[derive(Default)]
 struct Inner {
-    /// Limit of all files together, in bytes; 0: no limit.
     room: AtomicU64,
     tree: Mutex<Tree>,
     observer: Mutex<Option<Observer>>,
@@ -64,17 +62,13 @@ struct Inner {
 
 #[derive(Default, Clone)]
 struct Tree {
-    /// Sorted.
     dirs: Vec<PathBuf>,
-    /// Directories whose names are durable in their parent directories.
     durable_dirs: BTreeSet<PathBuf>,
-    /// The state for readers of the running system.
     files: BTreeMap<PathBuf, Arc<MemFile>>,
-    /// The entries that remain after a power loss.
+    /// The files after a power loss.
     durable: BTreeMap<PathBuf, Arc<MemFile>>,
-    /// Directories that were renamed, from and to, whose new names are not durable.
+    /// From and to, before the new names are durable.
     moved: Vec<(PathBuf, PathBuf)>,
-    /// The locks that are held.
     locks: Vec<(PathBuf, LockKind)>,
 }
 
@@ -84,7 +78,6 @@ type MemFile = RwLock<FileData>;
 struct FileData {
     bytes: Vec<u8>,
     synced: usize,
-    /// The length that was set; the appended bytes may be longer.
     set_len: usize,
     synced_len: usize,
 }
@@ -102,19 +95,19 @@ impl MemFs {
         Self::default()
     }
 
-    /// Sets the function that is called before every change. If it returns an error, the operation fails with it
-    /// and the change is not made. It may call [`MemFs::crash`] and read files, but not change them.
+    /// Sets the function called before every change. Its error fails the operation, which then changes nothing. It may
+    /// call [`MemFs::crash`] and read files, but not change them.
     pub fn observe(&self, observer: impl Fn(&MemFs, Op<'_>) -> io::Result<()> + Send + Sync + 'static) {
         *self.inner.observer.lock().expect("observer lock") = Some(Arc::new(observer));
     }
 
-    /// Limits all files together to this many bytes; `None` removes the limit. An append beyond it adds the bytes
-    /// that fit, and fails with `StorageFull`. Existing bytes beyond the limit stay.
+    /// Limits the bytes of all files together; `None` removes the limit. An append beyond it adds the bytes that fit,
+    /// and fails with `StorageFull`.
     pub fn set_room(&self, bytes: Option<u64>) {
         self.inner.room.store(bytes.map_or(0, |bytes| bytes.max(1)), Ordering::SeqCst);
     }
 
-    /// The bytes appended to all files together, which count against the limit.
+    /// Bytes of all files together.
     #[must_use]
     pub fn used(&self) -> u64 {
         let len = |file: &Arc<MemFile>| file.read().expect("file lock").bytes.len() as u64;
@@ -133,10 +126,10 @@ impl MemFs {
         *self.inner.observer.lock().expect("observer lock") = None;
     }
 
-    /// The state after a crash now, with the same limit. Locks are released, the observer is not copied.
+    /// The state after a crash, without locks and observer.
     #[must_use]
     pub fn crash(&self, policy: CrashPolicy) -> Self {
-        // Locked until the image is complete: names and contents are of one moment.
+        // Names and contents are of one moment.
         let locked = self.tree();
         let mut tree = locked.clone();
         let room = AtomicU64::new(self.inner.room.load(Ordering::SeqCst));
@@ -156,7 +149,6 @@ impl MemFs {
             }
         }
         let mut image = Tree::default();
-        // Sorted, so the parent directory comes first.
         for dir in &tree.dirs {
             let survives = tree.is_durable_dir(dir) || is_random && dice.coin();
             if survives && dir.parent().is_none_or(|parent| image.has_dir(parent)) {
@@ -192,7 +184,7 @@ impl MemFs {
         below.map(|(path, file)| (path.clone(), file.read().expect("file lock").all())).collect()
     }
 
-    /// Whether every byte of the file and its directory entry would survive a power loss.
+    /// Whether the file and its directory entry would survive a power loss.
     #[must_use]
     pub fn is_durable(&self, path: &Path) -> bool {
         let tree = self.tree();
@@ -205,7 +197,7 @@ impl MemFs {
         }
     }
 
-    /// Replaces (or creates) a file with durable contents. Tests use it to damage files.
+    /// Creates or replaces a file, durably, for tests of damage.
     pub fn overwrite(&self, path: &Path, bytes: Vec<u8>) {
         let synced = bytes.len();
         let file = Arc::new(RwLock::new(FileData { bytes, synced, ..FileData::default() }));
@@ -236,7 +228,6 @@ impl Tree {
         dir.parent().is_none() || self.durable_dirs.contains(dir)
     }
 
-    /// Gives a directory another name, with everything in it, durable or not.
     fn move_dir(&mut self, from: &Path, to: &Path) {
         let moved = |path: PathBuf| match path.strip_prefix(from) {
             Ok(rest) if rest.as_os_str().is_empty() => to.to_path_buf(),
@@ -257,7 +248,6 @@ impl Tree {
         !paths.any(|path| path.parent() == Some(dir))
     }
 
-    /// A copy without locks.
     fn as_it_is(&self) -> Self {
         let mut originals: Vec<_> = self.files.values().chain(self.durable.values()).collect();
         originals.sort_unstable_by_key(|file| Arc::as_ptr(file));
@@ -310,7 +300,6 @@ impl FileData {
     }
 }
 
-/// SplitMix64: small, and the same on all platforms.
 struct Dice(u64);
 
 impl Dice {
@@ -430,7 +419,7 @@ impl Fs for MemFs {
             return Err(io::ErrorKind::DirectoryNotEmpty.into());
         }
         tree.dirs.retain(|known| known != dir);
-        // What was removed in it does not come back in another directory of this name.
+        // They must not reappear in another directory of this name.
         tree.durable.retain(|path, _| path.parent() != Some(dir));
         tree.durable_dirs.remove(dir);
         Ok(())
@@ -458,7 +447,7 @@ impl Fs for MemFs {
     }
 }
 
-/// The lock belongs to the path, because a directory has no other identity here.
+/// Directories have no identity but their path.
 #[derive(Debug)]
 struct MemLock {
     fs: MemFs,

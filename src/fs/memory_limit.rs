@@ -1,9 +1,8 @@
-//! The memory limit of this process: the memory of the machine, or the limit of a control group if that is less.
+//! The memory limit of this process: the machine's memory, or the limit of a control group if that is less.
 //!
-//! On Linux, `proc/self/cgroup` has the process's group of each hierarchy. A group is a directory below
-//! `sys/fs/cgroup` (version 2) or `sys/fs/cgroup/memory` (version 1); a file in it has its limit, and each parent
-//! group has one too. In a container the path of the group may not exist; then only the root is found, which is the
-//! container's group. Other systems have no such files.
+//! On Linux, `proc/self/cgroup` has the process's group of each hierarchy: a directory below `sys/fs/cgroup` (version
+//! 2) or `sys/fs/cgroup/memory` (version 1); parents have limits too. In a container only the root may exist, which is
+//! then the container's group.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -22,16 +21,14 @@ impl MemoryLimit {
     }
 }
 
-/// The least limit, if one is known. `root` is the root of the system's files.
 pub(crate) fn memory_limit(root: &Path) -> Option<MemoryLimit> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let of_groups = groups.lines().filter_map(|line| limit_of_group(root, line)).map(MemoryLimit::Cgroup);
     let of_machine = machine_bytes(root).map(MemoryLimit::Machine);
-    // The machine wins a tie; version 1 has a huge number if there is no limit.
+    // Version 1 has a huge number without a limit.
     of_machine.into_iter().chain(of_groups).min_by_key(|limit| limit.bytes())
 }
 
-/// The least limit of a group and its parents. `line` is a line of `proc/self/cgroup`: a number, controllers, a path.
 fn limit_of_group(root: &Path, line: &str) -> Option<u64> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (controllers, path) = fields.next().zip(fields.next())?;

@@ -1,10 +1,9 @@
-//! The process that opened a store. A process forked from it has copies of all handles but none of its threads, and
-//! shares its files and its lock.
+//! The process that opened a store. A forked process has none of its threads, and shares files and lock.
 
 #[derive(Debug)]
 pub(super) struct Process {
     id: u32,
-    /// Counts forks. `None` if the C library was out of memory; then the process id is used.
+    /// `None` if the C library was out of memory.
     #[cfg(unix)]
     forks: Option<forkguard::Guard>,
 }
@@ -22,18 +21,17 @@ impl Process {
         self.id
     }
 
-    /// Whether this is the process, by its id: on Linux a system call.
+    /// On Linux a system call.
     pub(super) fn is_this(&self) -> bool {
         self.id == std::process::id()
     }
 
-    /// The same as [`Self::is_this`], by reading a counter of forks of the C library. It does not count a child
-    /// that was made by the bare system call `clone`.
+    /// Misses children of the bare system call `clone`.
     #[inline]
     pub(super) fn is_this_by_forks(&self) -> bool {
         #[cfg(unix)]
         if let Some(forks) = &self.forks {
-            // A clone, because a guard reports each fork once.
+            // A guard reports each fork once, so a clone is used.
             return !forks.clone().detected_fork();
         }
         self.is_this()

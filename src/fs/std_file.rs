@@ -18,7 +18,6 @@ impl ReadFile for StdFile {
         match rustix::fs::seek(&self.0, rustix::fs::SeekFrom::Data(offset)) {
             Ok(data) => Ok(Some(data)),
             Err(rustix::io::Errno::NXIO) => Ok(None),
-            // The file system does not support holes.
             Err(rustix::io::Errno::INVAL) => Ok((offset < self.len()?).then_some(offset)),
             Err(error) => Err(error.into()),
         }
@@ -41,7 +40,6 @@ impl ReadFile for StdFile {
                 Err(error) => return Err(error.into()),
             }
         }
-        // The capacity may have been larger.
         bytes.truncate(len);
         Ok(bytes)
     }
@@ -81,7 +79,7 @@ pub(super) fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
 
-/// The free bytes of a disk. A disk that reports no blocks has no known free space.
+/// Unknown for a disk that reports no blocks.
 #[cfg(unix)]
 pub(super) fn free_bytes(disk: &rustix::fs::StatVfs) -> Option<u64> {
     (disk.f_blocks > 0).then(|| disk.f_bavail.saturating_mul(disk.f_frsize))

@@ -13,7 +13,7 @@ use super::std_file::lock_file;
 use super::std_file::{StdFile, not_regular};
 use super::{AppendFile, Fs, LockGuard, LockKind, ReadFile};
 
-/// The file system of the machine. Files are created with mode 0600 and directories with 0700 on Unix.
+/// The operating system's file system. On Unix, files are created with mode 0600 and directories with 0700.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StdFs;
 
@@ -22,8 +22,7 @@ impl Fs for StdFs {
         match make_dir(dir) {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
-            // If the parent exists and the system still reports this (below /proc, or in a removed working
-            // directory), nothing can be created.
+            // The parent exists: nothing can be created (below /proc, or in a removed working directory).
             Err(error) if error.kind() == io::ErrorKind::NotFound => match dir.parent() {
                 Some(parent) if !parent.as_os_str().is_empty() && !parent.exists() => {
                     self.create_dir(parent)?;
@@ -51,13 +50,13 @@ impl Fs for StdFs {
     #[cfg(unix)]
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         match File::open(dir) {
-            // Without write permission for a directory this process has changed no name in it.
+            // Without write permission, this process has changed nothing in the directory.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !may_write(dir) => Ok(()),
             opened => opened?.sync_all(),
         }
     }
 
-    /// Directories cannot be synced on this platform; renames are journalled by the file system.
+    /// Not possible on this platform; the file system journals renames.
     #[cfg(not(unix))]
     fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
         Ok(())
@@ -72,8 +71,7 @@ impl Fs for StdFs {
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        // Checked before opening: opening a pipe would wait for a writer, and a link may name a file
-        // elsewhere.
+        // Before opening, which would wait for the writer of a pipe, or follow a link.
         if !fs::symlink_metadata(path)?.is_file() {
             return Err(not_regular());
         }
@@ -145,8 +143,7 @@ fn make_dir(dir: &Path) -> io::Result<()> {
     fs::create_dir(dir)
 }
 
-/// A lock that lives as long as its file is open; the system releases it when the process dies. Without a handle of
-/// the directory a move is not detected; on these systems an open file prevents the move.
+/// Lives as long as its file is open, which prevents moves on these systems.
 #[cfg(not(unix))]
 #[derive(Debug)]
 struct StdLock {

@@ -1,4 +1,4 @@
-//! The first bytes of a file determine its kind, and the walker of that kind describes it.
+//! Selects the walker of a file.
 
 use crate::codec::hex_and_text;
 use crate::fs::ReadFile;
@@ -9,22 +9,18 @@ use crate::inspect::framed::{log, manifest};
 use crate::inspect::output::{Kind, Out, Place, Report, Result, Sink, Stop, Value, View, counted};
 use crate::inspect::{filter_block, table};
 
-/// Describes a file: its kind, and the bytes that `view` selects.
-///
-/// Reads it once; a log or a manifest twice, since the summary that comes first is made from all of it.
+/// Describes a file: its kind, and the bytes that `view` selects. Reads a log or a manifest twice: the summary comes first.
 ///
 /// # Errors
 ///
-/// [`Stop::Read`] if the file cannot be read, [`Stop::Sink`] if the sink failed. Nothing that the file
-/// contains is an error: it is reported as [`Event::Damage`](super::Event::Damage), and counted in the
-/// [`Report`].
+/// [`Stop::Read`] if the file cannot be read, [`Stop::Sink`] if the sink failed. Damage is an
+/// [`Event::Damage`](super::Event::Damage), counted in the [`Report`].
 pub fn describe(file: &dyn ReadFile, view: &View, sink: &mut dyn Sink) -> Result<Report, Stop> {
     let mut window = Window::new(file)?;
     let out = Out::new(sink, view, window.len());
     describe_to(out, &mut window, view)
 }
 
-/// [`describe`] to what may have other limits.
 pub(super) fn describe_to(mut out: Out<'_>, window: &mut Window<'_>, view: &View) -> Result<Report> {
     let (kind, head) = identify(window, view)?;
     out.begin(kind)?;
@@ -40,7 +36,7 @@ pub(super) fn describe_to(mut out: Out<'_>, window: &mut Window<'_>, view: &View
     out.end()
 }
 
-/// The kind of a file, from its first bytes; `LOCK` and `RESERVE` from their names. Reads only these bytes.
+/// The kind of a file, from its first bytes; `LOCK` and `RESERVE` from their names.
 ///
 /// # Errors
 ///
@@ -58,10 +54,7 @@ pub fn describe_bytes(bytes: &[u8], view: &View, sink: &mut dyn Sink) -> Result<
     describe(&InMemory(bytes), view, sink)
 }
 
-/// Describes only the filters of a file: the filters of a table, or the filter of a filter file.
-///
-/// If a table no longer states where its filters are, they are searched for. Another kind of file is reported to have
-/// none.
+/// Describes only the filters of a table or a filter file, also if the table no longer states their position.
 ///
 /// # Errors
 ///
@@ -82,7 +75,6 @@ pub fn describe_filter(file: &dyn ReadFile, view: &View, sink: &mut dyn Sink) ->
     out.end()
 }
 
-/// The kind of a file, and its header if it has one.
 fn identify(window: &mut Window<'_>, view: &View) -> Result<(Kind, Option<Head>)> {
     if let Some(head) = Head::read(window)? {
         return Ok((head.kind(), Some(head)));

@@ -13,36 +13,31 @@
 //! # Ok::<(), sievedb::Error>(())
 //! ```
 //!
-//! A walker for each kind of file reads it once, front to back, and passes [`Event`]s to a [`Sink`]. [`Text`] prints
-//! them, another sink may count them or make JSON of them, and `Db::verify` collects the damage. First come facts
-//! about the whole file, then the bytes, then the sums that must agree; the [`Report`] states whether everything did.
+//! A walker for each kind of file passes [`Event`]s to a [`Sink`]. [`Text`] prints them; the [`Report`] states the result.
 //!
 //! | folder or file | noun |
 //! |---|---|
-//! | `output` | events and damage, the writer of events, events as text; how much of them is wanted |
-//! | `file` | a file through one buffer; the header of every file; `CURRENT` |
+//! | `output` | events, damage, their writer, text; the selected detail |
+//! | `file` | a file through one buffer; the common header; `CURRENT` |
 //! | `extensible` | records of tagged fields |
-//! | `framed` | the walk over records; logs and manifests, which are made of them |
-//! | `filter_block` | filter blocks, wherever they are |
-//! | `table` | the walk over the blocks of a table, and the index, chunks and filters that are followed with it |
-//! | `describe` | what is this file? |
-//! | `verify` | the damage of a table, a log or a manifest of a store, for `Db::verify` |
-//! | `probe` | filters probed with keys: proved, measured |
-//! | `salvage` | what is left of a damaged table, log or manifest, for `Options::repair` |
-//! | `tree` | the shape of a whole store, and of its tables |
+//! | `framed` | logs and manifests |
+//! | `filter_block` | filter blocks |
+//! | `table` | tables |
+//! | `describe` | the entry points, by kind of file |
+//! | `verify` | the damage of a table, a log or a manifest, for `Db::verify` |
+//! | `probe` | a filter probed with the keys of its table and with absent keys |
+//! | `salvage` | the readable part of a damaged table, log or manifest, for `Options::repair` |
+//! | `tree` | the shape of a store and its tables |
 //!
 //! A part imports only from the parts above it.
 //!
-//! # What holds for every file
+//! # Invariants
 //!
-//! - It is only read: nothing is locked, created or changed. A file that is being written is described as
-//!   long as it was when it was opened.
-//! - For any bytes there is no panic. The memory is two blocks of 4 MiB and ten of an index, a record or an index of a
-//!   backup of up to 64 MiB, or a filter of up to 256 MiB, and a few words for each index block and each chunk of one value. The time is
-//!   linear in the length of the file, with a bounded search after damage.
-//! - Damage is reported at its position, with the keys that it can concern, and the walk continues after it. A
-//!   damaged block that may be a part of a long value is reported with the key of that value, which follows it.
-//! - The hash seed of a store is a secret; only [`View::secrets`] shows it. Keys and values are shown.
+//! - Files are only read, without a lock, up to their length at opening.
+//! - No input causes a panic. Memory is bounded: blocks of 4 MiB, records and backup indexes of 64 MiB, filters of 256 MiB, a few
+//!   words per index block and per chunk of one value. Time is linear in the file, plus a bounded search after damage.
+//! - Damage is reported with its position and the keys that it can concern; the walk continues.
+//! - Only [`View::secrets`] shows the store's hash seed. Keys and values are shown.
 
 mod describe;
 mod extensible;

@@ -1,9 +1,7 @@
-//! Probes the filter of a table: for every present key, which it must recognise, and for absent keys, to measure its
-//! false-positive rate.
+//! Probes the filter of a table with its keys, and with absent keys to measure its false-positive rate.
 //!
-//! The filter is in memory, and the table is read from front to back. There are two kinds of absent keys: *random*
-//! ones, 16 bytes each, and *near misses*, keys of the table with a byte changed, added or removed. A near miss may
-//! be a key too, so they are all sorted, and the table is read once more to find them.
+//! Absent keys are random (16 bytes) or near misses: one byte changed, added or removed. Sorting them and reading the table again
+//! finds present ones.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -18,26 +16,23 @@ use crate::inspect::output::{Entries, Event, FileDamage, Kind, Out, Stop, View};
 use crate::inspect::table::Ends;
 use crate::table::FILTER_OFFSET;
 
-/// Bytes of near misses that are held, at most.
 const NEAR_BYTES_MAX: usize = 256 << 20;
 
-/// Keys that a filter denies which are described.
 const DENIED_LISTED_MAX: usize = 10;
 
-/// Length of a random key.
 const RANDOM_KEY_BYTES: usize = 16;
 
-/// The reason why a filter could not be probed.
+/// Why a filter could not be probed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Trouble {
     /// The file could not be read.
     Stopped(Stop),
-    /// The table, or the filter in it, is damaged; the first damage that was met.
+    /// The first damage of the table or its filter.
     Damaged(Box<FileDamage>),
-    /// The file is no table.
+    /// The file is not a table.
     NoTable,
-    /// The table has no filter, or the given file is not a filter file.
+    /// No filter in the table or the other file.
     NoFilter,
     /// Damage of the separate filter file.
     Beside(Box<Trouble>),
@@ -53,11 +48,11 @@ impl From<Stop> for Trouble {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
-    /// Distinct user keys of the table; all of them were probed.
+    /// Distinct user keys of the table.
     pub keys: u64,
-    /// Present keys that the filter reports as absent: 0, or the filter is broken.
+    /// Present keys that the filter denied; 0 in a correct filter.
     pub denied: u64,
-    /// The first few of them.
+    /// The first denied keys.
     pub first_denied: Vec<Vec<u8>>,
 }
 
@@ -69,31 +64,30 @@ pub struct Measured {
     pub keys: u64,
     /// The false-positive rate that the filter states.
     pub predicted: f64,
-    /// Keys of random bytes.
+    /// The result for random keys.
     pub random: Sample,
-    /// Keys that differ from one of the table in a byte.
+    /// The result for keys that differ in a byte.
     pub near: Sample,
 }
 
-/// How many of some absent keys a filter recognised.
+/// The result of probing absent keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Sample {
     /// Probed absent keys.
     pub asked: u64,
-    /// Absent keys that the filter took for present.
+    /// Probes answered with "maybe".
     pub positive: u64,
 }
 
 impl Sample {
-    /// The share that was taken for present.
+    /// The measured false-positive rate.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.positive as f64 / self.asked.max(1) as f64
     }
 
-    /// Wilson's score interval: the rates with which such a result is not more unusual than one in twenty (E.
-    /// B. Wilson, Probable Inference, 1927; z = 1.96).
+    /// The 95 % confidence interval: Wilson's score interval (E. B. Wilson, Probable Inference, 1927; z = 1.96).
     #[must_use]
     pub fn interval(&self) -> (f64, f64) {
         const Z: f64 = 1.959_964;
@@ -110,11 +104,11 @@ impl Sample {
     }
 }
 
-/// Probes the filter of a table for every key of it. `beside` is the separate file of the filter, if there is one.
+/// Probes the filter of a table, in its own file `beside` if any, with every key of the table.
 ///
 /// # Errors
 ///
-/// [`Trouble`], for the first problem.
+/// The first [`Trouble`].
 pub fn verify_filter(table: &dyn ReadFile, beside: Option<&dyn ReadFile>) -> Result<Verified, Trouble> {
     let filter = open_filter(table, beside)?;
     let mut found = Verified { keys: 0, denied: 0, first_denied: Vec::new() };
@@ -130,7 +124,7 @@ pub fn verify_filter(table: &dyn ReadFile, beside: Option<&dyn ReadFile>) -> Res
     Ok(found)
 }
 
-/// Probes the filter of a table for about `probes` absent keys of each kind. Equal `seed`s make equal keys.
+/// Probes the filter of a table with about `probes` absent keys of each kind. Deterministic for a `seed`.
 ///
 /// # Errors
 ///
@@ -155,7 +149,7 @@ pub fn measure_filter(
         LittleEndian::write_u64(&mut key[8..], random.next());
         result.random.ask(&filter, &key);
     }
-    // In a small table each key gives several near misses, in a large one only some keys give one.
+    // Spread over the table.
     let keys = filter.key_count().max(1);
     let (each, every) = (probes.div_ceil(keys), (keys / probes.max(1)).max(1));
     let (mut near, mut room): (Vec<Vec<u8>>, usize) = (Vec::new(), NEAR_BYTES_MAX);
@@ -178,7 +172,6 @@ pub fn measure_filter(
     Ok(result)
 }
 
-/// Opens the filter of a table as a lookup would, and verifies all of it.
 fn open_filter(table: &dyn ReadFile, beside: Option<&dyn ReadFile>) -> Result<Filter<AlignedBytes>, Trouble> {
     let mut window = Window::new(table)?;
     let head = Head::read(&mut window)?.ok_or(Trouble::NoTable)?;
@@ -200,7 +193,6 @@ fn open_filter(table: &dyn ReadFile, beside: Option<&dyn ReadFile>) -> Result<Fi
     open(&window, properties.filters.first().ok_or(Trouble::NoFilter)?.offset)
 }
 
-/// Where the filter block starts in a file that holds nothing else.
 fn place_beside(file: &dyn ReadFile) -> Result<u64, Trouble> {
     match kind_of(file, &View::new())? {
         Kind::FilterBlock => Ok(0),
@@ -209,8 +201,7 @@ fn place_beside(file: &dyn ReadFile) -> Result<u64, Trouble> {
     }
 }
 
-/// The filter block at `at`, whose header is decoded before anything of the length that it states is taken;
-/// and its seed.
+/// Decodes the header before it allocates the length stated there.
 fn read_filter(window: &Window<'_>, at: u64) -> Result<(AlignedBytes, u64), Trouble> {
     let first = window.apart(at, HEADER_BYTES as u64)?;
     let header = Header::decode(&first).map_err(|error| damaged(at, &error))?;
@@ -226,8 +217,7 @@ fn damaged(base: u64, error: &DecodeError) -> Trouble {
     Trouble::Damaged(Box::new(FileDamage::of(base, error)))
 }
 
-/// Hands each distinct user key of a table to `visit`, in order; gives their number. Fails if the table is
-/// damaged.
+/// In order; returns their number. Fails if the table is damaged.
 fn each_key(table: &dyn ReadFile, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Trouble> {
     let (mut last, mut count): (Option<Vec<u8>>, u64) = (None, 0);
     let mut sink = |event: &Event<'_>| {
@@ -243,7 +233,6 @@ fn each_key(table: &dyn ReadFile, visit: &mut dyn FnMut(&[u8])) -> Result<u64, T
     };
     let (view, mut window) = (View::new().entries(Entries::Keys), Window::new(table)?);
     let mut out = Out::new(&mut sink, &view, window.len());
-    // The caller probes the filter.
     out.probes_filters = false;
     match describe_to(out, &mut window, &view)?.first_damage {
         Some(damage) => Err(Trouble::Damaged(Box::new(damage))),
@@ -262,7 +251,6 @@ impl Random {
         x ^ x >> 31
     }
 
-    /// Adds this many keys that differ from the key in a byte, up to the memory limit.
     fn near_misses(&mut self, key: &[u8], count: u64, room: &mut usize, out: &mut Vec<Vec<u8>>) {
         let bytes_each = key.len() + 1 + size_of::<Vec<u8>>();
         let count = count.min((*room / bytes_each) as u64);
@@ -270,7 +258,6 @@ impl Random {
         *room -= count as usize * bytes_each;
     }
 
-    /// A key that differs from this one in a byte.
     fn near(&mut self, key: &[u8]) -> Vec<u8> {
         let (choice, byte) = (self.next(), (self.next() >> 56) as u8);
         let mut near = key.to_vec();

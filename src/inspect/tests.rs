@@ -1,4 +1,4 @@
-//! Properties of every description, tested on the vectors of format-vectors.md.
+//! Properties of every description, on the vectors of format-vectors.md.
 
 mod forge;
 mod records;
@@ -12,7 +12,6 @@ use crate::testing::Vector;
 use crate::wal::RecordKind;
 use crate::wal::record::put_fragment;
 
-/// The vectors that are whole files.
 const FILES: [&str; 8] =
     ["current", "log", "manifest", "table", "filter-bloom", "filter-blocked", "filter-ribbon", "filter-file"];
 
@@ -23,12 +22,10 @@ fn file(name: &str) -> Vec<u8> {
     Vector::all().into_iter().find(|vector| vector.name == name).expect("a vector").bytes
 }
 
-/// A log of the batch, the promise and the close record of the document.
 pub(crate) fn log() -> Vec<u8> {
     log_of(&[file("batch")])
 }
 
-/// A log of boundaries and of a batch of range deletes.
 pub(crate) fn log_of_ranges() -> Vec<u8> {
     let records = [(RecordKind::Boundaries, "boundaries"), (RecordKind::Batch, "batch-range-delete")];
     log_of_records(records.map(|(kind, name)| (kind, file(name))).to_vec())
@@ -56,7 +53,6 @@ fn log_of_records(records: Vec<(RecordKind, Vec<u8>)>) -> Vec<u8> {
     out
 }
 
-/// A reported event, without its borrows.
 #[derive(Debug, PartialEq)]
 enum Reported {
     Span { place: Place, len: u64, label: String, is_bytes: bool },
@@ -122,10 +118,9 @@ fn whichever_bit_is_flipped_the_damage_is_reported() {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             if name == "filter-file" && (1024..32_000).contains(&bit) && bit % 97 != 0 {
-                // Padding, one bit like the other.
                 continue;
             }
-            // A view changes the reported details of the damage, but not whether it is reported.
+            // A view never hides damage.
             let views = [View::new().detail(Detail::Shape), View::new().entries(Entries::Keys), everything()];
             let (_, report) = events_of(&bad, &views[bit % 3]);
             let found = !report.is_intact() || report.torn_bytes > 0;
@@ -152,7 +147,7 @@ fn wherever_a_file_is_cut_the_damage_is_reported() {
                 intact.push(len);
             }
         }
-        // A log that ends after a whole record is a whole log, and a manifest that has an edit is one.
+        // A log cut after a whole record is valid, as is a manifest with an edit.
         let ends = match name {
             "log" => starts(&good, "record ").collect(),
             "manifest" => starts(&good, "edit ").skip(1).collect(),
@@ -162,7 +157,6 @@ fn wherever_a_file_is_cut_the_damage_is_reported() {
     }
 }
 
-/// Where the records of a file start.
 fn starts(bytes: &[u8], prefix: &str) -> impl Iterator<Item = usize> {
     events_of(bytes, &everything()).0.into_iter().filter_map(move |event| match event {
         Reported::Span { place: Place::File(at), label, .. }
@@ -199,7 +193,6 @@ fn for_any_bytes_after_a_good_header_nothing_panics() {
     }
 }
 
-/// The table of the document with two more data blocks of the same bytes: damage has something behind it.
 fn longer_table() -> (Vec<u8>, Vec<usize>) {
     let table = file("table");
     let owner = *table[32..48].first_chunk::<16>().unwrap();
@@ -235,7 +228,6 @@ fn after_a_damaged_block_the_walk_continues_with_the_next_one() {
             .collect()
     };
     assert_eq!(blocks(&good)[..3].iter().map(|block| block.0).collect::<Vec<_>>(), offsets);
-    // The payload, the stored length, the kind.
     for place in [40, 4, 5, 7, 0] {
         let mut bad = good.clone();
         bad[offsets[1] + place] ^= 0x10;
@@ -347,7 +339,7 @@ fn the_hash_seed_is_shown_only_on_request() {
     ] {
         let seeds = |view: &View| {
             let text = text(&file(name), view);
-            // In the vectors, the salt of filters and the hash of an edit in a manifest look like a seed.
+            // Filter salts and edit hashes equal the vectors' seed.
             let lines = text.lines().filter(|line| line.contains(" seed "));
             lines.map(str::to_owned).collect::<Vec<_>>()
         };

@@ -1,7 +1,6 @@
-//! Collects the damage that the walk over a file of a store meets, for [`Db::verify`](crate::Db::verify).
+//! Collects the damage of a file, for [`Db::verify`](crate::Db::verify).
 //!
-//! The walk and the words are the printer's. This file adds the information that only the store has about a table:
-//! the file and the record in the manifest, and the separate filter files.
+//! Adds comparisons with the manifest's record of a table, and its filter files.
 
 use std::collections::HashSet;
 use std::io;
@@ -21,22 +20,18 @@ use crate::inspect::table::{self, Ends, Held, Stated, open_filters};
 use crate::table::{TableContext, read_filter_of};
 use crate::table_meta::{FilterRef, TableMeta};
 
-/// Most pieces of damage that one verification lists: more than the blocks of a table of usual size.
+/// More than a table of usual size has blocks.
 const DAMAGE_MAX: usize = 100_000;
 
-/// The greatest number of bytes of keys in the list: entries of an index may share all but a few bytes of theirs.
+/// Keys of a hostile index can be long and share all but a few bytes.
 const KEY_BYTES_LISTED_MAX: usize = 64 << 20;
 
-/// The damage of a file of a store, and of its separate filter files.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// Pieces of damage, each with the first and the last key that it can concern if they are known.
+    /// With the keys that it can concern, if known.
     pub(crate) damage: Vec<(Error, Option<Keys>)>,
-    /// Pieces of damage beyond [`DAMAGE_MAX`] and [`KEY_BYTES_LISTED_MAX`].
     pub(crate) omitted: u64,
-    /// Filters that every key of the table was held against.
     pub(crate) filters: u64,
-    /// The whole bounds, if they can be read.
     pub(crate) bounds: Option<Keys>,
     key_bytes: usize,
 }
@@ -53,7 +48,6 @@ impl Findings {
     }
 }
 
-/// Takes the damage out of a description.
 struct Collector<'a> {
     path: &'a Path,
     findings: &'a mut Findings,
@@ -73,13 +67,11 @@ impl Sink for Collector<'_> {
     }
 }
 
-/// Everything is read, and nothing is printed to the byte.
 fn shape() -> View {
     View::new().detail(Detail::Shape)
 }
 
-/// All damage of the table that `meta` describes. Cached data of `ctx` are not used, as long as only this call opens
-/// tables with it.
+/// Bypasses caches if only this call opens tables with `ctx`.
 pub(crate) fn verify_table(ctx: &Arc<TableContext>, meta: &TableMeta) -> Findings {
     let path = FileName::Table(meta.number).path(&ctx.dir);
     let mut findings = Findings::default();
@@ -96,8 +88,7 @@ pub(crate) fn verify_table(ctx: &Arc<TableContext>, meta: &TableMeta) -> Finding
     findings
 }
 
-/// All damage of a log or a manifest in which a reader met `met`. `end` is the length at which the manifest records
-/// the end of a log: all of it was durable, and later bytes are not read.
+/// In which a reader met `met`. `end` is a log's end in the manifest: later bytes are not read.
 pub(crate) fn verify_framed(file: &dyn ReadFile, path: &Path, end: Option<u64>, met: Error) -> Findings {
     let mut findings = Findings::default();
     if let Err(stop) = walk_framed(file, path, end, &mut findings) {
@@ -105,7 +96,6 @@ pub(crate) fn verify_framed(file: &dyn ReadFile, path: &Path, end: Option<u64>, 
     }
     let first = findings.damage.first().map(|(first, _)| first);
     if !first.is_some_and(|first| is_same(first, &met)) {
-        // The manifest is the authority on where the log ends.
         if matches!(met, Error::Corruption { what: "closed log" | "cut log", .. }) && first.is_some() {
             findings.damage.remove(0);
         }
@@ -122,7 +112,7 @@ fn walk_framed(
 ) -> Result<(), Stop> {
     let mut window = Window::of_first(file, end.unwrap_or(u64::MAX))?;
     let head = Head::read_any(&mut window)?;
-    // A reader refuses the header in the same words.
+    // A reader refuses the header with the same message.
     let Ok(header) = &head.decoded else { return Ok(()) };
     let mut collector = Collector { path, findings };
     let mut out = Out::new(&mut collector, &shape(), window.len()).without_limits();
@@ -137,7 +127,6 @@ fn walk_framed(
     })
 }
 
-/// Whether a reader that stops at the first damage met the first finding of the walk.
 fn is_same(found: &Error, met: &Error) -> bool {
     match (found, met) {
         (Error::Corruption { file, what, .. }, Error::Corruption { file: other_file, what: other, .. })
@@ -159,7 +148,7 @@ struct Verification<'a> {
 
 impl Verification<'_> {
     fn run(mut self, file: &dyn ReadFile) -> Result<(), Stop> {
-        // Bytes behind the length that the manifest states are one piece of damage and are not read.
+        // They are one piece of damage and are not read.
         let len = Window::new(file)?.len();
         let mut window = Window::of_first(file, self.meta.len)?;
         let head = Head::read_any(&mut window)?;
@@ -189,7 +178,6 @@ impl Verification<'_> {
         self.findings.add(Error::corruption(self.path, offset, what, detail), Some(self.bounds));
     }
 
-    /// Compares the ends of the file with its record in the manifest, as far as they are readable.
     fn compare(&mut self, head: &Head, ends: &Ends, len: u64) {
         let meta = self.meta;
         if len != meta.len {
@@ -216,7 +204,6 @@ impl Verification<'_> {
         }
     }
 
-    /// The separate filters of the table, each once; and errors in the names of the others.
     fn filters(&self, ends: &Ends) -> (Vec<FilterRef>, Vec<Error>) {
         let named = ends.properties.as_ref().map(|properties| &properties.filters);
         let (mut beside, mut wrong, mut places) = (Vec::new(), Vec::new(), HashSet::new());
@@ -237,7 +224,6 @@ impl Verification<'_> {
         (beside, wrong)
     }
 
-    /// Describes the separate filter files of the table, and opens the usable ones.
     fn open_beside(&mut self, filters: Vec<FilterRef>) -> Vec<(PathBuf, Held)> {
         let mut opened = Vec::new();
         for filter in filters {
@@ -273,7 +259,6 @@ mod tests {
         fs.create_dir(Path::new("/db")).unwrap();
         let header = FileHeader::new(FileKind::Log, [1; 16], [2; 16]);
         let mut writer = FramedWriter::create(&fs, path, header).unwrap();
-        // Each 32 bytes long.
         for number in 0..2 * DAMAGE_MAX + 1000 {
             writer.append_record(RecordKind::Promise, &[7; 16]).unwrap();
             if number == 2 {

@@ -6,14 +6,13 @@
 //! groups   keys with equal parts, and fences of the bytes behind these parts
 //! ```
 //!
-//! A group has one or more keys with bytes behind their parts. There are groups as long as there is room for them. If the
-//! part of the searched key is that of keys in no group, the keys themselves have to be compared.
+//! A group has one or more keys with bytes behind their parts. There are groups as long as there is room for them. If
+//! the part of the searched key belongs to keys without a group, the keys themselves must be compared.
 
 use std::cmp::Ordering;
 
 use super::{common_prefix, key_prefix};
 
-/// Fences of ascending keys.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KeyFences {
     common: Box<[u8]>,
@@ -21,36 +20,30 @@ pub(crate) struct KeyFences {
     groups: Box<[Group]>,
 }
 
-/// Keys that have equal parts.
 #[derive(Debug, PartialEq, Eq)]
 struct Group {
-    /// The number of the first one.
     start: u32,
     behind: Behind,
 }
 
-/// The bytes behind equal parts.
 #[derive(Debug, PartialEq, Eq)]
 enum Behind {
     One(Box<[u8]>),
     Several(Box<KeyFences>),
 }
 
-/// Bytes of a part.
 pub(crate) const PART_BYTES: usize = size_of::<u64>();
 
-/// Most levels of groups.
 const DEPTH_MAX: usize = 16;
 
 impl KeyFences {
-    /// Fences of ascending keys, from their common first bytes and the parts behind these. Groups take `room` bytes at most.
-    /// `rests` are the bytes behind the common ones, of all keys or of the first ones: the others are in no group.
+    /// Groups take at most `room` bytes. `rests` has the bytes behind the common ones, of all keys or of the first
+    /// ones, the only ones in groups.
     pub(crate) fn new(common: Box<[u8]>, parts: Box<[u64]>, rests: &[&[u8]], mut room: usize) -> Self {
         let groups = Self::groups(&parts, rests, PART_BYTES, DEPTH_MAX, &mut room);
         Self { common, parts, groups }
     }
 
-    /// The groups of keys with these parts, which end after `skipped` bytes.
     fn groups(parts: &[u64], keys: &[&[u8]], skipped: usize, depth: usize, room: &mut usize) -> Box<[Group]> {
         let (mut groups, mut end) = (Vec::new(), 0);
         for equal in parts.chunk_by(|a, b| a == b) {
@@ -67,19 +60,18 @@ impl KeyFences {
         self.parts.len()
     }
 
-    /// Bytes in memory, in addition to the fences themselves.
+    /// Bytes in memory, besides the fences themselves.
     pub(crate) fn bytes(&self) -> usize {
         let groups = self.groups.iter().map(|group| size_of::<Group>() + group.behind.bytes());
         self.common.len() + size_of_val(&*self.parts) + groups.sum::<usize>()
     }
 
-    /// The number of the first of the keys at or after `key`; `None` if the keys have to be compared.
+    /// The number of the first key at or after `key`; `None` if the keys must be compared.
     #[inline]
     pub(crate) fn find(&self, mut key: &[u8]) -> Option<usize> {
         let (mut level, mut before) = (self, 0);
         loop {
             let Some(rest) = key.strip_prefix(&*level.common) else {
-                // It is before all keys of the level or after them.
                 return Some(before + if key < &*level.common { 0 } else { level.parts.len() });
             };
             let part = key_prefix(rest);
@@ -104,8 +96,8 @@ impl KeyFences {
 }
 
 impl Behind {
-    /// The bytes of keys without the first `skipped`, if there is room. `None` also if they do not have so many: their
-    /// parts are padded then, and a search does not distinguish these parts from others.
+    /// `None` if there is too little room, and for shorter keys: their padded parts cannot be distinguished from
+    /// others.
     fn of(keys: &[&[u8]], skipped: usize, depth: usize, room: &mut usize) -> Option<Self> {
         let keys_behind = || keys.iter().map(|key| key.get(skipped..));
         let (first, last) = (keys_behind().next()??, keys_behind().next_back()??);

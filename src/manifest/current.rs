@@ -72,7 +72,6 @@ impl Current {
             Err(error) => return Err(Error::io("open", &path, error)),
         };
         let len = file.len().map_err(|error| Error::io("read the length of", &path, error))?;
-        // A file that is too long is rejected before it is read whole.
         let len = len.min(BYTES as u64 + 1) as usize;
         let bytes = file.read_to_vec(len, 0).map_err(|error| Error::io("read", &path, error))?;
         Self::decode(&bytes).map(Some).map_err(|error| error.in_file(&path, 0))
@@ -96,7 +95,7 @@ impl Current {
         file.sync().map_err(|error| Error::io("sync", &new, error))
     }
 
-    /// Replaces `CURRENT` by the file of [`Current::prepare`], durably.
+    /// Replaces `CURRENT` durably, after [`Current::prepare`].
     ///
     /// # Errors
     ///

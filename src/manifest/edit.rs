@@ -5,9 +5,9 @@
 //! running hash  XXH3-64 (seed 0) of (hash before it u64 · edit count u64 · fields)
 //! ```
 //!
-//! Edits are counted from 1 over the whole life of a store, across manifests, and each one's hash covers the previous
-//! hash. A manifest starts with an edit that states the count and hash that it continues ([`EditItem::Base`]). A
-//! promise in a log repeats count and hash, so that the loss of a manifest's tail is detected.
+//! Edits are counted from 1 over the whole life of a store, and each hash covers the previous one. A manifest starts
+//! with the count and hash that it continues ([`EditItem::Base`]). Promises in logs repeat both, to detect the loss of
+//! a manifest's tail.
 
 use std::sync::Arc;
 
@@ -30,25 +30,19 @@ pub(crate) const LEVELS: usize = 7;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogEnd {
     pub(crate) len: u64,
-    /// The last sequence number of this and all earlier logs.
     pub(crate) last_seqno: SeqNo,
-    /// The log has no close record, because appends to it failed. Bytes after its end are ignored.
+    /// There is no close record, because appends failed. Later bytes are ignored.
     pub(crate) is_cut: bool,
 }
 
-/// One change. The field numbers are on disk: append only, see format.md.
+/// The field numbers are on disk: append only, see format.md.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EditItem {
-    /// First item of a manifest: the edit it continues. The other items of this edit describe the whole
-    /// state.
+    /// First item of a manifest, before the whole state.
     Base(EditMark),
-    /// The secret seed of the key hash.
     HashSeed(u64),
-    /// All file numbers below this one were assigned.
     NextFile(u64),
-    /// All keyspace ids below this one were assigned.
     NextKeyspace(KeyspaceId),
-    /// Sequence numbers up to this one were assigned.
     LastSeqno(SeqNo),
     LogCreated {
         number: u64,
@@ -59,7 +53,6 @@ pub(crate) enum EditItem {
         number: u64,
         end: LogEnd,
     },
-    /// Logs below this number are no longer needed.
     LogFloor(u64),
     KeyspaceCreated {
         id: KeyspaceId,
@@ -71,7 +64,6 @@ pub(crate) enum EditItem {
         id: KeyspaceId,
         options: Bytes,
     },
-    /// All entries of the keyspace up to this sequence number are in tables.
     Flushed {
         keyspace: KeyspaceId,
         seqno: SeqNo,
@@ -86,20 +78,19 @@ pub(crate) enum EditItem {
         keyspace: KeyspaceId,
         number: u64,
     },
-    /// The table has exactly these filters now.
     FiltersReplaced {
         keyspace: KeyspaceId,
         number: u64,
         filters: Vec<FilterRef>,
     },
-    /// Ids besides the store's own that its tables, filters and closed logs may bear, in ascending order.
+    /// Valid ids besides the store's own, ascending.
     StoreIds(Vec<FileId>),
-    /// Entries of the keyspace with a smaller sequence number were written before that time.
+    /// Smaller sequence numbers of the keyspace were written before that time.
     BucketBoundary {
         keyspace: KeyspaceId,
         boundary: Boundary,
     },
-    /// Entries of the keyspace with a smaller sequence number are hidden.
+    /// Smaller sequence numbers of the keyspace are hidden.
     Horizon {
         keyspace: KeyspaceId,
         seqno: SeqNo,
@@ -120,15 +111,13 @@ const KEYSPACE_OPTIONS: u64 = 11 << 1 | CRITICAL;
 const FLUSHED: u64 = 12 << 1 | CRITICAL;
 const TABLE_ADDED: u64 = 13 << 1 | CRITICAL;
 const TABLE_REMOVED: u64 = 14 << 1 | CRITICAL;
-/// Not critical: a reader that skips it keeps the previous list, whose filters are still valid or were
-/// removed.
+/// Not critical: previous filters are valid or removed.
 const FILTERS_REPLACED: u64 = 15 << 1;
 const STORE_IDS: u64 = 16 << 1 | CRITICAL;
 const LOG_CUT: u64 = 17 << 1 | CRITICAL;
 const BUCKET_BOUNDARY: u64 = 18 << 1 | CRITICAL;
 const HORIZON: u64 = 19 << 1 | CRITICAL;
 
-/// A change that is applied atomically.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct VersionEdit {
     pub(crate) items: Vec<EditItem>,
@@ -149,8 +138,6 @@ impl VersionEdit {
         (record, mark)
     }
 
-    /// Decodes a record. `previous` is the mark of the previous edit; `None` for the first edit of a
-    /// manifest, which states the mark itself.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn decode(record: &[u8], previous: Option<EditMark>) -> Result<(Self, EditMark), DecodeError> {
         let (items, mark) = EditItems::open(record, previous)?;
@@ -158,8 +145,7 @@ impl VersionEdit {
     }
 }
 
-/// The items of an edit, decoded one at a time, because together they can take twenty times the memory of the record.
-/// The first error ends the iteration.
+/// Decoded one at a time: together they can take twenty times the memory. The first error ends the iteration.
 #[derive(Clone)]
 pub(crate) struct EditItems<'a> {
     reader: Reader<'a>,
@@ -173,8 +159,7 @@ enum BaseItem {
 }
 
 impl<'a> EditItems<'a> {
-    /// The items of a record and its mark, which is checked. `previous` is the mark of the previous edit;
-    /// `None` for the first edit of a manifest, which states the mark itself.
+    /// `previous`: the mark of the previous edit; `None` for the first edit of a manifest, which has it.
     pub(crate) fn open(
         record: &'a [u8],
         previous: Option<EditMark>,
@@ -199,7 +184,6 @@ impl<'a> EditItems<'a> {
         Ok((items, mark))
     }
 
-    /// The items of a record after damage, and its mark, which cannot be checked.
     pub(crate) fn behind_gap(record: &'a [u8]) -> Result<(Self, EditMark), DecodeError> {
         let mut reader = Reader::new(record);
         let mark = EditMark::decode(&mut reader, "edit count", "edit hash")?;
@@ -388,7 +372,6 @@ fn log_number(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
     }
 }
 
-/// One or more ids in strictly ascending order.
 fn store_ids(reader: &mut Reader<'_>) -> Result<Vec<FileId>, DecodeError> {
     let mut ids: Vec<FileId> = Vec::new();
     while ids.is_empty() || !reader.is_empty() {

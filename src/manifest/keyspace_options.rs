@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::expiry::options::{BUCKETS_DEFAULT, BUCKETS_MAX, Expiry, Refresh, TTL_MILLIS, TimeSource};
 use crate::filter::{FilterAllocation, FilterKind, FilterPolicy, FilterSize};
 
-/// Options of one keyspace. The store saves them; see [`Db::keyspace`](crate::Db::keyspace). With the feature `serde`
-/// they are read and written under the names of these methods.
+/// Options of one keyspace, saved by the store; see [`Db::keyspace`](crate::Db::keyspace). With the feature `serde`,
+/// they are serialized under the names of these methods.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -32,13 +32,12 @@ pub struct KeyspaceOptions {
     pub(crate) block_bytes: usize,
     pub(crate) compression: [Compression; LEVELS],
     pub(crate) table_bytes: u64,
-    /// 0 means a share of the memory budget.
+    /// 0: a share of the memory budget.
     pub(crate) memtable_bytes: usize,
     pub(crate) l0_runs: usize,
-    /// 0 means four memtables.
+    /// 0: four memtables.
     pub(crate) level_base_bytes: u64,
     pub(crate) level_ratio: u64,
-    /// `None`: entries do not expire.
     pub(crate) ttl: Option<Duration>,
     pub(crate) ttl_buckets: u64,
     pub(crate) refresh: Refresh,
@@ -73,8 +72,8 @@ impl KeyspaceOptions {
         Self::default()
     }
 
-    /// Sets the filters of new tables; [`FilterKind::Auto`](crate::FilterKind::Auto) with 10 bits per key by
-    /// default.
+    /// Sets the filters of new tables. The default is [`FilterKind::Auto`](crate::FilterKind::Auto) with 10 bits per
+    /// key.
     ///
     /// ```
     /// use sievedb::{FilterKind, FilterPolicy, KeyspaceOptions};
@@ -88,23 +87,23 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Size of a data block before compression, in bytes: 512 to 1 MiB, 4 KiB by default. A block may be
-    /// longer, because an entry is never split.
+    /// Sets the size of a data block before compression, in bytes: 512 to 1 MiB. The default is 4 KiB. A long entry
+    /// makes a longer block.
     #[must_use]
     pub fn block_bytes(mut self, bytes: usize) -> Self {
         self.block_bytes = bytes;
         self
     }
 
-    /// Uses the same compression on all levels.
+    /// Sets the same compression for all levels.
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = [compression; LEVELS];
         self
     }
 
-    /// Sets the compression of one level, 0 to 6. By default levels 0 and 1 are not compressed and the others
-    /// use LZ4. A level that does not exist is ignored.
+    /// Sets the compression of one level, 0 to 6; others are ignored. By default, levels 0 and 1 are not compressed and
+    /// the others use LZ4.
     ///
     /// ```
     /// use sievedb::{Compression, KeyspaceOptions};
@@ -119,52 +118,48 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Length in bytes at which a compaction ends one table and begins the next; 64 MiB by default. On a small disk
-    /// it is at most a 64th of the free space when the store is opened plus the space that the store uses.
+    /// Sets the length in bytes at which a compaction ends a table. The default is 64 MiB, at most a 64th of the space
+    /// that was free at the opening or is used by the store.
     #[must_use]
     pub fn table_bytes(mut self, bytes: u64) -> Self {
         self.table_bytes = bytes;
         self
     }
 
-    /// Size in bytes at which the memtable is flushed. The default is a quarter of the part for memtables
-    /// ([`Options::memtable_budget`](crate::Options::memtable_budget)), a sixteenth of the memory budget. The default
-    /// is at most 64 MiB, a 16th of the free disk space when the store is opened, and a 64th of that space plus the
-    /// files of the store; the disk never lowers it below 64 KiB. It is never more than the limit of all memtables
-    /// together. A memtable of 3 GiB is flushed in any case.
-    ///
-    /// All memory of the memtable counts: an entry takes about 46 bytes in addition to its key and value. So with
-    /// keys and values of 116 bytes a memtable of 64 MiB holds about 45 MiB of them, with 1000 bytes about 59 MiB.
+    /// Sets the size in bytes at which the memtable is flushed, at most 3 GiB. The default is a quarter of the part for
+    /// memtables ([`Options::memtable_budget`](crate::Options::memtable_budget)), at most 64 MiB, and less on a small
+    /// disk: a 16th of the space free at the opening, and a 64th of that plus the store's files, but at least 64 KiB.
+    /// An entry takes about 46 bytes in addition to its key and value.
     #[must_use]
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
         self.memtable_bytes = bytes;
         self
     }
 
-    /// Number of runs at which level 0 is compacted; 4 by default. Threads that have been idle for a second compact it
-    /// at half as many, if the runs overlap at most three times their bytes in level 1. Writers are slowed above twice this
-    /// number, and wait at three times it; memtables to be flushed count.
+    /// Sets the number of runs at which level 0 is compacted. The default is 4. Threads idle for a second compact it at
+    /// half as many, if level 1 has at most three times their bytes. Writers are slowed above twice this number, and
+    /// wait at three times it; memtables to be flushed count.
     #[must_use]
     pub fn l0_runs(mut self, runs: usize) -> Self {
         self.l0_runs = runs;
         self
     }
 
-    /// Size of level 1 in bytes; four memtables by default.
+    /// Sets the size of level 1 in bytes. The default is four memtables.
     #[must_use]
     pub fn level_base_bytes(mut self, bytes: u64) -> Self {
         self.level_base_bytes = bytes;
         self
     }
 
-    /// The size ratio of a level to the level above it; 10 by default.
+    /// Sets the size ratio of a level to the level above it. The default is 10.
     #[must_use]
     pub fn level_ratio(mut self, ratio: u64) -> Self {
         self.level_ratio = ratio;
         self
     }
 
-    /// The filters of new tables, as [`KeyspaceOptions::filter`] sets them.
+    /// The filters of new tables, set by [`KeyspaceOptions::filter`].
     ///
     /// ```
     /// use sievedb::{FilterKind, KeyspaceOptions};
@@ -176,10 +171,9 @@ impl KeyspaceOptions {
         &self.filter
     }
 
-    /// How long the entries of the keyspace live: from one second to ten years, in whole milliseconds. An entry is visible
-    /// for at least this time after the write that made it, and hidden at most one bucket
-    /// ([`KeyspaceOptions::ttl_buckets`]) later. By default entries do not expire. The
-    /// [guide](crate::guide::deletion) has the details.
+    /// Sets how long entries live: one second to ten years, in whole milliseconds. An entry is visible for at least
+    /// this time after its write, and hidden at most one bucket ([`KeyspaceOptions::ttl_buckets`]) later. By default,
+    /// entries do not expire. See the [guide](crate::guide::deletion).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -199,9 +193,8 @@ impl KeyspaceOptions {
         self
     }
 
-    /// In how many buckets entries expire during one [`KeyspaceOptions::ttl`]: 1 to 128, 24 by default. All entries of a
-    /// bucket expire together, and their tables are removed without a compaction. More buckets follow the time more
-    /// closely, and make more and smaller tables.
+    /// Sets the number of buckets per [`KeyspaceOptions::ttl`]: 1 to 128. The default is 24. The entries of a bucket
+    /// expire together. More buckets follow the time more closely, but make more tables.
     ///
     /// ```
     /// use std::time::Duration;
@@ -214,7 +207,7 @@ impl KeyspaceOptions {
         self
     }
 
-    /// What restarts the time to live of an entry; [`Refresh::OnWrite`] by default.
+    /// Sets the operations that restart the time to live. The default is [`Refresh::OnWrite`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -228,7 +221,7 @@ impl KeyspaceOptions {
         self
     }
 
-    /// The clock by which entries expire; [`TimeSource::System`] by default.
+    /// Sets the clock of expiry. The default is [`TimeSource::System`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -242,7 +235,6 @@ impl KeyspaceOptions {
         self
     }
 
-    /// How long entries live; `None` if they do not expire.
     pub(crate) fn expiry(&self) -> Option<Expiry> {
         let ttl = u64::try_from(self.ttl?.as_millis()).unwrap_or(u64::MAX);
         let (buckets, refresh, time_source) = (self.ttl_buckets, self.refresh, self.time_source);
@@ -293,7 +285,7 @@ impl KeyspaceOptions {
     }
 }
 
-// Field numbers of a keyspace's options in the manifest, shifted left by one; append only, see format.md.
+// Field numbers in the manifest, shifted left by one; append only, see format.md.
 pub(crate) const COMPARATOR: u64 = 1 << 1 | CRITICAL;
 pub(crate) const HASH_DOMAIN: u64 = 2 << 1 | CRITICAL;
 pub(crate) const FILTER: u64 = 3 << 1;
@@ -303,12 +295,11 @@ pub(crate) const SHAPE: u64 = 6 << 1;
 pub(crate) const HINTS: u64 = 7 << 1;
 pub(crate) const EXPIRY: u64 = 8 << 1 | CRITICAL;
 
-/// Hint: most lookups are for present keys.
 pub(crate) const EXPECT_HITS: u64 = 1;
 
-/// The only supported order of keys: bytewise.
+/// Bytewise order of keys.
 const BYTEWISE: u64 = 1;
-/// The only supported filter domain: whole user keys.
+/// Whole user keys.
 const WHOLE_KEY: u64 = 0;
 
 impl KeyspaceOptions {
@@ -337,8 +328,7 @@ impl KeyspaceOptions {
         out.into()
     }
 
-    /// Decodes the options of a keyspace. An uncritical field that is unknown or out of range gets the
-    /// default: such fields affect how new tables are written, not how existing ones are read.
+    /// Unknown uncritical fields, which affect only new tables, get the default.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut options = Self::default();
         let (mut hints, mut expiry) = (0, None);
@@ -381,7 +371,6 @@ impl KeyspaceOptions {
     }
 }
 
-/// A number whose range is checked later; saturates if `usize` cannot hold it.
 fn size(reader: &mut Reader<'_>, what: &'static str) -> Result<usize, DecodeError> {
     Ok(usize::try_from(reader.varint(what)?).unwrap_or(usize::MAX))
 }
@@ -390,7 +379,6 @@ fn expect(found: u64, known: u64, what: &'static str) -> Result<(), DecodeError>
     if found == known { Ok(()) } else { Err(DecodeError::unsupported(0, what, found, known)) }
 }
 
-/// The filter policy; `None` for an unsupported kind, size or allocation.
 pub(crate) fn decode_filter(reader: &mut Reader<'_>) -> Result<Option<FilterPolicy>, DecodeError> {
     let kind = FilterKind::from_code(reader.u8("filter kind")?);
     let code = reader.u8("filter size code")?;

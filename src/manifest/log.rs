@@ -1,11 +1,10 @@
-//! The manifest file: reading it at open, appending an edit, and starting a new one.
+//! The manifest file: reading it, appending an edit, and starting a new one.
 //!
-//! Opening a store for writing starts a new manifest, with a snapshot of the whole state. A manifest that has
-//! become much longer than such a snapshot is replaced in the same way. A new manifest is complete and
-//! durable before `CURRENT` names it, so a crash at any time is harmless.
+//! A new manifest is a snapshot of the whole state, made when a store is opened for writing, and when the manifest is
+//! much longer than that. It is durable before `CURRENT` names it, so a crash at any time is harmless.
 //!
-//! Each edit is durable before the next is written. So damage before an intact edit is corruption. Damage at
-//! the end of the file is an edit that was never acknowledged, unless a log promises it.
+//! Each edit is durable before the next is written: damage before an intact edit is corruption. Damage at the end is an
+//! unacknowledged edit, unless a log promises it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,21 +19,18 @@ use crate::filename::FileName;
 use crate::fs::{Fs, ReadFile};
 use crate::wal::{EditMark, Ending, Expected, FramedReader, FramedWriter, RecordKind};
 
-/// A manifest shorter than this, in bytes, is not replaced.
 const ROTATE_BYTES_MIN: u64 = 4 << 20;
 
 #[derive(Debug, Clone)]
 pub(crate) struct ReadManifest {
     pub(crate) path: PathBuf,
     pub(crate) state: ManifestState,
-    /// The mark of every edit in the file, in order; the last one is the mark of the state.
     pub(crate) marks: Vec<EditMark>,
     pub(crate) ending: Ending,
     pub(crate) len: u64,
-    /// Whether the last edit only has ends of logs and is not the first. Then every edit with other items is durable,
-    /// and so is `CURRENT`: they were before this edit was appended.
+    /// The last edit is not the first and only ends logs: all other edits, and `CURRENT`, are durable.
     pub(crate) ends_with_closed_log: bool,
-    /// Files that only the last edit dropped. It may not be durable, and the previous one names them.
+    /// The last edit may not be durable, and the previous state has these files.
     pub(crate) let_go: Vec<FileName>,
 }
 
@@ -43,8 +39,8 @@ pub(crate) fn read(fs: &dyn Fs, dir: &Path, current: &Current) -> Result<ReadMan
     damage.map_or(Ok(manifest), Err)
 }
 
-/// Reads a manifest, or its first `len` bytes, up to the end or to the first error, and returns both. Fails if the
-/// header cannot be read. After an error the last edit may be partly applied.
+/// Reads a manifest, or its first `len` bytes, up to the first error, which is returned too. Fails without a readable
+/// header. After an error, the last edit may be partly applied.
 pub(crate) fn read_prefix(
     fs: &dyn Fs,
     dir: &Path,
@@ -64,8 +60,6 @@ pub(crate) fn read_prefix(
 }
 
 impl ReadManifest {
-    /// Applies the edits after the ones already read, up to the end, to `len` or to the first error, and returns that
-    /// error. Fails if the header cannot be read. After an error the last edit may be partly applied.
     pub(crate) fn read_edits(
         &mut self,
         file: &dyn ReadFile,
@@ -128,7 +122,6 @@ impl ReadManifest {
         Self { path, state, marks, ending, len: 0, ends_with_closed_log: false, let_go: Vec::new() }
     }
 
-    /// Checks that the manifest has all edits that a log promises.
     pub(crate) fn check_promise(&self, promised: EditMark, log: &Path) -> Result<()> {
         let behind = promised.count > self.state.mark.count;
         let first = self.marks[0].count;
@@ -155,17 +148,15 @@ impl ReadManifest {
 pub(crate) struct ManifestLog {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
-    /// The contents of `CURRENT` for this manifest.
     current: Current,
     writer: FramedWriter,
     snapshot_bytes: u64,
     state: ManifestState,
     end: u64,
-    /// Appending an edit failed: the file may hold it, and the state may have part of it.
+    /// The file may have the last edit, and the state a part of it.
     is_in_doubt: bool,
 }
 
-/// A complete and durable manifest that `CURRENT` does not name yet.
 #[derive(Debug)]
 pub(crate) struct NewManifest(ManifestLog);
 
@@ -178,7 +169,7 @@ impl NewManifest {
     ///
     /// # Errors
     ///
-    /// It is unknown whether `CURRENT` names this manifest or the previous one.
+    /// It is unknown whether it does.
     pub(crate) fn install(self) -> Result<ManifestLog> {
         Current::replace(&*self.0.fs, &self.0.dir)?;
         Ok(self.0)
@@ -186,7 +177,6 @@ impl NewManifest {
 }
 
 impl ManifestLog {
-    /// Starts a manifest with a snapshot of `state` and makes `CURRENT` name it. `random` makes file ids.
     #[cfg(test)]
     pub(crate) fn create(
         fs: Arc<dyn Fs>,
@@ -203,7 +193,7 @@ impl ManifestLog {
     ///
     /// # Errors
     ///
-    /// No state has changed, but the file may exist.
+    /// The state is unchanged; the file may exist.
     pub(crate) fn prepare(
         fs: Arc<dyn Fs>,
         dir: &Path,
@@ -229,7 +219,7 @@ impl ManifestLog {
         Ok(NewManifest(Self { fs, dir, current, writer, snapshot_bytes, state, end, is_in_doubt }))
     }
 
-    /// The manifest of a store that was closed. It is never appended to.
+    /// For a closed store: it accepts no edits.
     pub(crate) fn ended(fs: Arc<dyn Fs>, dir: &Path, current: Current, read: &ReadManifest) -> Self {
         let header = FileHeader::new(FileKind::Manifest, current.store_id, current.manifest_id);
         let writer = FramedWriter::ended(&read.path, header, read.len);
@@ -245,7 +235,7 @@ impl ManifestLog {
         &self.state
     }
 
-    /// The state after the last appended edit. It is read from the file if a later append failed.
+    /// Read from the file after a failed append.
     pub(crate) fn known_state(&self) -> Result<ManifestState> {
         if !self.is_in_doubt {
             return Ok(self.state.clone());
@@ -258,7 +248,7 @@ impl ManifestLog {
     ///
     /// # Errors
     ///
-    /// It is unknown whether the file has the edit. No edit may be appended any more.
+    /// It is unknown whether the file has the edit, and no more may be appended.
     pub(crate) fn append(&mut self, items: Vec<EditItem>) -> Result<EditMark> {
         let edit = VersionEdit::new(items);
         let (record, mark) = edit.encode(self.state.mark);

@@ -1,8 +1,7 @@
 //! The manifest: the durable description of the tree, as a log of version edits.
 //!
-//! `edit` has the items of an edit and their encoding, `state` the result of a sequence of edits, `log` the manifest
-//! file, `overlap` the check for overlapping tables of one run, `current` the file that names the current
-//! manifest, `keyspace_options` the options of a keyspace.
+//! `edit` has the items of an edit, `state` the result of edits, `log` the manifest file, `overlap` the check of runs,
+//! `current` the name of the manifest, `keyspace_options` the options of a keyspace.
 
 pub(crate) mod current;
 pub(crate) mod edit;

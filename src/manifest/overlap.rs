@@ -5,13 +5,11 @@ use bytes::Bytes;
 use crate::limits::BOUND_BYTES_MAX;
 use crate::sorting::sort_by;
 
-/// The smallest and the largest key of a table. They sort like the tables of a run: by smallest key, and if trimming
-/// made these equal, by largest key, untrimmed first.
+/// Sorted by smallest key, and if trimming made these equal, by largest, untrimmed first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Bounds {
     pub(crate) smallest: Bytes,
     pub(crate) largest: Bytes,
-    /// Bounds of the maximum length were trimmed.
     pub(crate) trimmed: bool,
     pub(crate) number: u64,
 }
@@ -20,7 +18,6 @@ pub(crate) struct Bounds {
 pub(crate) struct Overlap {
     pub(crate) number: u64,
     pub(crate) detail: String,
-    /// The first and the last overlapping key.
     pub(crate) keys: (Bytes, Bytes),
 }
 
@@ -32,7 +29,7 @@ impl Runs {
         self.0.push((level, run, bounds));
     }
 
-    /// The tables that certainly overlap the previous one in their run.
+    /// Tables that certainly overlap the previous one of their run.
     pub(crate) fn overlaps(mut self) -> impl Iterator<Item = Overlap> {
         sort_by(&mut self.0, Ord::cmp);
         let pairs = self.0.windows(2).filter(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1));
@@ -40,7 +37,7 @@ impl Runs {
     }
 }
 
-/// The overlap of `b` with `a`, which begins before it, if that is certain: a trimmed key may be longer.
+/// A trimmed key may be longer.
 fn overlap(a: &Bounds, b: &Bounds) -> Option<Overlap> {
     let cut = b.trimmed && b.smallest.len() == BOUND_BYTES_MAX;
     let overlaps = a.largest >= b.smallest && !(cut && a.largest.starts_with(&b.smallest));

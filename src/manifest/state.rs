@@ -1,7 +1,5 @@
-//! The result of a sequence of edits. Recovery computes it, and a new manifest starts with it.
-//!
-//! [`ManifestState::apply`] checks each item against the previous state: a removed table was added
-//! earlier, an id is used once. A manifest with contradictory edits is damaged, even if every checksum is right.
+//! The result of a sequence of edits, with which a new manifest starts. [`ManifestState::apply`] checks each item
+//! against the state: contradictory edits are damage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +23,6 @@ pub(crate) const DEFAULT_NAME: &str = "default";
 pub(crate) struct LogState {
     pub(crate) file_id: FileId,
     pub(crate) predecessor: u64,
-    /// Its end, once the manifest has it.
     pub(crate) end: Option<LogEnd>,
 }
 
@@ -37,7 +34,6 @@ pub(crate) struct TablePlace {
 }
 
 impl TablePlace {
-    /// The table, and its filters in files of their own.
     pub(crate) fn files(&self) -> impl Iterator<Item = FileName> {
         let filters = self.meta.filters.iter().filter_map(|filter| filter.file.map(FileName::Filter));
         filters.chain([FileName::Table(self.meta.number)])
@@ -49,7 +45,6 @@ pub(crate) struct KeyspaceState {
     pub(crate) name: String,
     pub(crate) options: Bytes,
     pub(crate) flushed: SeqNo,
-    /// By table number.
     pub(crate) tables: BTreeMap<u64, TablePlace>,
     pub(crate) buckets: Buckets,
 }
@@ -64,21 +59,18 @@ pub(crate) struct ManifestState {
     pub(crate) log_floor: u64,
     pub(crate) logs: BTreeMap<u64, LogState>,
     pub(crate) keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
-    /// By name; names are unique.
     pub(crate) names: BTreeMap<String, KeyspaceId>,
-    /// Ids besides the store's own that its tables, filters and closed logs may bear.
     pub(crate) store_ids: BTreeSet<FileId>,
-    /// Length of all tables; wraps, because a manifest may state any.
+    /// May wrap: a manifest may state any length.
     pub(crate) table_bytes: u64,
 }
 
 impl ManifestState {
-    /// Applies all items of an edit. After an error the state is partly changed and must not be used.
+    /// After an error, the state must not be used.
     pub(crate) fn apply(&mut self, edit: &VersionEdit) -> Result<(), String> {
         edit.items.iter().try_for_each(|item| self.apply_item(item))
     }
 
-    /// Applies one item. The error has the reason why it contradicts the state.
     pub(crate) fn apply_item(&mut self, item: &EditItem) -> Result<(), String> {
         match item {
             EditItem::Base(mark) => self.mark = *mark,
@@ -148,7 +140,6 @@ impl ManifestState {
         Ok(())
     }
 
-    /// The files that this item drops from the state.
     pub(super) fn let_go_by(&self, item: &EditItem) -> Vec<FileName> {
         let place = |keyspace, number| self.keyspaces.get(keyspace)?.tables.get(number);
         match item {
@@ -167,8 +158,7 @@ impl ManifestState {
         }
     }
 
-    /// Adds bucket boundaries of logs, in order. Some are known already; those of keyspaces without buckets are from before
-    /// their options were changed.
+    /// Some are known; others, without buckets, are older than a change of options.
     pub(crate) fn begin_buckets(&mut self, boundaries: impl IntoIterator<Item = (KeyspaceId, Boundary)>) {
         for (id, boundary) in boundaries {
             if let Some(keyspace) = self.keyspaces.get_mut(&id)
@@ -210,7 +200,6 @@ impl ManifestState {
         self.keyspaces.get_mut(&id).ok_or_else(|| format!("keyspace {id} is not known"))
     }
 
-    /// Reasons why a store in this state cannot be opened. The errors have no offset.
     pub(crate) fn faults(&self) -> impl Iterator<Item = DecodeError> + use<'_> {
         let default = self.keyspaces.get(&DEFAULT_KEYSPACE);
         let no_default = default.is_none_or(|keyspace| keyspace.name != DEFAULT_NAME);
@@ -228,12 +217,11 @@ impl ManifestState {
         no_default.into_iter().chain(options).chain(logs)
     }
 
-    /// Whether this log entry has to be replayed: its keyspace exists and has not flushed it.
+    /// Whether its keyspace exists and has not flushed it.
     pub(crate) fn lacks(&self, keyspace: KeyspaceId, seqno: SeqNo) -> bool {
         self.keyspaces.get(&keyspace).is_some_and(|keyspace| seqno > keyspace.flushed)
     }
 
-    /// One edit with the whole state: the first of a new manifest.
     pub(crate) fn snapshot(&self) -> VersionEdit {
         let mut items = vec![
             EditItem::Base(self.mark),

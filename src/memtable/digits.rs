@@ -1,4 +1,4 @@
-//! Internal keys as strings of digits of four bits, in the order of the keys. The trie branches by these digits.
+//! Internal keys as strings of 4-bit digits, in key order. The trie branches by these digits.
 //!
 //! ```text
 //! digits
@@ -7,31 +7,28 @@
 //! TAG_AT ..      the tag with all bits inverted, because larger tags come first
 //! ```
 //!
-//! If one key is a prefix of another one, their padded keys differ at a digit that is not zero, or their lengths decide.
-//! No string is therefore a prefix of another one, and entries of one user key differ in the digits of their tags.
+//! No string is a prefix of another: a nonzero digit or the length differs. Entries of one user key differ in their
+//! tags.
 
 use crate::key::{InternalKey, Tag};
 use crate::limits::KEY_BYTES_MAX;
 
 pub(super) const DIGIT_BITS: u32 = 4;
 
-/// The number of values of a digit.
 pub(super) const DIGITS: u32 = 1 << DIGIT_BITS;
 
-/// The longest target. A longer key is cut to this length: its place among the entries stays the same.
+/// Longer keys are cut, which keeps their place among the entries.
 const TARGET_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
 
 const LENGTH_AT: u32 = 2 * TARGET_BYTES_MAX as u32;
 
 const LENGTH_DIGITS: u32 = 5;
 
-/// The first digit of the tag. Entries that differ first here or later have the same user key.
+/// From here on, entries have the same user key.
 pub(super) const TAG_AT: u32 = LENGTH_AT + LENGTH_DIGITS;
 
-/// The end of every string.
 pub(super) const END: u32 = TAG_AT + u64::BITS / DIGIT_BITS;
 
-/// An internal key that is searched for, or inserted.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     key: InternalKey<'a>,
@@ -44,13 +41,11 @@ impl<'a> Target<'a> {
         Self { key: InternalKey::new(user, tag) }
     }
 
-    /// The user key, cut if it is longer than any entry's.
     #[inline]
     pub(super) fn user(&self) -> &'a [u8] {
         self.key.user
     }
 
-    /// The digit at this position, before [`END`].
     #[inline]
     pub(super) fn digit(&self, at: u32) -> u32 {
         match self.key.user.get(at as usize / 2) {
@@ -70,7 +65,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The first position at which an entry and a target differ, and their digits there; [`END`] if both are equal.
+/// The first position at which an entry and a target differ, and their digits, or [`END`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Difference {
     pub(super) at: u32,
@@ -79,24 +74,20 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    /// Whether the target comes after the entry.
     #[inline]
     pub(super) fn is_after(&self) -> bool {
         self.target > self.entry
     }
 
-    /// The difference between two words whose first digit is at position `first`.
     #[inline]
     pub(super) fn of_words(first: u32, entry: u32, target: u32) -> Self {
         Self::of_numbers(first, u64::from(entry) << u32::BITS, u64::from(target) << u32::BITS)
     }
 
-    /// The difference between two bytes, likewise.
     pub(super) fn of_bytes(first: u32, entry: u8, target: u8) -> Self {
         Self::of_numbers(first, u64::from(entry) << (u64::BITS - 8), u64::from(target) << (u64::BITS - 8))
     }
 
-    /// The difference between two double words, likewise.
     #[inline]
     pub(super) fn of_numbers(first: u32, entry: u64, target: u64) -> Self {
         let shift = (entry ^ target).leading_zeros() / DIGIT_BITS * DIGIT_BITS;
@@ -104,7 +95,6 @@ impl Difference {
         Self { at: first + shift / DIGIT_BITS, entry: digit(entry), target: digit(target) }
     }
 
-    /// The difference between an entry, by its key's length and tag, and a target if their padded keys are equal.
     pub(super) fn behind_keys(entry: (usize, u64), target: &Target<'_>) -> Self {
         let (len, tag) = entry;
         let (target_len, target_tag) = (target.key.user.len(), target.key.tag.to_u64());

@@ -1,65 +1,52 @@
-//! A filter over the keys of a memtable, so that most absent keys are not searched for in the trie.
+//! A cache-line blocked Bloom filter over the keys of a memtable. One writer sets bits while readers probe without a
+//! lock: a key's bits are set before its sequence number is published.
 //!
-//! A cache-line blocked Bloom filter that is filled while it is probed: one writer sets bits, readers take no
-//! lock. A key's bits are set before its sequence number is published, so that a reader who has read that
-//! number sees them; a reader who has not cannot see the entry either. It is never written to disk and is not
-//! part of the format.
-//!
-//! It is made when the memtable holds [`KEYS_MIN`] entries: a smaller one is searched as fast, and the many
-//! memtables of a store with many keyspaces stay small. Its size is fixed then, from the size at which the
-//! memtable will be flushed. If there are more keys than expected, it answers "maybe" more often.
+//! It is made at [`KEYS_MIN`] entries: searching fewer is as fast. Its size follows from the size at which the memtable
+//! is flushed.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::hash::reduce;
 
-/// The least that an entry costs a memtable, in bytes, if key and value have 40: bounds the number of keys.
 const ENTRY_BYTES_MIN: usize = 80;
 
-/// Bits per key if all entries are of the smallest size; about one absent key in 200 is a false positive.
+/// For entries of the smallest size; one false positive in 200 absent keys.
 const BITS_PER_KEY: usize = 12;
 
-/// Entries at which a memtable gets its filter.
 pub(super) const KEYS_MIN: u64 = 1024;
 
-/// Bits that a key sets in its line.
 const PROBES: u32 = 6;
 
 const WORDS: usize = 8;
 const LINE_BITS: usize = WORDS * 64;
 
-/// Odd, to derive the bits from a hash whose high part chose the line.
+/// Odd. Derives the bits from the hash.
 const BITS_MIX: u64 = 0xd6e8_feb8_6659_fd93;
 
 #[derive(Default)]
 #[repr(align(64))]
 struct Line([AtomicU64; WORDS]);
 
-/// The filter of one memtable.
 pub(super) struct MemtableFilter {
     lines: usize,
     filled: OnceLock<Box<[Line]>>,
 }
 
 impl MemtableFilter {
-    /// For a memtable that is flushed at about this size.
     pub(super) fn new(memtable_bytes: usize) -> Self {
         let keys = memtable_bytes / ENTRY_BYTES_MIN;
         Self { lines: keys.saturating_mul(BITS_PER_KEY).div_ceil(LINE_BITS).max(1), filled: OnceLock::new() }
     }
 
-    /// What it takes once it is made.
     pub(super) fn bytes(&self) -> usize {
         self.lines * size_of::<Line>()
     }
 
-    /// Whether it has been made.
     pub(super) fn is_made(&self) -> bool {
         self.filled.get().is_some()
     }
 
-    /// Makes it, with the keys so far. Returns the bytes that were allocated for it.
     pub(super) fn make(&self, hashes: impl Iterator<Item = u64>) -> usize {
         let lines: Box<[Line]> = (0..self.lines).map(|_| Line::default()).collect();
         hashes.for_each(|hash| add(&lines, hash));
@@ -67,14 +54,12 @@ impl MemtableFilter {
         self.bytes()
     }
 
-    /// Adds a key, if the filter has been made. One caller at a time.
     pub(super) fn insert(&self, hash: u64) {
         if let Some(lines) = self.filled.get() {
             add(lines, hash);
         }
     }
 
-    /// Whether the memtable may hold the key with this hash.
     #[inline]
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         let Some(lines) = self.filled.get() else { return true };
@@ -86,13 +71,12 @@ impl MemtableFilter {
 fn add(lines: &[Line], hash: u64) {
     let line = &lines[reduce(hash, lines.len() as u64) as usize];
     for (word, bit) in positions(hash) {
-        // There is one writer: a load and a store are enough.
+        // One writer: a load and a store are enough.
         let word = &line.0[word];
         word.store(word.load(Ordering::Relaxed) | bit, Ordering::Relaxed);
     }
 }
 
-/// The bits of a key in its line: nine bits of a remixed hash for each.
 #[inline]
 fn positions(hash: u64) -> impl Iterator<Item = (usize, u64)> {
     let mixed = hash.wrapping_mul(BITS_MIX);

@@ -1,7 +1,5 @@
-//! A cursor over a memtable. It owns a share of the memtable, so it may outlive everything else.
-//!
-//! It never fails. It sees every entry that was inserted before it was made, and may see later ones; readers
-//! skip those by their sequence numbers.
+//! A cursor over a memtable, which it keeps alive. It never fails, and may see entries inserted after its creation;
+//! readers skip those by sequence number.
 
 use std::sync::Arc;
 
@@ -11,15 +9,11 @@ use crate::error::Step;
 use crate::iter::{EntryValue, InternalIterator, LentValue};
 use crate::key::{InternalKey, Tag};
 
-/// The [`InternalIterator`] of a [`Memtable`].
 pub(crate) struct MemtableIter {
     memtable: Arc<Memtable>,
-    /// The current node; the sentinel if the cursor is not valid.
     at: NodeId,
-    /// Its key and tag.
     key: Vec<u8>,
     tag: Tag,
-    /// A buffer for the value that is lent.
     value: Vec<u8>,
 }
 

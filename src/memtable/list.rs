@@ -1,9 +1,8 @@
-//! The list of a memtable: its nodes in the order of their keys. One writer adds nodes; readers need no lock.
+//! The list of a memtable: its nodes in key order, with one writer and lock-free readers.
 //!
-//! The list is a ring through the sentinel, with links in both directions. The writer and readers find places in it with a
-//! trie of all nodes (`trie`): they read the branches on the path and one or two nodes. Each read may wait for memory, and
-//! these waits are most of the time of an insertion and of a lookup in a large memtable. Before it inserts several
-//! entries, the writer therefore reads all their paths together, so that the waits overlap.
+//! The list is a ring through the sentinel, linked in both directions, with a trie of all nodes (`trie`). Most of an
+//! insertion or lookup in a large memtable is waiting for memory, so the writer reads the paths of several entries
+//! together.
 //!
 //! To insert a node X between its neighbours P and N, under the writer's lock:
 //!
@@ -11,31 +10,23 @@
 //! 2. fill X, with its links;
 //! 3. link it: `P.next = X`, then `N.prev = X`, then in the trie. A link to X is stored with release.
 //!
-//! Nodes are never removed, and every link is read with acquire: a reader that sees X in a link sees all of
-//! X that it goes on to: its entry, and its links.
+//! Nodes are never removed, and links are read with acquire: a reader that finds a link to X sees its entry and links.
 //!
 //! # A reader misses nothing that was complete before it started
 //!
-//! X is *complete* for a reader if its insertion happened before the reader's start (the writer published a
-//! sequence number after inserting, the reader read it first). Entries that are not complete may or may not
-//! be seen; their sequence numbers are larger than the reader's snapshot.
+//! X is *complete* for a reader if the writer published a sequence number after inserting X, and the reader read it
+//! before its start. The numbers of other entries are above the reader's snapshot.
 //!
-//! *Forward.* For every node M < X, what a reader finds in `M.next` is some Y with M < Y <= X:
-//! - If M was there when X was inserted, `M.next` was at most X when that insertion ended: either X was
-//!   linked behind M, or M's successor was before X already. The stores to `M.next` come in the order of
-//!   insertion and only ever put a node between M and its successor, so its value only decreases; and a
-//!   read that happens after a store sees that store or a later one.
-//! - If M was inserted after X, `M.next` began as the successor that M had then, which is at most X.
+//! *Forward.* For every node M < X, a reader finds in `M.next` some Y with M < Y <= X:
+//! - If M is older than X, `M.next` was at most X when the insertion of X ended, and later stores only decrease it.
+//! - If M is newer than X, `M.next` began as M's successor at that time, which is at most X.
 //!
-//! So from any node before X, steps forward cannot jump over X.
+//! *Backward.* By symmetry, for every node M > X and `M.prev`; the sentinel is after all. Between `P.next = X` and
+//! `N.prev = X`, a reader may pass over X, which is not complete yet. Step 3 ends before the next insertion, so the
+//! writer reads the exact predecessor in `M.prev`.
 //!
-//! *Backward.* The same with the signs turned: for every node M > X (the sentinel counts as after all),
-//! `M.prev` is some Y with X <= Y < M. Between `P.next = X` and `N.prev = X` a reader may pass over X
-//! backward but not forward: X was not complete then. Since step 3 is done in full before the next
-//! insertion starts, `M.prev` is exactly M's predecessor whenever a later insertion reads it.
-//!
-//! *Searches.* The trie gives a node before or after the target, with no complete node between them. If the search needs
-//! the neighbour on the other side, it follows links of the list and passes nodes that were inserted meanwhile.
+//! *Searches.* The trie returns a node next to the target but for incomplete nodes. For the neighbour on the other
+//! side, a search follows links.
 
 use std::hint::black_box;
 use std::sync::atomic::Ordering as Memory;
@@ -52,11 +43,11 @@ use super::trie::{self, Ahead, Found, Start};
 use crate::key::{InternalKey, SeqNo, Tag};
 use crate::sync::lock;
 
-/// What so many insertions read is read ahead together.
 pub(crate) const GROUP_MAX: usize = 32;
 
-/// Words of a memtable that is not in the caches of a core, or not all.
 const FAR_WORDS: usize = if cfg!(test) { 1 << 8 } else { 1 << 18 };
+
+pub(super) const FAR_BYTES: usize = FAR_WORDS * size_of::<u32>();
 
 pub(super) struct List {
     arena: Arena,
@@ -64,14 +55,11 @@ pub(super) struct List {
     writer: Mutex<Writer>,
 }
 
-/// What only the writer needs.
 struct Writer {
     room: Room,
-    /// The node that was inserted last.
     newest: NodeId,
 }
 
-/// An entry of the list. Its key and value are copied, unless the entry is long.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a> {
     node: Node<'a>,
@@ -84,7 +72,6 @@ impl<'a> Entry<'a> {
         self.node.tag()
     }
 
-    /// Puts the user key into a buffer.
     pub(crate) fn copy_key(&self, key: &mut Vec<u8>) {
         match self.node.long() {
             None => self.node.copy_key(key),
@@ -95,7 +82,6 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The value: a copy of it, or of a long entry a share.
     pub(crate) fn value(&self) -> Bytes {
         match self.node.long() {
             None => {
@@ -107,17 +93,14 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The value of a long entry where it lies.
     pub(super) fn long_value(&self) -> Option<&'a [u8]> {
         Some(&self.long.get(self.node.long()?)[self.node.key_len()..])
     }
 
-    /// Puts the value of an entry that is not long into a buffer.
     pub(super) fn copy_value(&self, value: &mut Vec<u8>) {
         self.node.copy_value(value);
     }
 
-    /// The first difference between the entry and a target.
     #[inline]
     fn difference(&self, target: &Target<'_>) -> Difference {
         match self.node.long() {
@@ -130,19 +113,17 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Inserts into a list, alone as long as it exists.
 pub(super) struct Inserter<'a> {
     list: &'a List,
     writer: MutexGuard<'a, Writer>,
 }
 
 impl<'a> Inserter<'a> {
-    /// Inserts copies of entries and says how many bytes were allocated. An entry whose internal key is there already comes
-    /// before the old one.
+    /// Inserts copies; one with an existing internal key comes first. Returns the bytes allocated.
     ///
     /// # Panics
     ///
-    /// When the entries that are not long take 16 GiB.
+    /// When the short entries take 16 GiB.
     #[inline]
     pub(super) fn insert_all(&mut self, entries: &[NewEntry<'_>]) -> usize {
         let mut allocated = 0;
@@ -156,7 +137,7 @@ impl<'a> Inserter<'a> {
         allocated
     }
 
-    /// All entries, those with the largest sequence numbers first, if they were inserted in ascending order.
+    /// Largest sequence numbers first, if they were inserted in ascending order.
     pub(super) fn newest_first(&self) -> impl Iterator<Item = Entry<'a>> + use<'a> {
         let (list, last) = (self.list, self.writer.newest);
         let ids = std::iter::successors(Some(last), |&id| Some(list.node(id).inserted_before()));
@@ -165,13 +146,10 @@ impl<'a> Inserter<'a> {
 }
 
 impl List {
-    /// What is allocated for an empty list.
     pub(super) const EMPTY_BYTES: usize = arena::FIRST_BYTES;
 
-    /// An empty list, and how many bytes were allocated for it.
     pub(super) fn new() -> (Self, usize) {
         let (arena, mut room) = (Arena::default(), Room::default());
-        // The value is the link at `ROOT`.
         let sentinel = Content::Short(&[], &[0; size_of::<NodeId>()]);
         let (head, allocated) = room.take(&arena, sentinel.words());
         debug_assert_eq!(head, HEAD);
@@ -181,31 +159,17 @@ impl List {
         (Self { arena, long: LongEntries::default(), writer }, allocated)
     }
 
-    /// Waits until nobody else inserts.
     pub(super) fn inserter(&self) -> Inserter<'_> {
         Inserter { list: self, writer: lock(&self.writer) }
     }
 
-    /// Reads the paths and the neighbours of these entries, so that the waits for memory overlap. Each search for an entry may
-    /// begin where its path ends. `None` if the memtable is in the caches of a core, or if the entries come after all others.
+    /// Overlaps the waits for memory, and returns where searches begin. `None` if the memtable fits the caches of a
+    /// core, or if the entries come after all others.
     fn read_ahead(&self, room: &Room, entries: &[NewEntry<'_>]) -> Option<[Ahead; GROUP_MAX]> {
         if entries.len() < 2 || room.words_taken() < FAR_WORDS || self.is_last(room, &entries[0]) {
             return None;
         }
-        let mut searches = [Ahead::new(room); GROUP_MAX];
-        let mut under_way: [usize; GROUP_MAX] = std::array::from_fn(|search| search);
-        let mut count = entries.len();
-        while count > 0 {
-            let mut others = 0;
-            for at in 0..count {
-                let search = under_way[at];
-                if searches[search].step(room, &entries[search].target()) {
-                    under_way[others] = search;
-                    others += 1;
-                }
-            }
-            count = others;
-        }
+        let searches = follow_together(room, entries.len(), |at| entries[at].target());
         let mut read = 0;
         for search in &searches[..entries.len()] {
             let node = Node::at(room, search.place);
@@ -217,7 +181,6 @@ impl List {
         Some(searches)
     }
 
-    /// Whether an entry comes after all others.
     fn is_last(&self, room: &Room, entry: &NewEntry<'_>) -> bool {
         let last = Node::at(room, HEAD).prev().load(Memory::Relaxed);
         last != HEAD && self.difference(room, last, &entry.target()).is_after()
@@ -256,7 +219,6 @@ impl List {
         trie::find(memory, start, target, &|id| self.difference(memory, id, target))
     }
 
-    /// The first difference between the entry of a node, not of [`HEAD`], and a target.
     #[inline]
     fn difference(&self, memory: &impl Words, id: NodeId, target: &Target<'_>) -> Difference {
         #[cfg(test)]
@@ -264,7 +226,6 @@ impl List {
         Entry { node: Node::at(memory, id), long: &self.long }.difference(target)
     }
 
-    /// Whether a node is the sentinel or not before the target.
     fn is_at_or_after(&self, id: NodeId, target: &Target<'_>) -> bool {
         id == HEAD || !self.difference(&self.arena, id, target).is_after()
     }
@@ -274,21 +235,39 @@ impl List {
         Node::at(&self.arena, id)
     }
 
-    /// The most that is allocated ahead of entries in a memtable of so many bytes.
     pub(super) fn ahead_max(&self, size_bytes: usize) -> usize {
         arena::FIRST_BYTES + arena::ahead_max(size_bytes, 1) + self.long.ahead_max()
     }
 
-    /// The entry of a node, not of [`HEAD`].
     #[inline]
     pub(super) fn entry(&self, id: NodeId) -> Entry<'_> {
         Entry { node: self.node(id), long: &self.long }
     }
 
-    /// The newest entry of a user key with a sequence number of at most `seqno`.
+    /// The newest entry of a user key up to `seqno`.
     pub(super) fn newest(&self, user_key: &[u8], seqno: SeqNo) -> Option<Entry<'_>> {
-        let target = Target::new(user_key, Tag::newest_at(seqno));
-        let found = self.find(&self.arena, Start::ROOT, &target);
+        self.newest_from(Start::ROOT, Target::new(user_key, Tag::newest_at(seqno)))
+    }
+
+    /// [`List::newest`] of up to [`GROUP_MAX`] user keys, with overlapping waits. Calls `found` with the place of each
+    /// key that has an entry.
+    pub(super) fn newest_of_many<'l>(
+        &'l self,
+        user_keys: &[&[u8]],
+        seqno: SeqNo,
+        mut found: impl FnMut(usize, Entry<'l>),
+    ) {
+        let target = |at: usize| Target::new(user_keys[at], Tag::newest_at(seqno));
+        let searches = follow_together(&self.arena, user_keys.len(), target);
+        for (at, search) in searches[..user_keys.len()].iter().enumerate() {
+            if let Some(entry) = self.newest_from(search.start, target(at)) {
+                found(at, entry);
+            }
+        }
+    }
+
+    fn newest_from(&self, start: Start, target: Target<'_>) -> Option<Entry<'_>> {
+        let found = self.find(&self.arena, start, &target);
         if found.difference.at < TAG_AT {
             return None;
         }
@@ -298,25 +277,23 @@ impl List {
         is_same.then(|| self.entry(id))
     }
 
-    /// The node after `id`, or [`HEAD`] after the last; the first if `id` is [`HEAD`].
+    /// [`HEAD`] is before the first and after the last.
     #[inline]
     pub(super) fn next(&self, id: NodeId) -> NodeId {
         self.node(id).next().load(Memory::Acquire)
     }
 
-    /// The node before `id`, or [`HEAD`] before the first; the last if `id` is [`HEAD`].
+    /// [`HEAD`] is before the first and after the last.
     #[inline]
     pub(super) fn prev(&self, id: NodeId) -> NodeId {
         self.node(id).prev().load(Memory::Acquire)
     }
 
-    /// The first node at or after `target`, or [`HEAD`].
     pub(super) fn at_or_after(&self, target: InternalKey<'_>) -> NodeId {
         let target = Target::new(target.user, target.tag);
         self.first_from(&self.find(&self.arena, Start::ROOT, &target), &target)
     }
 
-    /// The first node at or after a target that was found, or [`HEAD`].
     #[inline]
     fn first_from(&self, found: &Found, target: &Target<'_>) -> NodeId {
         if !found.difference.is_after() {
@@ -329,7 +306,6 @@ impl List {
         at
     }
 
-    /// The last node before `target`, or [`HEAD`].
     pub(super) fn before(&self, target: InternalKey<'_>) -> NodeId {
         let target = Target::new(target.user, target.tag);
         let found = self.find(&self.arena, Start::ROOT, &target);
@@ -342,6 +318,27 @@ impl List {
         }
         at
     }
+}
+
+fn follow_together<'t>(
+    memory: &impl Words,
+    mut count: usize,
+    target: impl Fn(usize) -> Target<'t>,
+) -> [Ahead; GROUP_MAX] {
+    let mut searches = [Ahead::new(memory); GROUP_MAX];
+    let mut under_way: [usize; GROUP_MAX] = std::array::from_fn(|search| search);
+    while count > 0 {
+        let mut others = 0;
+        for at in 0..count {
+            let search = under_way[at];
+            if searches[search].step(memory, &target(search)) {
+                under_way[others] = search;
+                others += 1;
+            }
+        }
+        count = others;
+    }
+    searches
 }
 
 #[cfg(test)]

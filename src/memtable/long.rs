@@ -1,7 +1,5 @@
-//! The entries of a memtable whose keys and values are not in its nodes, because they are long: each has an allocation
-//! of its own, which a value that is read shares.
-//!
-//! They are numbered, and listed in regions, each of as many as all before it.
+//! The long entries of a memtable, each in its own allocation, which values share. They are listed in regions of
+//! doubling size.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,15 +10,14 @@ use super::digits::{Difference, Target};
 use super::node::SHORT_BYTES_MAX;
 use crate::key::{Tag, common_prefix};
 
-/// Entries of the first region.
 const FIRST: u32 = 4;
 
-/// Enough for 2^25 entries, which take 32 GiB.
+/// For 2^25 entries, which take 32 GiB.
 const REGIONS: usize = 24;
 
 const SLOT_BYTES: usize = size_of::<OnceLock<Bytes>>();
 
-/// What an allocation takes beside its bytes: a reference count, and what the allocator adds to both.
+/// A reference count and the allocator's own.
 const FRAMING_BYTES: usize = 64;
 
 type Region = Box<[OnceLock<Bytes>]>;
@@ -32,7 +29,6 @@ pub(super) struct LongEntries {
 }
 
 impl LongEntries {
-    /// Copies key and value. Returns the number of the entry and how many bytes were allocated. One caller at a time.
     pub(super) fn add(&self, key: &[u8], value: &[u8]) -> (u32, usize) {
         let mut data = BytesMut::with_capacity(key.len() + value.len());
         data.put_slice(key);
@@ -50,28 +46,23 @@ impl LongEntries {
         (number, allocated)
     }
 
-    /// Key and value of the entry with a number that was read from its node.
     pub(super) fn get(&self, number: u32) -> &Bytes {
         let (region, at) = locate(number);
         let found = self.regions[region].get().and_then(|slots| slots[at].get());
         found.expect("a long entry is there before its node is linked")
     }
 
-    /// The most that is allocated ahead of entries.
     pub(super) fn ahead_max(&self) -> usize {
         (self.len.load(Ordering::Relaxed) + FIRST) as usize * SLOT_BYTES
     }
 }
 
-/// The most that is allocated for entries whose keys and values have so many bytes, beside these bytes.
 pub(super) fn overhead_max(entries: usize, bytes: usize, memtables: usize) -> usize {
     let long = entries.min(bytes / SHORT_BYTES_MAX);
-    // As many slots ahead.
     let first = long.min(memtables) * FIRST as usize;
     long * FRAMING_BYTES + (2 * long + first) * SLOT_BYTES
 }
 
-/// The first difference between a long key with a tag and a target.
 pub(super) fn difference(key: &[u8], tag: Tag, target: &Target<'_>) -> Difference {
     let other = target.user();
     let same = common_prefix(key, other);

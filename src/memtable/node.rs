@@ -10,9 +10,8 @@
 //! 6 ..     the key · the value, each from a new word; or the number of a long entry
 //! ```
 //!
-//! Bytes of keys are in words in big-endian order, so keys are compared word by word; those of values in little-endian
-//! order, as most processors copy them. An entry whose key and value have more than [`SHORT_BYTES_MAX`] is *long*: its
-//! key and value are in an allocation of their own (`long`).
+//! Keys are big-endian in words, so that words compare like keys; values are little-endian, which is fastest to copy.
+//! Key and value of more than [`SHORT_BYTES_MAX`] bytes are in their own allocation (`long`).
 
 use std::sync::atomic::{AtomicU32, Ordering as Memory};
 
@@ -22,10 +21,8 @@ use super::arena::{Place, Words};
 use super::digits::{Difference, Target};
 use crate::key::Tag;
 
-/// Where a node begins.
 pub(super) type NodeId = Place;
 
-/// The sentinel before the first entry and after the last: the list is a ring.
 pub(super) const HEAD: NodeId = 0;
 
 const SHAPE: usize = 0;
@@ -35,33 +32,25 @@ const TAG: usize = 3;
 const INSERTED_BEFORE: usize = 5;
 const DATA: usize = 6;
 
-/// The root of the trie: a word in the sentinel. Another list in the same arena, for example of deleted ranges in the order
-/// of their first keys, needs only another sentinel with such a word.
 pub(super) const ROOT: Place = HEAD + DATA as Place;
 
 const WORD_BYTES: usize = size_of::<AtomicU32>();
 
-/// The most bytes of key and value together that are in the node.
 pub(super) const SHORT_BYTES_MAX: usize = 1 << 10;
 
-/// The most that a node takes beside the key and the value in it.
 pub(super) const OVERHEAD_BYTES_MAX: usize = (DATA + 2) * WORD_BYTES;
 
-/// In place of the length of a value: the entry is long.
 const LONG: u32 = (1 << VALUE_BITS) - 1;
 const VALUE_BITS: u32 = 11;
 const KEY_BITS: u32 = 17;
 
-/// What a node holds.
 #[derive(Clone, Copy)]
 pub(super) enum Content<'a> {
     Short(&'a [u8], &'a [u8]),
-    /// The number of a long entry, and the length of its key.
     Long(u32, usize),
 }
 
 impl Content<'_> {
-    /// How many words a node takes.
     pub(super) fn words(self) -> usize {
         DATA + match self {
             Self::Short(key, value) => key.len().div_ceil(WORD_BYTES) + value.len().div_ceil(WORD_BYTES),
@@ -70,15 +59,12 @@ impl Content<'_> {
     }
 }
 
-/// A node in its arena.
 #[derive(Clone, Copy)]
 pub(super) struct Node<'a> {
-    /// From its first word to the end of the chunk.
     words: &'a [AtomicU32],
 }
 
 impl<'a> Node<'a> {
-    /// The node with this number, which was read from a link or has been taken from the arena.
     #[inline]
     pub(super) fn at(memory: &'a impl Words, id: NodeId) -> Self {
         Self { words: memory.words(id) }
@@ -89,7 +75,6 @@ impl<'a> Node<'a> {
         self.words[at].load(Memory::Relaxed)
     }
 
-    /// Fills the node, all but its links.
     pub(super) fn fill(&self, tag: Tag, inserted_before: NodeId, content: Content<'_>) {
         let (key_len, value_len) = match content {
             Content::Short(key, value) => (key.len(), value.len() as u32),
@@ -119,7 +104,6 @@ impl<'a> Node<'a> {
         self.word(INSERTED_BEFORE)
     }
 
-    /// The link to the next node.
     #[inline]
     pub(super) fn next(&self) -> &'a AtomicU32 {
         &self.words[NEXT]
@@ -135,7 +119,6 @@ impl<'a> Node<'a> {
         (self.word(SHAPE) & ((1 << KEY_BITS) - 1)) as usize
     }
 
-    /// `None`: the entry is long.
     fn value_len(&self) -> Option<usize> {
         let len = self.word(SHAPE) >> KEY_BITS & LONG;
         (len != LONG).then_some(len as usize)
@@ -145,13 +128,11 @@ impl<'a> Node<'a> {
         self.key_len().div_ceil(WORD_BYTES)
     }
 
-    /// The number of a long entry.
     #[inline]
     pub(super) fn long(&self) -> Option<u32> {
         if self.value_len().is_some() { None } else { Some(self.word(DATA)) }
     }
 
-    /// The first difference between a short entry and a target. The shorter key is padded with zeros.
     #[inline]
     pub(super) fn difference(&self, target: &Target<'_>) -> Difference {
         let words = &self.words[DATA..][..self.key_words()];
@@ -183,7 +164,7 @@ impl<'a> Node<'a> {
         self.difference_behind(rest, at, target)
     }
 
-    /// The same if the target begins with the key of the entry, padded with zeros up to this rest.
+    /// Requires that the target begins with the entry's key, zero-padded up to `rest`.
     fn difference_behind(&self, rest: &[u8], at: u32, target: &Target<'_>) -> Difference {
         match rest.iter().position(|&byte| byte != 0) {
             Some(more) => Difference::of_bytes(at + 2 * more as u32, 0, rest[more]),
@@ -191,14 +172,12 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Puts the user key of a short entry into a buffer.
     #[inline]
     pub(super) fn copy_key(&self, out: &mut Vec<u8>) {
         out.resize(self.key_len(), 0);
         copy_bytes::<BigEndian>(&self.words[DATA..], out);
     }
 
-    /// Puts the value of a short entry into a buffer.
     #[inline]
     pub(super) fn copy_value(&self, out: &mut Vec<u8>) {
         let len = self.value_len().unwrap_or_default();
@@ -208,10 +187,8 @@ impl<'a> Node<'a> {
     }
 }
 
-/// Digits of a word of a key.
 const DIGITS_OF_WORD: u32 = 2 * WORD_BYTES as u32;
 
-/// The bytes, at most four, as a word.
 #[inline]
 fn word_of(bytes: &[u8]) -> u32 {
     match bytes.first_chunk::<WORD_BYTES>() {
@@ -220,8 +197,7 @@ fn word_of(bytes: &[u8]) -> u32 {
     }
 }
 
-/// Puts bytes into words, four words at a time: to look at the ends of both for each costs as much as to copy it. The last
-/// word is filled up with zeros.
+/// Four words at a time: checking bounds costs as much as copying a word.
 #[inline]
 fn put_bytes<B: ByteOrder>(words: &[AtomicU32], bytes: &[u8]) {
     let (words, last) = words[..bytes.len().div_ceil(WORD_BYTES)].split_at(bytes.len() / WORD_BYTES);
@@ -239,7 +215,6 @@ fn put_bytes<B: ByteOrder>(words: &[AtomicU32], bytes: &[u8]) {
     }
 }
 
-/// Fills a slice with the bytes of words, four words at a time.
 #[inline]
 fn copy_bytes<B: ByteOrder>(words: &[AtomicU32], out: &mut [u8]) {
     let (words, last) = words[..out.len().div_ceil(WORD_BYTES)].split_at(out.len() / WORD_BYTES);

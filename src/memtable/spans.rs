@@ -1,14 +1,10 @@
 //! The range deletes of a memtable, in lists that merge as they grow.
 //!
-//! Each range delete begins a list of its own. As soon as [`FAN`] lists are of one rank, they become one list of the next
-//! rank. So each is merged O(log n) times, nothing is copied for a range delete alone, and there are O(log n) lists.
+//! Each range delete begins as its own list. [`FAN`] lists of one rank are merged into a list of the next rank: there
+//! are O(log n) lists, and each range delete is merged O(log n) times.
 //!
-//! The lists cover ranges of sequence numbers that follow each other. A list holds the newest number over each key only:
-//! ranges that are nested in each other have two stretches each, not as many as there are ranges. A merged list keeps those
-//! it was made of. A reader whose number is inside the range of a list goes on to these. So every reader searches O(log n)
-//! lists, and a list of one range delete is that range delete.
-//!
-//! Lists are linked from the newest to the oldest. The writer stores a new head; a reader loads it, and takes no lock.
+//! Lists cover consecutive ranges of sequence numbers. A list has only the newest number over each key, and keeps its
+//! parts for readers whose number is inside its range. The writer stores a new head; readers take no lock.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,39 +15,32 @@ use crate::key::SeqNo;
 use crate::spans::{RangeDelete, Spans, SpansBuilder, overlay};
 use crate::sync::lock;
 
-/// So many lists of one rank become one.
 const FAN: usize = 4;
 
-/// What a list takes beside its bounds and numbers: itself, its links, allocation units.
 const LIST_BYTES: usize = size_of::<Layer>() + size_of::<Link>() + size_of::<[usize; 8]>() + 96;
 
-/// What a bound takes in a list of the newest numbers.
-const BOUND_BYTES: usize = size_of::<Arc<[u8]>>() + size_of::<u64>() + size_of::<u32>() + size_of::<SeqNo>();
+/// Bytes of a bound in a list: itself, fence and part of a guide, end, number.
+const BOUND_BYTES: usize =
+    size_of::<Arc<[u8]>>() + size_of::<u64>() + 1 + size_of::<u32>() + size_of::<SeqNo>();
 
-/// The most lists of higher ranks that a range delete becomes part of.
 const RANKS_MAX: usize = 16;
 
-/// Range deletes, each newer than those before.
 pub(crate) struct SpanStack {
     newest: ArcSwapOption<Link>,
     len: AtomicUsize,
     writer: Mutex<()>,
 }
 
-/// A list in the stack.
 struct Link {
     layer: Arc<Layer>,
     older: Option<Arc<Self>>,
 }
 
-/// A list.
 struct Layer {
     rank: u32,
     oldest: SeqNo,
     newest: SeqNo,
-    /// With the newest number over each key.
     spans: Arc<Spans>,
-    /// What it was made of, from the newest to the oldest; none if it is one range delete.
     parts: Box<[Arc<Self>]>,
 }
 
@@ -60,7 +49,6 @@ impl SpanStack {
         Self { newest: ArcSwapOption::const_empty(), len: AtomicUsize::new(0), writer: Mutex::new(()) }
     }
 
-    /// The number of range deletes.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::Acquire)
@@ -71,7 +59,7 @@ impl SpanStack {
         self.len() == 0
     }
 
-    /// Adds a range delete, which is newer than all others. Returns how many bytes were allocated. O(log n), amortised.
+    /// For the newest range delete. Returns the bytes allocated. O(log n), amortised.
     pub(crate) fn insert(&self, start: &[u8], end: Option<&[u8]>, seqno: SeqNo) -> usize {
         let _turn = lock(&self.writer);
         let mut layer = Arc::new(Layer::of_one(start, end, seqno));
@@ -88,13 +76,12 @@ impl SpanStack {
         allocated
     }
 
-    /// The most that further range deletes allocate, as far as those before bound that.
+    /// Bytes that later allocations take for the present range deletes.
     pub(crate) fn growth_max(&self) -> usize {
-        // One merge of all, which have two bounds each, after merges of a quarter, a 16th and so on.
+        // A merge of all, with two bounds each, after a quarter, a 16th and so on.
         3 * self.len() * BOUND_BYTES
     }
 
-    /// The most that so many range deletes allocate beside [`SpanStack::growth_max`], if their keys have so many bytes.
     pub(crate) fn bytes_max(range_deletes: usize, bytes: usize) -> usize {
         let each = 2 * LIST_BYTES + 2 * (RANKS_MAX * BOUND_BYTES + 32);
         range_deletes.saturating_mul(each).saturating_add(bytes)
@@ -114,8 +101,6 @@ impl SpanStack {
         None
     }
 
-    /// Lists whose range deletes together are those visible at `seqno`, from the newest to the oldest. Of each key, the first
-    /// one that has a number has the newest.
     pub(crate) fn lists_at(&self, seqno: SeqNo) -> Vec<Arc<Spans>> {
         let mut lists = Vec::new();
         self.each_link(|layer| {
@@ -125,7 +110,6 @@ impl SpanStack {
         lists
     }
 
-    /// The range deletes with numbers above this one, from the newest to the oldest.
     pub(crate) fn above(&self, seqno: SeqNo) -> Vec<RangeDelete> {
         let mut all = Vec::new();
         self.each_link(|layer| {
@@ -135,7 +119,6 @@ impl SpanStack {
         all
     }
 
-    /// Calls `visit` with each list, from the newest to the oldest, as long as it returns `true`.
     fn each_link(&self, mut visit: impl FnMut(&Layer) -> bool) {
         let mut next = self.newest.load_full();
         while let Some(link) = next.filter(|link| visit(&link.layer)) {
@@ -144,7 +127,7 @@ impl SpanStack {
     }
 }
 
-/// The lists that a new one is merged with, itself first, if there are as many, and what is below them.
+/// The new list, those to merge with it, and the rest of the stack; `None` if there are too few.
 #[expect(clippy::type_complexity, reason = "two parts of one stack")]
 fn same_rank(layer: &Arc<Layer>, older: Option<&Arc<Link>>) -> Option<(Vec<Arc<Layer>>, Option<Arc<Link>>)> {
     let (mut parts, mut next) = (vec![Arc::clone(layer)], older);
@@ -163,7 +146,6 @@ impl Layer {
         Self { rank: 0, oldest: seqno, newest: seqno, spans: Arc::new(spans.finish()), parts: Box::default() }
     }
 
-    /// One list of several, from the newest to the oldest.
     fn merged(parts: Vec<Arc<Self>>) -> Self {
         let lists: Vec<&Spans> = parts.iter().map(|part| &*part.spans).collect();
         let (rank, newest) = (parts[0].rank + 1, parts[0].newest);

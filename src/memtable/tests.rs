@@ -9,7 +9,6 @@ use crate::iter::{EntryValue, InternalIterator, LentValue};
 use crate::key::{EntryKind, InternalKey};
 use crate::limits::SEQNO_MAX;
 
-/// Entries of the larger tests; few where each access is interpreted.
 const ENTRIES: u64 = if cfg!(miri) { 60 } else { 20_000 };
 
 fn hash(key: &[u8]) -> u64 {
@@ -26,7 +25,6 @@ impl Random {
         (self.0 >> 11) % n
     }
 
-    /// Short keys of few letters, so that many repeat and many are prefixes of others.
     fn key(&mut self) -> Vec<u8> {
         (0..self.below(11)).map(|_| [0, b'a', b'b', 0xff][self.below(4) as usize]).collect()
     }
@@ -55,7 +53,6 @@ fn entries_that_are_inserted_together_are_found_like_others() {
         let (one_by_one, model) = filled(entries, 5);
         let memtable = Memtable::new(1 << 20, 3);
         let all = || model.iter().map(|((key, Reverse(tag)), value)| NewEntry { key, tag: *tag, value });
-        // Some of them before the filter is made, and some after.
         memtable.insert_all(all().take(700));
         let has_grown = memtable.insert_all(all().skip(700));
         assert_eq!(has_grown, entries > 1000);
@@ -73,6 +70,29 @@ fn found(memtable: &Memtable, key: &[u8], seqno: SeqNo) -> Option<(Tag, Vec<u8>)
         .get(hash(key), key, seqno)
         .and_then(|newest| newest.entry())
         .map(|entry| (entry.tag(), entry.value().to_vec()))
+}
+
+#[test]
+fn keys_that_are_looked_up_together_are_found_as_alone() {
+    for entries in [0, 20, 1500, ENTRIES / 4] {
+        let (memtable, mut random) = (filled(entries, 6).0, Random(9));
+        for round in 0..ENTRIES / 100 {
+            if round == ENTRIES / 200 {
+                memtable.delete_range(b"a", b"b", entries + 1);
+            }
+            let keys: Vec<_> = (0..random.below(65)).map(|_| random.key()).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+            let hashes: Vec<_> = keys.iter().map(|key| hash(key)).collect();
+            let seqno = random.below(entries + 2);
+            let told = |newest: Newest<'_>| (newest.seqno(), newest.put().map(|put| put.value()));
+            let wanted: Vec<_> = (0..keys.len()).filter(|_| random.below(5) > 0).collect();
+            let alone = |&at: &usize| Some((at, told(memtable.get(hashes[at], keys[at], seqno)?)));
+            let mut together = Vec::new();
+            let found = |at, newest: Newest<'_>| together.push((at, told(newest)));
+            memtable.get_many(&keys, &hashes, wanted.iter().copied(), seqno, found);
+            assert_eq!(together, wanted.iter().filter_map(alone).collect::<Vec<_>>());
+        }
+    }
 }
 
 fn here(iter: &MemtableIter) -> Option<(Vec<u8>, Tag, Vec<u8>)> {
@@ -254,7 +274,6 @@ fn ascending_and_descending_and_alternating_insertions_give_the_same_scan() {
     }
 }
 
-/// The sequence numbers up to `seqno` that a full scan meets, sorted; the scan itself must be in order.
 fn seqnos_of_scan(memtable: &Arc<Memtable>, seqno: SeqNo, forward: bool) -> Vec<SeqNo> {
     let mut iter = memtable.iter();
     if forward { iter.seek_first() } else { iter.seek_last() }.unwrap();
@@ -299,6 +318,16 @@ fn read_while_groups_are_inserted(group: u64) {
                         let (tag, _) = found(memtable, &key_of(wanted), seqno).expect("complete");
                         assert!(tag.seqno() >= wanted && tag.seqno() <= seqno);
                     }
+                    let wanted: Vec<_> = (0..50.min(seqno)).map(|_| 1 + random.below(seqno)).collect();
+                    let keys: Vec<_> = wanted.iter().map(|&seqno| key_of(seqno)).collect();
+                    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+                    let hashes: Vec<_> = keys.iter().map(|key| hash(key)).collect();
+                    let mut count = 0;
+                    memtable.get_many(&keys, &hashes, 0..keys.len(), seqno, |at, newest| {
+                        assert!((wanted[at]..=seqno).contains(&newest.seqno()));
+                        count += 1;
+                    });
+                    assert_eq!(count, keys.len(), "all are complete");
                     if seqno == ENTRIES {
                         return;
                     }

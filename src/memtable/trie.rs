@@ -1,12 +1,10 @@
 //! The trie of a memtable: finds the place of a key in the list of entries.
 //!
-//! It is a radix tree with compressed paths: a Patricia trie; compare Leis, Kemper and Neumann 2013, The Adaptive Radix
-//! Tree. A branch has the position of a digit ([`digits`](super::digits)). For each digit that keys have at this position, it has a
-//! link to the next branch, or to an entry if only one is left. All keys below a branch have the same digits before its
-//! position. The branch does not store these digits. A search follows the digits at the positions of the branches. It
-//! then compares its target with the one entry that it has reached. This comparison gives the position at which the
-//! target leaves the path. Bytes that keys have in common therefore cost no memory and no steps, wherever they are in the
-//! keys. A search passes at most two branches for each byte of a key, and two dozen behind the key.
+//! A radix tree with compressed paths (a Patricia trie); compare Leis, Kemper and Neumann 2013, The Adaptive Radix
+//! Tree. A branch has the position of a digit ([`digits`](super::digits)), and for each of its values a link to the
+//! next branch, or to an entry. All keys below have the same digits before that position, which are not stored: a
+//! search compares its target only with the entry that it reaches, and so finds the position at which the target leaves
+//! the path. It passes at most two branches for each byte of a key, and two dozen behind it.
 //!
 //! ```text
 //! words of a branch
@@ -15,32 +13,30 @@
 //! then      the links; 16 are in the order of their digits, and 0 stands for no link
 //! ```
 //!
-//! A branch has room for 2, 4, 8 or 16 links, which are its sizes 0 to 3. A branch of two links keeps their digits in its
-//! first word. The first bit of an entry is 0 ([`node`](super::node)), so a search recognizes it by its first word.
+//! A branch has room for 2, 4, 8 or 16 links. With two, their digits are in the first word. The first bit of an entry
+//! is 0 ([`node`](super::node)).
 //!
 //! # Memory
 //!
-//! An insertion takes the words of at most one branch: either one with two links, or one of the next size in place of a full
-//! one. The full one stays in memory, because a reader may use it. A branch with n links and the branches that it has
-//! replaced together take at most 4.75 words for each link after the first. The trie has as many such links as entries,
-//! less one. On average over all entries, the trie therefore takes at most 19 bytes an entry for any set of keys.
+//! An insertion allocates at most one branch: a new one with two links, or the next size of a full one, which stays for
+//! its readers. A branch with n links and its predecessors take at most 4.75 words for each link after the first: at
+//! most 19 bytes per entry on average.
 //!
 //! # Readers
 //!
-//! One writer changes links while readers follow them. A new branch is filled before it is linked with release. A link that
-//! is added to a branch counts after it is stored. A branch that was replaced does not change any more. A reader
-//! therefore finds each link as it was at some time after the reader began.
+//! One writer changes links while readers follow them. A new branch is filled before it is linked with release. A link
+//! added to a branch counts after it is stored. A replaced branch never changes. So a reader finds each link as it was
+//! at some time after its start.
 //!
-//! - All entries below a link have the digits of the path to it, at all times. [`find`] therefore gives the right order of its
-//!   target and the entry that it returns.
-//! - No entry that was complete before the search began is between the two. Suppose X is such an entry, and L is the entry
-//!   that was returned. Let d be the position at which the target leaves the path, and q the first position at which X
-//!   and L differ. X is between the target and L, so q is not before d. Since both are in the trie, the path to L has a branch at q, which
-//!   has a link to X. If q = d, the search has chosen the link next to the digit of the target, but the link to X is nearer. If q > d,
-//!   all links at q are on one side of the target, and the search has chosen the outermost one, which leads to X or
-//!   beyond it. Both contradict the assumption.
-//! - If an entry with the user key of the target was complete before the search began, the returned entry has this user key:
-//!   each branch at a position before the tag has a link for the digit of the target.
+//! - All entries below a link always have the digits of the path to it, so the order of a target and the entry that
+//!   [`find`] returns is right.
+//! - No entry X that was complete before the search is between the target and the returned entry L. Let d be the
+//!   position at which the target leaves the path, and q the first at which X and L differ; q >= d. The path to L has a
+//!   branch at q with a link to X. If q = d, the search chose the link next to the target's digit, but the link to X is
+//!   nearer. If q > d, all links at q are on one side of the target, and the search chose the outermost one, which
+//!   leads to X or beyond. Both are contradictions.
+//! - If a complete entry has the target's user key, so has the returned one: each branch before the tag has a link for
+//!   the target's digit.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU32, Ordering as Memory};
@@ -49,42 +45,34 @@ use super::arena::{Arena, Place, Room, Words};
 use super::digits::{DIGIT_BITS, DIGITS, Difference, END, Target};
 use super::node::{HEAD, NodeId, ROOT};
 
-/// The first bit of a branch, and of no entry.
+/// 0 in entries.
 const BRANCH: u32 = 1 << 31;
 const SIZE_SHIFT: u32 = 29;
 const COUNT_SHIFT: u32 = 21;
 const COUNT_MASK: u32 = (1 << 8) - 1;
-/// The branch was replaced by a larger one. Only the writer reads this.
 const REPLACED: u32 = 1 << 18;
 const POSITION_MASK: u32 = (1 << 18) - 1;
 
-/// The largest size: 16 links.
 const SIZE_MAX: u32 = 3;
 
-/// Words of the branches of each size.
 const WORDS: [usize; SIZE_MAX as usize + 1] = [3, 6, 10, 17];
 
 const WORD_BYTES: usize = size_of::<AtomicU32>();
 
-/// The most that an insertion takes for a branch.
 pub(super) const BRANCH_BYTES_MAX: usize = WORDS[SIZE_MAX as usize] * WORD_BYTES;
 
-/// The most that entries take here, on average.
 #[cfg(test)]
 pub(super) const ENTRY_BYTES_MAX: usize = 19;
 
-/// One in each digit of a word.
 const ONES: u32 = u32::MAX / (DIGITS - 1);
 
 #[derive(Clone, Copy)]
 struct Branch<'a> {
-    /// From its first word to the end of the chunk.
     words: &'a [AtomicU32],
     head: u32,
 }
 
 impl<'a> Branch<'a> {
-    /// The branch at a place; `None` if an entry is there.
     #[inline]
     fn at(memory: &'a impl Words, place: Place) -> Option<Self> {
         #[cfg(test)]
@@ -104,7 +92,7 @@ impl<'a> Branch<'a> {
         self.head >> SIZE_SHIFT & SIZE_MAX
     }
 
-    /// The digits of the links, the number of links, and the word of the first link. `None` if each digit has its word.
+    /// Digits of the links, their number, and the first one's word; `None` if each digit has its word.
     #[inline]
     fn listed(&self) -> Option<(u32, u32, usize)> {
         let count = self.head >> COUNT_SHIFT & COUNT_MASK;
@@ -120,13 +108,11 @@ impl<'a> Branch<'a> {
         self.words[word].load(Memory::Acquire)
     }
 
-    /// The word of the link of a digit.
     #[inline]
     fn find(&self, digit: u32) -> Option<usize> {
         self.follow(digit).map(|(word, _)| word)
     }
 
-    /// The same, and the place to which the link leads.
     #[inline]
     fn follow(&self, digit: u32) -> Option<(usize, Place)> {
         let Some((digits, count, first)) = self.listed() else {
@@ -134,7 +120,7 @@ impl<'a> Branch<'a> {
             let place = self.link(word);
             return (place != HEAD).then_some((word, place));
         };
-        // Digits above the lowest zero may be wrong in `zeros`; the lowest one is exact.
+        // Only the lowest zero in `zeros` is exact.
         let other = digits ^ (ONES * digit);
         let zeros = other.wrapping_sub(ONES) & !other & (ONES << (DIGIT_BITS - 1));
         let at = zeros.trailing_zeros() / DIGIT_BITS;
@@ -142,7 +128,6 @@ impl<'a> Branch<'a> {
         (at < count).then(|| (word, self.link(word)))
     }
 
-    /// The digits of the links with their words, in no order.
     #[inline]
     fn links(&self) -> impl Iterator<Item = (u32, usize)> {
         let (listed, branch) = (self.listed(), *self);
@@ -155,14 +140,12 @@ impl<'a> Branch<'a> {
         })
     }
 
-    /// The listed digits, as bits.
     #[inline]
     fn bits(&self) -> Option<u32> {
         let (digits, count, _) = self.listed()?;
         Some((0..count).fold(0, |bits, at| bits | 1 << (digits >> (DIGIT_BITS * at) & (DIGITS - 1))))
     }
 
-    /// The largest digit before this one that has a link, and its word.
     #[inline]
     fn before(&self, digit: u32) -> Option<(u32, usize)> {
         match self.bits() {
@@ -176,7 +159,6 @@ impl<'a> Branch<'a> {
         }
     }
 
-    /// The smallest digit, not before this one, that has a link, and its word.
     #[inline]
     fn at_or_after(&self, digit: u32) -> Option<(u32, usize)> {
         match self.bits() {
@@ -190,20 +172,18 @@ impl<'a> Branch<'a> {
         }
     }
 
-    /// The entry next to the place of a digit without a link, and the digit of that entry.
     #[inline]
     fn beside(&self, memory: &impl Words, digit: u32) -> (u32, NodeId) {
         match self.before(digit) {
             Some((digit, word)) => (digit, outermost(memory, self.link(word), true)),
             None => {
-                // The writer may have added a link for the digit itself.
+                // The digit may have got a link meanwhile.
                 let (digit, word) = self.at_or_after(digit + 1).expect("a branch has links of two digits");
                 (digit, outermost(memory, self.link(word), false))
             }
         }
     }
 
-    /// Adds a link if there is room.
     fn add(&self, digit: u32, id: NodeId) -> bool {
         match self.listed() {
             None => self.words[1 + digit as usize].store(id, Memory::Release),
@@ -220,7 +200,6 @@ impl<'a> Branch<'a> {
     }
 }
 
-/// The last or the first entry below a link.
 #[inline]
 fn outermost(memory: &impl Words, mut place: Place, is_last: bool) -> NodeId {
     while let Some(branch) = Branch::at(memory, place) {
@@ -230,8 +209,7 @@ fn outermost(memory: &impl Words, mut place: Place, is_last: bool) -> NodeId {
     place
 }
 
-/// A link at which a search may begin, and the branch that has it: the root, or a link to which the digits of the target
-/// lead.
+/// Where a search may begin: the root, or a link on the target's path, with its branch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Start {
     link: Place,
@@ -239,10 +217,8 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// The root, which is in the sentinel.
     pub(super) const ROOT: Self = Self { link: ROOT, branch: HEAD };
 
-    /// The position after that of the branch; `None` if the branch was replaced.
     #[inline]
     fn position(self, memory: &impl Words) -> Option<u32> {
         if self.branch == HEAD {
@@ -253,16 +229,11 @@ impl Start {
     }
 }
 
-/// A search that makes one step at a time, without the comparison at the end.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead {
-    /// The branch or the entry that the search has reached.
     pub(super) place: Place,
-    /// The link to `place`.
     link: Start,
-    /// The link to the last branch to which the digits of the target lead.
     pub(super) start: Start,
-    /// A digit of the target had no link.
     is_apart: bool,
 }
 
@@ -271,7 +242,6 @@ impl Ahead {
         Self { place: follow(memory, ROOT), link: Start::ROOT, start: Start::ROOT, is_apart: false }
     }
 
-    /// Follows a link of the branch; `false` if an entry was reached.
     #[inline]
     pub(super) fn step(&mut self, memory: &impl Words, target: &Target<'_>) -> bool {
         let Some(branch) = Branch::at(memory, self.place) else { return false };
@@ -288,18 +258,14 @@ impl Ahead {
     }
 }
 
-/// The place of a target.
 pub(super) struct Found {
-    /// The entry before or after the place of the target; the sentinel if there are no entries.
     pub(super) near: NodeId,
-    /// The difference between this entry and the target.
     pub(super) difference: Difference,
-    /// The link to a branch at the position of the difference, or to which such a branch has to be added.
+    /// To a branch at the position of the difference, or where to add it.
     link: Place,
 }
 
-/// Finds the place of a target. Begins at the root if the branch of `start` was replaced. `compare` gives the difference
-/// between an entry and the target.
+/// `compare` returns the difference between an entry and the target.
 #[inline]
 pub(super) fn find(
     memory: &impl Words,
@@ -307,7 +273,7 @@ pub(super) fn find(
     target: &Target<'_>,
     compare: &impl Fn(NodeId) -> Difference,
 ) -> Found {
-    // The branches before this position have a link for the target's digit.
+    // Earlier branches have a link for the target's digit.
     let (mut link, mut from) = match start.position(memory) {
         Some(from) => (start.link, from),
         None => (ROOT, 0),
@@ -356,7 +322,7 @@ fn find_above(
                 let (entry, near) = branch.beside(memory, digit);
                 return Found { near, difference: Difference { entry, ..difference }, link };
             };
-            // The digit has had a link since the search, or that of `start`, began.
+            // The digit got its link after the search, or `start`, began.
             return find(memory, Start { link: place + word as Place, branch: place }, target, compare);
         }
         let Some(word) = word else { break };
@@ -371,7 +337,6 @@ fn follow(memory: &impl Words, link: Place) -> Place {
     memory.words(link)[0].load(Memory::Acquire)
 }
 
-/// Adds an entry of the list at the place that was found for it. Returns the number of bytes that were allocated.
 #[inline]
 pub(super) fn add(room: &mut Room, arena: &Arena, found: &Found, id: NodeId) -> usize {
     let Found { difference: Difference { at, entry, target }, link, .. } = *found;
@@ -391,7 +356,7 @@ pub(super) fn add(room: &mut Room, arena: &Arena, found: &Found, id: NodeId) -> 
             .map(|((digit, word), to)| *to = (digit, branch.link(word)))
             .count();
         links[count] = (target, id);
-        // Release: a reader that loads it sees the links that were added before.
+        // Release: shows the links that were added before.
         branch.words[0].store(branch.head | REPLACED, Memory::Release);
         make(room, arena, branch.size() + 1, at, &links[..=count])
     } else {
@@ -402,7 +367,6 @@ pub(super) fn add(room: &mut Room, arena: &Arena, found: &Found, id: NodeId) -> 
     allocated
 }
 
-/// Makes a branch.
 fn make(room: &mut Room, arena: &Arena, size: u32, position: u32, links: &[(u32, Place)]) -> (Place, usize) {
     let (place, allocated) = room.take(arena, WORDS[size as usize]);
     let words = room.words(place);

@@ -1,24 +1,20 @@
-//! The merge of several sources, each sorted, into one sorted stream; in both directions.
+//! The merge of sorted sources into one sorted stream, in both directions.
 //!
-//! The sources are given newest first: the memtable, immutable memtables, then runs. Two of them hold the
-//! same internal key only after a compaction has set sequence numbers to zero; the newer source then comes
-//! first (last, backward).
+//! The sources are given newest first. If two have the same internal key, because a compaction has set sequence numbers
+//! to zero, the newer source comes first, or last backward.
 //!
-//! 1. Valid sources are in a list, in the order of their entries in the current direction. Next to each is its rank:
-//!    eight bytes of its key, which decide most comparisons. They are the first bytes, or those behind a common prefix of
-//!    the keys where the first bytes often do not decide ([`Ranks`]).
-//! 2. A step moves the first source, and puts it in its place again. If it also has the next entry, this costs one
-//!    comparison, else a binary search: fewer than a heap takes, which needs one or two for each of its layers. If
-//!    there are at most [`PASSED_MAX`] sources, it passes one after the other.
+//! 1. Valid sources are in a list, in the order of their entries in the current direction. Each has a rank: eight bytes
+//!    of its key, which decide most comparisons. They follow a common prefix of the keys where the first bytes often do
+//!    not decide ([`Ranks`]).
+//! 2. A step moves the first source, and puts it in its place again: one comparison if it also has the next entry,
+//!    otherwise a binary search, which is cheaper than a heap, or with at most [`PASSED_MAX`] sources a linear search.
 //! 3. A change of direction moves every other source to the other side of the current entry.
-//! 4. A seek in the current direction moves only the sources that are not at or past the target yet. (Entries
-//!    that a memtable gained meanwhile may be passed over; the reader's snapshot does not hold them.)
+//! 4. A seek in the current direction moves only the sources before the target. It may skip entries that a memtable has
+//!    gained since, which are newer than the reader's snapshot.
 //!
-//! Invariant: moving forward, each source stands on its first entry that is not before the current one, in
-//! the order of (internal key, source); moving backward, on its last that is not after it; or nowhere, if
-//! it has none.
-//!
-//! When a source fails, the merge fails, and stays failed.
+//! Invariant: moving forward, each source is at its first entry that is not before the current one, in the order of
+//! (internal key, source); moving backward, at its last that is not after it; or nowhere, if it has none. A failed
+//! source fails the merge forever.
 
 use std::cmp::Ordering;
 
@@ -34,19 +30,17 @@ enum Direction {
     Backward,
 }
 
-/// Ranks of keys: numbers that do not contradict the order of the keys in the direction of travel.
+/// Numbers that never contradict the order of the keys in the current direction.
 #[derive(Debug)]
 struct Ranks {
     direction: Direction,
-    /// A rank has the eight bytes behind this prefix. Keys without it are before all that have it or after them, and get
-    /// the first or the last rank.
+    /// A rank has the eight bytes behind this prefix. Other keys come before or after all keys with it, and get the
+    /// first or the last rank.
     prefix: Vec<u8>,
-    /// Equal ranks to pass before another prefix is chosen.
     passes: u32,
 }
 
-/// Equal ranks to pass after a choice of a prefix that was of use, and after another one. Equal user keys always have
-/// equal ranks.
+/// Equal ranks to pass after the choice of a new prefix, and of the same one. Equal user keys always have equal ranks.
 const PASSES: [u32; 2] = [1, 32];
 
 impl Ranks {
@@ -72,7 +66,6 @@ impl Ranks {
         }
     }
 
-    /// Chooses a prefix of a key; returns whether it is another one.
     fn choose(&mut self, prefix: &[u8]) -> bool {
         let is_new = prefix != self.prefix;
         self.passes = PASSES[usize::from(!is_new)];
@@ -84,37 +77,30 @@ impl Ranks {
     }
 }
 
-/// Of so many sources at most, a step passes one after the other.
 const PASSED_MAX: usize = 6;
 
-/// The [`InternalIterator`] over the entries of all its sources.
 pub(crate) struct MergeIter<I> {
     sources: Vec<I>,
-    /// The sources that stand on an entry, in the order of their entries in the direction of travel.
     standing: Vec<Standing>,
-    /// Whether the source that was moved last is still the first.
     leads: bool,
     ranks: Ranks,
     failure: Failure,
 }
 
-/// A source that stands on an entry.
 #[derive(Debug, Clone, Copy)]
 struct Standing {
-    /// Smaller for entries that come before in the direction of travel, or equal.
+    /// Smaller or equal for entries that come before in the current direction.
     rank: u64,
     source: usize,
 }
 
 impl<I: InternalIterator> MergeIter<I> {
-    /// The merge of these sources, newest first. It is not positioned yet.
     pub(crate) fn new(sources: Vec<I>) -> Self {
         let standing = Vec::with_capacity(sources.len());
         let ranks = Ranks::new(Direction::Forward);
         Self { sources, standing, leads: false, ranks, failure: Failure::default() }
     }
 
-    /// Makes one movement, or repeats the error of an earlier one.
     #[inline(always)]
     fn attempt(&mut self, movement: impl FnOnce(&mut Self) -> Step) -> Step {
         self.failure.repeat()?;
@@ -130,7 +116,6 @@ impl<I: InternalIterator> MergeIter<I> {
         self.failure.keep(error)
     }
 
-    /// Moves every source, then orders them.
     fn place_all(&mut self, direction: Direction, mut place: impl FnMut(&mut I) -> Step) -> Step {
         for source in &mut self.sources {
             place(source)?;
@@ -139,7 +124,6 @@ impl<I: InternalIterator> MergeIter<I> {
         Ok(())
     }
 
-    /// Makes the list of the sources that stand on an entry.
     fn order_all(&mut self, direction: Direction) {
         self.ranks = Ranks::new(direction);
         self.standing.clear();
@@ -151,13 +135,11 @@ impl<I: InternalIterator> MergeIter<I> {
         }
     }
 
-    /// Whether the entry of `a` comes before the entry of `b` in the direction of travel.
     #[inline]
     fn precedes(&self, a: Standing, b: Standing) -> bool {
         a.rank < b.rank || (a.rank == b.rank && self.precedes_among_equals(a.source, b.source))
     }
 
-    /// The same for two sources whose keys begin alike.
     #[inline(never)]
     fn precedes_among_equals(&self, a: usize, b: usize) -> bool {
         let order = self.sources[a].key().cmp(&self.sources[b].key()).then(a.cmp(&b));
@@ -167,7 +149,6 @@ impl<I: InternalIterator> MergeIter<I> {
         }
     }
 
-    /// Puts the first source, which was moved, in its place in the list.
     #[inline(always)]
     fn settle(&mut self) {
         let source = self.standing[0].source;
@@ -176,31 +157,30 @@ impl<I: InternalIterator> MergeIter<I> {
             self.leads = false;
             return;
         };
-        let mut moved = Standing { rank: self.ranks.of(key), source };
+        let rank = self.ranks.of(key);
+        self.standing[0].rank = rank;
         self.leads = match self.standing.get(1) {
-            Some(second) if second.rank == moved.rank => self.leads_among_equals(&mut moved),
-            Some(second) => second.rank > moved.rank,
+            Some(second) if second.rank == rank => self.leads_among_equals(),
+            Some(second) => second.rank > rank,
             None => true,
         };
-        if self.leads {
-            self.standing[0] = moved;
-        } else {
-            self.go_behind_others(moved);
+        if !self.leads {
+            self.go_behind_others();
         }
     }
 
-    /// Whether the first source, which was moved, is still the first, if the rank of the second is equal.
+    /// Called if the second source has an equal rank.
     #[inline(never)]
-    fn leads_among_equals(&mut self, moved: &mut Standing) -> bool {
+    fn leads_among_equals(&mut self) -> bool {
         match self.ranks.passes.checked_sub(1) {
             Some(passes) => self.ranks.passes = passes,
-            None => self.choose_prefix(moved),
+            None => self.choose_prefix(),
         }
-        !self.precedes(self.standing[1], *moved)
+        !self.precedes(self.standing[1], self.standing[0])
     }
 
     /// Chooses the prefix of the ranks, and ranks all sources again if it is another one.
-    fn choose_prefix(&mut self, moved: &mut Standing) {
+    fn choose_prefix(&mut self) {
         let Self { sources, standing, ranks, .. } = self;
         let user = |place: Option<&Standing>| sources[place?.source].key().map(|key| key.user);
         let (Some(first), Some(second), Some(last)) =
@@ -208,7 +188,7 @@ impl<I: InternalIterator> MergeIter<I> {
         else {
             return;
         };
-        // No prefix distinguishes equal keys. All keys between the second and the last one have their common prefix.
+        // No prefix distinguishes equal keys. All keys between the second and the last have their common prefix.
         let common = common_prefix(first, second).min(common_prefix(second, last));
         if first == second {
             ranks.passes = PASSES[1];
@@ -216,17 +196,15 @@ impl<I: InternalIterator> MergeIter<I> {
             for place in standing {
                 place.rank = sources[place.source].key().map_or(place.rank, |key| ranks.of(key));
             }
-            moved.rank = self.standing[0].rank;
         }
     }
 
-    /// Puts the first source in its place, behind the second at least.
     #[inline(always)]
-    fn go_behind_others(&mut self, moved: Standing) {
+    fn go_behind_others(&mut self) {
         if self.standing.len() > PASSED_MAX {
-            return self.go_behind_some_of_many(moved);
+            return self.go_behind_some_of_many();
         }
-        let mut at = 0;
+        let (moved, mut at) = (self.standing[0], 0);
         while let Some(&next) = self.standing.get(at + 1)
             && (at == 0 || self.precedes(next, moved))
         {
@@ -236,15 +214,14 @@ impl<I: InternalIterator> MergeIter<I> {
         self.standing[at] = moved;
     }
 
-    /// The same by binary search.
     #[inline(never)]
-    fn go_behind_some_of_many(&mut self, moved: Standing) {
+    fn go_behind_some_of_many(&mut self) {
+        let moved = self.standing[0];
         let before = 2 + self.standing[2..].partition_point(|&other| self.precedes(other, moved));
         self.standing.copy_within(1..before, 0);
         self.standing[before - 1] = moved;
     }
 
-    /// Moves one step, after a turn if the last movement went the other way.
     #[inline(always)]
     fn step(&mut self, direction: Direction) -> Step {
         let Some(&Standing { source: top, .. }) = self.standing.first() else { return Ok(()) };
@@ -256,7 +233,6 @@ impl<I: InternalIterator> MergeIter<I> {
         Ok(())
     }
 
-    /// Moves one step from the entry of `top` against the direction of travel.
     #[inline(never)]
     fn turn(&mut self, direction: Direction, top: usize) -> Step {
         let Some(key) = self.sources[top].key() else { return Ok(()) };
@@ -288,7 +264,7 @@ impl<I: InternalIterator> MergeIter<I> {
         Ok(())
     }
 
-    /// Whether the current entry is one that a seek to `target` in this direction has to pass over.
+    /// Whether a seek to `target` in this direction passes the current entry.
     fn is_behind(&self, target: InternalKey<'_>) -> bool {
         self.key().is_some_and(|key| match self.ranks.direction {
             Direction::Forward => key < target,
@@ -367,13 +343,12 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
         self.sources[self.standing.first()?.source].block()
     }
 
-    /// Only if the last step kept the first source first: if sources alternate, the check does not pay.
+    /// Only if the last step kept the first source: if sources alternate, the check does not pay.
     #[inline(always)]
     fn leading_block(&mut self, limit: Option<u64>) -> Option<&mut BlockIter> {
         let first = &mut self.sources[self.standing.first()?.source];
         match self.standing.get(1) {
             None => first.leading_block(limit),
-            // The limit is of first bytes.
             Some(second)
                 if self.leads
                     && self.ranks.direction == Direction::Forward
@@ -390,11 +365,11 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
     fn step_apart(&mut self) -> bool {
         let Some(first) = self.standing.first() else { return false };
         let Some(block) = self.sources[first.source].leading_block(None) else { return false };
-        // The rank of the first source may belong to an earlier entry, if its block was moved.
-        let apart = match (self.standing.get(1), block.key()) {
-            (Some(second), Some(key)) => second.rank > self.ranks.of(key),
-            (None, _) => true,
-            (_, None) => false,
+        let apart = match self.standing.get(1) {
+            Some(second) if !self.leads => second.rank > first.rank,
+            // The rank of the first source may belong to an earlier entry, because its block may have been moved.
+            Some(second) => block.key().is_some_and(|key| second.rank > self.ranks.of(key)),
+            None => true,
         };
         if self.ranks.direction != Direction::Forward || !apart || !block.step_to_plain(SEQNO_MAX) {
             return false;
@@ -403,7 +378,7 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
         true
     }
 
-    /// Of sources that are in order the merge is too, so it is the first one that is not.
+    /// If all sources are in order, so is the merge: the first source is not.
     fn out_of_order(&self) -> Box<Error> {
         self.sources[self.standing[0].source].out_of_order()
     }

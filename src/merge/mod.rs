@@ -1,5 +1,4 @@
-//! Many internal iterators as one: across sources ([`MergeIter`]) and along the tables of a run
-//! ([`RunIter`]).
+//! Many internal iterators as one: across sources ([`MergeIter`]) and along the tables of a run ([`RunIter`]).
 
 mod merge_iter;
 mod run_iter;

@@ -1,37 +1,27 @@
-//! A cursor over the tables of one run, one after the other. A table is opened when the cursor reaches it,
-//! and only one is open at a time.
+//! A cursor over the tables of one run. A table is opened when the cursor reaches it, one at a time.
 //!
-//! The tables of a run are sorted and do not overlap, and a user key never spans two of them. A binary search over
-//! their bounds therefore finds the one table that can have a key. When a seek finds nothing there, or a step leaves
-//! the table, the cursor continues in the next table of that direction.
-//!
-//! A reader of a part of the key space should pass only the tables in that part: a cursor that leaves a table
-//! opens the next one, even if that is past the reader's bounds.
+//! The tables of a run do not overlap, so a binary search over their bounds finds the only table that can have a key.
+//! When a seek finds nothing there, or a step leaves the table, the cursor continues in the next table of that
+//! direction, even past the reader's bounds. A reader of a part of the key space should pass only the tables in that
+//! part.
 
 use crate::block::BlockIter;
 use crate::error::{Error, Result, Step};
 use crate::iter::{EntryValue, Failure, InternalIterator, LentValue};
 use crate::key::InternalKey;
 
-/// The tables of a run, as a [`RunIter`] needs them.
 pub(crate) trait RunSource: Send {
-    /// A cursor over one table.
     type Iter: InternalIterator;
 
-    /// Number of tables.
     fn len(&self) -> usize;
 
-    /// Smallest and largest user key of a table, in full.
     fn bounds(&self, table: usize) -> (&[u8], &[u8]);
 
-    /// A cursor over a table.
     fn open(&self, table: usize) -> Result<Self::Iter>;
 }
 
-/// The [`InternalIterator`] over all tables of a run.
 pub(crate) struct RunIter<S: RunSource> {
     source: S,
-    /// The open table and its cursor.
     open: Option<(usize, S::Iter)>,
     failure: Failure,
 }
@@ -41,7 +31,6 @@ impl<S: RunSource> RunIter<S> {
         Self { source, open: None, failure: Failure::default() }
     }
 
-    /// Makes one movement, or repeats the error of an earlier one.
     #[inline(always)]
     fn attempt(&mut self, movement: impl FnOnce(&mut Self) -> Step) -> Step {
         self.failure.repeat()?;
@@ -57,7 +46,6 @@ impl<S: RunSource> RunIter<S> {
         self.failure.keep(error)
     }
 
-    /// The cursor over `table`, kept if it is open already.
     fn table(&mut self, table: usize) -> Result<&mut S::Iter> {
         let open = match self.open.take() {
             Some(open) if open.0 == table => open,
@@ -66,8 +54,7 @@ impl<S: RunSource> RunIter<S> {
         Ok(&mut self.open.insert(open).1)
     }
 
-    /// If the cursor is not valid, seeks the first entry in the tables after the open one. The keys of a table may
-    /// differ from its bounds, so a seek for a target seeks there too.
+    /// The keys of a table may differ from its bounds, so a seek for a target seeks in later tables too.
     fn settle_forward(&mut self, seek: impl Fn(&mut S::Iter) -> Step) -> Step {
         while let Some((table, iter)) = &self.open
             && iter.key().is_none()
@@ -81,7 +68,6 @@ impl<S: RunSource> RunIter<S> {
         Ok(())
     }
 
-    /// The same in the tables before the open one.
     fn settle_backward(&mut self, seek: impl Fn(&mut S::Iter) -> Step) -> Step {
         while let Some((table, iter)) = &self.open
             && iter.key().is_none()
@@ -92,7 +78,6 @@ impl<S: RunSource> RunIter<S> {
         Ok(())
     }
 
-    /// Number of tables, from the front, whose bounds satisfy `before`.
     fn partition(&self, before: impl Fn(&[u8], &[u8]) -> bool) -> usize {
         let (mut low, mut high) = (0, self.source.len());
         while low < high {

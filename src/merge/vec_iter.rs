@@ -1,5 +1,5 @@
-//! For tests: an internal iterator over entries in a vector, which can be made to fail, one over a block, and a small
-//! generator of random keys.
+//! For tests: internal iterators over a vector, which can be made to fail, and over a block; and a generator of random
+//! keys.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,10 +11,8 @@ use crate::error::{Error, Step};
 use crate::iter::{EntryValue, InternalIterator, LentValue};
 use crate::key::{EntryKind, InternalKey, Tag, key_prefix};
 
-/// User key, tag and value.
 pub(crate) type Entry = (Vec<u8>, Tag, Vec<u8>);
 
-/// Internal keys and values in memory.
 pub(crate) struct VecIter {
     entries: Vec<Entry>,
     at: Option<usize>,
@@ -23,14 +21,12 @@ pub(crate) struct VecIter {
 }
 
 impl VecIter {
-    /// Sorts the entries; of equal internal keys it keeps one.
     pub(crate) fn new(mut entries: Vec<Entry>) -> Self {
         entries.sort_by(|a, b| internal(a).cmp(&internal(b)));
         entries.dedup_by(|a, b| internal(a) == internal(b));
         Self::sorted(entries)
     }
 
-    /// Takes the entries as they are.
     pub(crate) fn sorted(entries: Vec<Entry>) -> Self {
         Self { entries, at: None, movements: Arc::default(), failing_at: usize::MAX }
     }
@@ -45,7 +41,6 @@ impl VecIter {
         &self.entries
     }
 
-    /// How often this iterator was moved, now and later.
     pub(crate) fn movements(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.movements)
     }
@@ -109,15 +104,12 @@ impl InternalIterator for VecIter {
     }
 }
 
-/// Entries in one block, as a table has them.
 pub(crate) struct BlockSource {
     block: BlockIter,
-    /// The last key, as [`key_prefix`].
     last: u64,
 }
 
 impl BlockSource {
-    /// Sorts the entries, of which there is at least one.
     pub(crate) fn new(entries: Vec<Entry>) -> Self {
         let sorted = VecIter::new(entries);
         let mut builder = BlockBuilder::new(4);
@@ -182,13 +174,11 @@ impl InternalIterator for BlockSource {
     }
 }
 
-/// The current entry of an iterator.
 pub(crate) fn here(iter: &dyn InternalIterator) -> Option<Entry> {
     let key = iter.key()?;
     Some((key.user.to_vec(), key.tag, iter.value().read().unwrap().to_vec()))
 }
 
-/// A seeded generator for tests.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -199,7 +189,7 @@ impl Random {
         (self.0 >> 11) % n
     }
 
-    /// Short keys of few letters, so that many repeat and many are prefixes of other keys.
+    /// Short keys of few letters, with many repetitions and common prefixes.
     pub(crate) fn key(&mut self) -> Vec<u8> {
         (0..self.below(4)).map(|_| [0, b'a', 0xff][self.below(3) as usize]).collect()
     }
@@ -210,7 +200,7 @@ impl Random {
         Tag::new(self.below(seqnos), kind)
     }
 
-    /// A tag to seek: the tag of an entry that may exist, or the first tag of a snapshot.
+    /// The tag of an entry that may exist, or the first tag of a snapshot.
     pub(crate) fn target(&mut self, seqnos: u64) -> Tag {
         if self.below(2) == 0 { self.tag(seqnos) } else { Tag::newest_at(self.below(seqnos + 1)) }
     }

@@ -1,18 +1,12 @@
-//! The visible entries of a range in descending order.
+//! The visible entries of a range in descending order. The entries of a user key come oldest first:
 //!
-//! In this direction the entries of a user key come oldest first. At the last entry of a key:
-//!
-//! 1. go back through its entries and keep the latest one, until an entry is newer than the snapshot or
-//!    belongs to another key: the one kept is the visible entry;
+//! 1. keep the latest entry until one is newer than the snapshot or belongs to another key;
 //! 2. skip the newer entries;
-//! 3. yield the visible entry if it is a put.
+//! 3. yield the kept entry if it is a put.
 //!
-//! Mostly the entry is the only one of its key, and the one before it is in the same block. If no other source comes
-//! before the start of that block, such a step is one of the block's cursor alone: nothing is copied.
-//!
-//! If the key has many entries, seek forward to the visible one, then back before the key.
-//!
-//! Each key that is examined is less than the one before, or else an error, as in the other direction.
+//! If the entry is the only one of its key, and no other source comes before the start of the block, a step moves only
+//! the block's cursor and copies nothing. If the key has many entries, the half seeks forward to the visible one, then
+//! back before the key. Each key must be less than the previous one, or the scan fails.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -29,17 +23,14 @@ use crate::iter::{EntryValue, InternalIterator};
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag, compare_keys};
 use crate::limits::SEQNO_MAX;
 
-/// Visible entries, descending.
 pub(super) struct Backward<S> {
     source: S,
     seqno: SeqNo,
     range: KeyRange,
     state: State,
-    /// Whether the last step was one within a block: then that has the entry, behind the one where it stands.
+    /// The entry is in the block, behind its position.
     led: bool,
-    /// Else, the user key that was examined last.
     user: Vec<u8>,
-    /// The value that was found last.
     value: EntryValue,
     run: HiddenRun,
     skipped: u64,
@@ -93,13 +84,11 @@ impl<S: InternalIterator> Half<S> for Backward<S> {
 }
 
 impl<S: InternalIterator> Backward<S> {
-    /// Goes on to the next visible entry, if there is one, and keeps its key and value.
     #[inline(always)]
     fn advance(&mut self) -> Result<bool, Box<Error>> {
         if !matches!(self.state, State::Moved) && !self.start()? {
             return Ok(false);
         }
-        // Mostly the entry is the only one of its key, and the one before is in the same block.
         if let Some(block) = self.source.leading_block(None)
             && block.step_back_over_plain(self.seqno)
             && let Some(entry) = block.plain_behind()
@@ -110,7 +99,6 @@ impl<S: InternalIterator> Backward<S> {
         self.advance_source()
     }
 
-    /// The same by movements of the source.
     #[inline(never)]
     fn advance_source(&mut self) -> Result<bool, Box<Error>> {
         self.led = false;
@@ -132,7 +120,6 @@ impl<S: InternalIterator> Backward<S> {
             self.user.clear();
             self.user.extend_from_slice(key.user);
             if self.take_key(key.tag)? {
-                // The visible entry was passed too.
                 self.skipped = self.skipped.saturating_sub(1);
                 return Ok(true);
             }
@@ -143,7 +130,6 @@ impl<S: InternalIterator> Backward<S> {
         Ok(false)
     }
 
-    /// The first movement. `false` if there is none any more.
     #[cold]
     fn start(&mut self) -> Result<bool, Box<Error>> {
         if !self.state.start()? {
@@ -156,8 +142,7 @@ impl<S: InternalIterator> Backward<S> {
         Ok(true)
     }
 
-    /// Finds the visible value of `user`, if there is one. The source is at the last entry of `user`, whose tag
-    /// this is; it is left at the last entry of the key before.
+    /// The source moves from the last entry of `user`, with this tag, to the last one of the previous key.
     #[inline(always)]
     fn take_key(&mut self, mut tag: Tag) -> Result<bool, Box<Error>> {
         let mut found = false;
@@ -177,7 +162,6 @@ impl<S: InternalIterator> Backward<S> {
                 Ordering::Greater => return Err(self.source.out_of_order()),
             }
         }
-        // Or only newer ones are left.
         if tag.seqno() <= self.seqno {
             found = self.seek_newest()?;
         }
@@ -188,7 +172,6 @@ impl<S: InternalIterator> Backward<S> {
         Ok(found)
     }
 
-    /// Moves before the start of an empty range.
     #[cold]
     fn seek_edge(&mut self, start: &[u8]) -> Step {
         self.source.seek_before(first_of(start))?;
@@ -210,7 +193,6 @@ impl<S: InternalIterator> Backward<S> {
     }
 }
 
-/// The internal key that comes before all entries of a user key.
 fn first_of(user: &[u8]) -> InternalKey<'_> {
     InternalKey::new(user, Tag::newest_at(SEQNO_MAX))
 }

@@ -2,11 +2,8 @@
 
 use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-/// A range of keys, as calls take it: `..`, `"a".."b"`, `"a"..="b"`, `"a"..`, `.."b"`, `..="b"`, or a pair of
-/// [`Bound`]s. The bounds are anything that gives bytes: `&str`, `&[u8]`, `Vec<u8>`, an array.
-///
-/// Like [`RangeBounds`], without a type annotation for the missing bounds of `..`. A range whose start is after its
-/// end is empty.
+/// A range of keys: `..`, `"a".."b"`, `"a"..="b"`, `"a"..`, `.."b"`, `..="b"`, or a pair of [`Bound`]s, of `&str`,
+/// `&[u8]`, `Vec<u8>`, an array, or other byte strings. A range whose start is after its end is empty.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -21,10 +18,10 @@ use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, 
 /// # Ok::<(), sievedb::Error>(())
 /// ```
 pub trait KeyBounds {
-    /// The bound below.
+    /// The lower bound.
     fn lower(&self) -> Bound<&[u8]>;
 
-    /// The bound above.
+    /// The upper bound.
     fn upper(&self) -> Bound<&[u8]>;
 }
 

@@ -1,11 +1,7 @@
-//! A position among the visible entries of a range, that moves to either side and jumps.
+//! A movable position among the visible entries of a range: before it, at an entry, or after it.
 //!
-//! It is before the range, at an entry, or after the range. Two halves move it, each over its own source, as in
-//! [`Range`](super::Range). A step in the direction of the last movement is a step of that half. After a change of
-//! direction, the other half starts again at the current entry, which costs as much as a jump. (A shared source would
-//! cost the same: a merge moves all its sources when it changes direction.)
-//!
-//! After an error every movement fails with the same error.
+//! Two halves move it, each over its own source, as in [`Range`](super::Range). After a change of direction, the other
+//! half jumps to the current entry. After an error every movement returns the same error.
 
 use std::ops::Bound;
 use std::sync::Mutex;
@@ -18,14 +14,10 @@ use crate::error::{Error, Result};
 use crate::iter::InternalIterator;
 use crate::sync::get_mut;
 
-/// Where a cursor is.
 pub(crate) enum Place {
-    /// Not moved yet: the first step goes to an end.
     New,
-    /// Before the first entry of the range.
     Before,
     At(Entry),
-    /// After the last entry of the range.
     After,
     Failed(Error),
 }
@@ -38,7 +30,6 @@ impl Place {
         }
     }
 
-    /// Moves to the result of a movement: an entry, or the end in its direction. Returns whether it is at an entry.
     pub(crate) fn arrive(&mut self, found: Result<Option<Entry>>, upward: bool) -> Result<bool> {
         *self = match found {
             Ok(Some(entry)) => Self::At(entry),
@@ -53,49 +44,36 @@ impl Place {
     }
 }
 
-/// Where a cursor is to go.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Movement<'k> {
-    /// To the first entry.
     First,
-    /// To the last entry.
     Last,
-    /// To the first entry at or after this key.
     Seek(&'k [u8]),
-    /// To the last entry at or before this key.
     SeekForPrev(&'k [u8]),
-    /// One entry up.
     Next,
-    /// One entry down.
     Prev,
 }
 
-/// A movable position in a range.
 pub(crate) struct Cursor<S> {
     place: Place,
-    /// Whether `place` was reached going up.
     upward: bool,
-    /// Only ever reached through `&mut`: see [`Range`](super::Range).
     halves: Mutex<Halves<S>>,
 }
 
 impl<S: InternalIterator> Cursor<S> {
-    /// A cursor over the entries of `range` that are visible at this moment. Nothing is read before it is moved.
+    /// Reads nothing before the first movement.
     pub(crate) fn new(source: Source<S>, moment: Moment, range: KeyRange) -> Self {
         Self { place: Place::New, upward: true, halves: Mutex::new(Halves::new(source, moment, range)) }
     }
 
-    /// The entry at which it is.
     pub(crate) fn entry(&self) -> Option<&Entry> {
         self.place.entry()
     }
 
-    /// Moves. Whether it has arrived at an entry.
     pub(crate) fn go(&mut self, movement: Movement<'_>) -> Result<bool> {
         let halves = get_mut(&mut self.halves);
         let range = &halves.range;
         let at = |key| Some(Bound::Included(Bytes::copy_from_slice(key)));
-        // Whether to go up, and from where: `None` is a step of the half that moved last.
         let (upward, from) = match (movement, &self.place) {
             (_, Place::Failed(error)) => return Err(error.clone()),
             (Movement::Next, Place::After) | (Movement::Prev, Place::Before) => return Ok(false),
@@ -115,7 +93,6 @@ impl<S: InternalIterator> Cursor<S> {
         self.place.arrive(found, upward)
     }
 
-    /// How many hidden entries (tombstones, and what newer entries hide) were skipped since the last call.
     pub(crate) fn take_skipped(&mut self) -> u64 {
         get_mut(&mut self.halves).take_skipped()
     }

@@ -1,30 +1,23 @@
-//! The empty ranges of a keyspace: where scans have found hidden entries only, so that later scans jump over them.
-//!
-//! A queue that is drained at its front leaves a tombstone for each entry, in memtables and tables, until compactions
-//! remove them. A scan from the front steps over all of them once, and records the range in which it found no visible
-//! key. Later scans of this range seek to its end. A put into a range divides it. A delete changes nothing.
+//! The empty ranges of a keyspace: scans found only hidden entries there, as in drained queues, so later scans jump
+//! over them. A put into a range splits it.
 //!
 //! # Why no visible key is skipped
 //!
-//! A range has the number `since`: no key in it is visible at any number from `since` to the number of the last
-//! publication. Readers at lower numbers do not use it.
+//! No key in a range is visible at any number from its `since` to the last published number. Readers at lower numbers
+//! do not use it.
 //!
-//! The commit leader reports puts after it has inserted them and before it publishes them ([`EmptyRanges::note_puts`]).
-//! So a reader that sees a put finds no range that contains it.
+//! The commit leader reports puts after inserting and before publishing them ([`EmptyRanges::note_puts`]), so a reader
+//! that sees a put finds no range that contains it.
 //!
-//! A scan takes time, and puts may come in between. It takes the number of the last reported put before it loads its
-//! view and its sequence number ([`EmptyRanges::known`]). If that number is above its own, it records nothing,
-//! because it does not see the put. When it starts a [`Claim`], no other put may have been reported since. From then
-//! on puts are compared with the claim, which ends before the nearest one.
+//! A scan reads the number of the last reported put before it loads its view and its sequence number
+//! ([`EmptyRanges::known`]). If that number is above its own, it records nothing. When it begins a [`Claim`], no other
+//! put may have been reported since. From then on, puts are compared with the claim, which ends before the nearest one.
 //!
-//! The leader takes no lock while there are neither ranges nor claims. It stores the number of the put, then looks
-//! whether there are any. A claim is stored first, then looks for a put. Both are sequentially consistent, so that one
-//! of them sees the other.
+//! The leader takes no lock while there are neither ranges nor claims. It stores the number of the put, then checks for
+//! ranges and claims. A claim is stored first, then checks for a put. Both are sequentially consistent, so one sees the
+//! other.
 //!
-//! # Memory
-//!
-//! Ranges are leased from the budget, up to [`BYTES_MAX`]. If there is no room, one of the others is forgotten, in
-//! turn.
+//! Ranges are leased from the budget, up to [`BYTES_MAX`]. Without room, they are dropped in turn.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -36,32 +29,26 @@ use crate::key::SeqNo;
 use crate::memory::{Lease, LeaseKind, Memory};
 use crate::sync::lock;
 
-/// The most that the ranges of a keyspace take, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Memory is leased in such steps.
 const LEASE_BYTES: u64 = 4 << 10;
 
-/// Bytes of a range in addition to its two keys: their headers, its place in a map that is half full, allocation units.
+/// Besides the two keys: headers, place in a map, allocation units.
 const OVERHEAD_BYTES: usize = 160;
 
-/// The empty ranges of a keyspace.
 pub(crate) struct EmptyRanges {
     memory: Arc<Memory>,
-    /// The number of the last put that was reported.
     last_put: AtomicU64,
-    /// Whether there are ranges or claims.
     is_watched: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// By their first key. No two overlap.
     ranges: BTreeMap<Vec<u8>, EmptyRange>,
     bytes: u64,
     lease: Option<Lease>,
-    /// The range that was forgotten last.
+    /// The range dropped last.
     forgotten: Vec<u8>,
     claims: Vec<Claimed>,
     claims_begun: u64,
@@ -69,41 +56,34 @@ struct State {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct EmptyRange {
-    /// The first key after it; `None`: there is no upper bound.
+    /// Exclusive; `None`: no upper bound.
     end: Option<Vec<u8>>,
     since: SeqNo,
 }
 
-/// A range that a scan is about to prove empty.
 struct Claimed {
     id: u64,
-    /// Its first key in the direction of the scan.
     first: Vec<u8>,
     upward: bool,
-    /// The nearest key in this direction that was put meanwhile.
+    /// The nearest put in this direction since.
     put: Option<Vec<u8>>,
 }
 
-/// The empty ranges, as a scan may use them.
 #[derive(Clone)]
 pub(crate) struct Known {
     ranges: Arc<EmptyRanges>,
     last_put: SeqNo,
 }
 
-/// Keys that a scan steps over. They become an empty range when it has found the end.
 pub(super) struct Claim {
     ranges: Arc<EmptyRanges>,
     id: u64,
     seqno: SeqNo,
 }
 
-/// The place at which a scan goes on after an empty range.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Edge {
-    /// Upwards: at this key. Downwards: before it.
     Key(Vec<u8>),
-    /// There is nothing more in this direction.
     Open,
 }
 
@@ -117,13 +97,13 @@ impl EmptyRanges {
         })
     }
 
-    /// For a scan, which calls this before it loads its view and its sequence number.
+    /// Called before a scan loads its view and its sequence number.
     pub(crate) fn known(self: &Arc<Self>) -> Known {
         Known { ranges: Arc::clone(self), last_put: self.last_put.load(Ordering::SeqCst) }
     }
 
-    /// Reports that keys were put with numbers up to this one. Only the commit leader calls this, after they were
-    /// inserted and before they are published. `keys` is called if there is something to compare them with.
+    /// Called by the commit leader, after inserting and before publishing. `keys` is called only if there are ranges or
+    /// claims.
     pub(crate) fn note_puts<'k, K: Iterator<Item = &'k [u8]>>(&self, seqno: SeqNo, keys: impl FnOnce() -> K) {
         self.last_put.store(seqno, Ordering::SeqCst);
         if self.is_watched.load(Ordering::SeqCst) {
@@ -140,7 +120,7 @@ impl EmptyRanges {
 }
 
 impl Known {
-    /// If this key is in a range that is empty at this number: where that ends in this direction.
+    /// If the key is in a range that is empty at this number.
     pub(super) fn end_of(&self, key: &[u8], seqno: SeqNo, upward: bool) -> Option<Edge> {
         if !self.ranges.is_watched.load(Ordering::Relaxed) {
             return None;
@@ -155,8 +135,7 @@ impl Known {
         })
     }
 
-    /// Claims the keys from `first` on in this direction, for a scan at this number. `None` if there may be puts
-    /// without a comparison.
+    /// `None` if a put may have been missed.
     pub(super) fn claim(&self, first: &[u8], seqno: SeqNo, upward: bool) -> Option<Claim> {
         if self.last_put > seqno {
             return None;
@@ -173,7 +152,7 @@ impl Known {
         claim.filter(|_| ranges.last_put.load(Ordering::SeqCst) == self.last_put)
     }
 
-    /// A reader does not wait: a process that was forked might wait for ever.
+    /// A reader does not wait: in a forked process the wait might never end.
     fn try_locked<T>(&self, then: impl FnOnce(&mut State) -> Option<T>) -> Option<T> {
         let mut state = match self.ranges.state.try_lock() {
             Ok(state) => state,
@@ -185,7 +164,6 @@ impl Known {
 }
 
 impl Claim {
-    /// Ends the claim before this key, which comes later in its direction, and records the claimed range as empty.
     pub(super) fn end(self, end: &Edge) {
         self.ranges.change(&mut lock(&self.ranges.state), |state| {
             if let Some((start, range)) =
@@ -211,7 +189,6 @@ impl Claimed {
         }
     }
 
-    /// The range that is empty from a number on if a scan at this number has come up to here.
     fn empty(self, end: &Edge, since: SeqNo) -> Option<(Vec<u8>, EmptyRange)> {
         let end = match end {
             Edge::Key(key) => Some(key),
@@ -229,7 +206,6 @@ impl Claimed {
 }
 
 impl EmptyRange {
-    /// Whether it ends after this key.
     fn is_after(&self, key: &[u8]) -> bool {
         self.end.as_deref().is_none_or(|end| key < end)
     }
@@ -240,7 +216,6 @@ impl EmptyRange {
 }
 
 impl State {
-    /// The range in which this key is.
     fn containing(&self, key: &[u8]) -> Option<(&Vec<u8>, &EmptyRange)> {
         let before = (Bound::Unbounded, Bound::Included(key));
         self.ranges.range::<[u8], _>(before).next_back().filter(|(_, range)| range.is_after(key))
@@ -264,8 +239,7 @@ impl State {
         Some(self.claims.swap_remove(at))
     }
 
-    /// Adds a range, merged with the ranges that it touches. The added range was proven on its own; a longer union is
-    /// valid from the larger number on.
+    /// Merges touching ranges. A longer union is valid from the larger number on.
     fn add(&mut self, mut start: Vec<u8>, mut range: EmptyRange) {
         let added = range.clone();
         let bounds = |range: &EmptyRange| match &range.end {
@@ -302,7 +276,6 @@ impl State {
         Some(range)
     }
 
-    /// Leases memory for the ranges, or drops some.
     fn fit(&mut self, memory: &Arc<Memory>) {
         while self.bytes > self.leased() {
             let wanted = self.bytes.next_multiple_of(LEASE_BYTES);

@@ -1,17 +1,13 @@
-//! The visible entries of a range in ascending order.
-//!
-//! In this direction the entries of a user key come newest first. At the first entry of a key:
+//! The visible entries of a range in ascending order. The entries of a user key come newest first:
 //!
 //! 1. skip the entries that are newer than the snapshot;
-//! 2. the next entry, if it still belongs to the key, is the visible one: yield it if it is a put;
-//! 3. skip the other entries of the key. This is left to the next call, if there is one.
+//! 2. yield the next entry of the key if it is a put;
+//! 3. skip the other entries of the key, in the next call.
 //!
-//! Mostly the next entry is in the same block, a visible put and of another key. If no other source comes before the
-//! end of that block, such a step is one of the block's cursor alone: nothing is copied. Where sources alternate,
-//! [`step_apart`](InternalIterator::step_apart) copies nothing either.
-//!
-//! Each key that is examined is greater than the one before, or else an error: so a scan ends, also of a table
-//! whose keys are not in order, where a seek may lead back.
+//! If the next entry is a visible put of another key, and no other source comes before the end of the block, a step
+//! moves only the block's cursor and copies nothing. Where sources alternate,
+//! [`step_apart`](InternalIterator::step_apart) copies nothing either. Each key must be greater than the previous one,
+//! or the scan fails: it ends in any table.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -26,15 +22,13 @@ use crate::error::{Error, Result, Step};
 use crate::iter::InternalIterator;
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag, compare_keys};
 
-/// Visible entries, ascending.
 pub(super) struct Forward<S> {
     source: S,
     seqno: SeqNo,
     range: KeyRange,
     state: State,
-    /// The user key that was examined last, unless `led`.
     user: Vec<u8>,
-    /// Whether the last step took no look at other entries of the key: then the source has the key.
+    /// The source has the other entries of the key.
     led: bool,
     run: HiddenRun,
     skipped: u64,
@@ -85,27 +79,24 @@ impl<S: InternalIterator> Half<S> for Forward<S> {
 }
 
 impl<S: InternalIterator> Forward<S> {
-    /// Moves the source to the next visible entry, if there is one.
     #[inline(always)]
     fn advance(&mut self) -> Result<bool, Box<Error>> {
         if !matches!(self.state, State::Moved) {
             return self.start();
         }
-        // Mostly that is the next one of the same block.
         if let Some(block) = self.source.leading_block(None)
             && block.step_to_plain(self.seqno)
         {
             self.led = true;
             return Ok(!self.range.ends_before(block.plain().user_key));
         }
-        // The key may also belong to another source, at an entry of another key.
+        // Another source may have the key too.
         if self.source.step_apart() {
             return self.arrive();
         }
         self.advance_source()
     }
 
-    /// Examines the entry at which the source stands, the first one of its key that it has.
     #[inline(always)]
     fn arrive(&mut self) -> Result<bool, Box<Error>> {
         let plain = self.source.block().and_then(|block| block.visible_plain(self.seqno));
@@ -116,7 +107,6 @@ impl<S: InternalIterator> Forward<S> {
         }
     }
 
-    /// The same by a movement of the source.
     #[inline(never)]
     fn advance_source(&mut self) -> Result<bool, Box<Error>> {
         if std::mem::take(&mut self.led)
@@ -126,7 +116,6 @@ impl<S: InternalIterator> Forward<S> {
             self.user.extend_from_slice(key.user);
         }
         self.source.next()?;
-        // Mostly the next entry is visible, and the first of its key.
         match self.source.key() {
             Some(key)
                 if key.tag.seqno() <= self.seqno
@@ -143,7 +132,6 @@ impl<S: InternalIterator> Forward<S> {
         }
     }
 
-    /// The first movement, or one that is not the first and cannot succeed.
     #[cold]
     fn start(&mut self) -> Result<bool, Box<Error>> {
         if !self.state.start()? {
@@ -153,11 +141,10 @@ impl<S: InternalIterator> Forward<S> {
             Some(first) => self.source.seek(InternalKey::new(&first, Tag::newest_at(self.seqno)))?,
             None => self.source.seek_first()?,
         }
-        self.search(None)
+        self.arrive()
     }
 
-    /// Moves the source to the first visible entry from where it is. `steps` are those since the first entry of
-    /// `user`, if that is finished.
+    /// `steps`: since the first entry of `user`, if that key is finished.
     fn search(&mut self, steps: Option<usize>) -> Result<bool, Box<Error>> {
         self.run.begin();
         let found = self.find(steps)?;
@@ -223,13 +210,11 @@ impl<S: InternalIterator> Forward<S> {
         }
     }
 
-    /// The tag of the current entry, if it is of `user`.
     fn tag_of_user(&self) -> Option<Tag> {
         self.source.key().filter(|key| key.user == self.user).map(|key| key.tag)
     }
 
-    /// Skips the entries of `user` that are newer than the snapshot, from the current one on. Returns the tag of
-    /// the first older one.
+    /// Returns the tag of the first entry up to the snapshot.
     fn skip_newer(&mut self) -> Result<Option<Tag>> {
         for _ in 0..STEPS_MAX {
             self.source.next()?;
@@ -242,7 +227,6 @@ impl<S: InternalIterator> Forward<S> {
         Ok(self.tag_of_user())
     }
 
-    /// Moves to the end of an empty range.
     #[cold]
     fn seek_edge(&mut self, end: &[u8]) -> Step {
         self.source.seek(InternalKey::new(end, Tag::newest_at(self.seqno)))?;
@@ -252,9 +236,7 @@ impl<S: InternalIterator> Forward<S> {
         Ok(())
     }
 
-    /// Moves behind all entries of `user`.
     fn seek_past_user(&mut self) -> Step {
-        // The smallest key after `user` is `user` with a zero appended.
         self.user.push(0);
         self.source.seek(InternalKey::new(&self.user, Tag::newest_at(self.seqno)))
     }

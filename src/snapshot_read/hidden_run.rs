@@ -1,31 +1,27 @@
-//! Hidden keys that a half passes one after the other: the jump over the next ones, and the claim on them.
+//! Consecutive hidden keys: the jump over later ones, and the claim on them.
 
 use super::empty_ranges::{Claim, Edge, Known};
 use crate::key::SeqNo;
 
-/// After this many hidden keys in a row, a half looks for an empty range to jump over, and claims the keys it passed.
-/// A scan that meets fewer takes no lock.
+/// After this many hidden keys in a row, a half looks for an empty range, and claims the passed keys.
 pub(super) const HIDDEN_MAX: usize = 16;
 
-/// The moment at which a reader sees the store.
 #[derive(Clone)]
 pub(crate) struct Moment {
     pub(super) seqno: SeqNo,
     known: Option<Known>,
 }
 
-/// The hidden keys since the last visible one.
 pub(super) struct HiddenRun {
     moment: Moment,
     upward: bool,
-    /// Since the first of them, or since the last jump.
     hidden: usize,
     first: Vec<u8>,
     claim: Option<Claim>,
 }
 
 impl Moment {
-    /// The entries visible at this number. The empty ranges were taken before the view was loaded.
+    /// `known` was taken before the view was loaded.
     pub(crate) fn new(seqno: SeqNo, known: Known) -> Self {
         Self { seqno, known: Some(known) }
     }
@@ -46,14 +42,12 @@ impl HiddenRun {
         Self { moment, upward, hidden: 0, first: Vec::new(), claim: None }
     }
 
-    /// Begins at a visible key, or where a range begins.
     pub(super) fn begin(&mut self) {
         self.hidden = 0;
         self.first.clear();
         self.claim = None;
     }
 
-    /// Counts a hidden key. Returns where to go on if the next ones are known to be hidden too.
     #[inline]
     pub(super) fn pass(&mut self, key: &[u8]) -> Option<Edge> {
         if self.hidden == 0 && self.first.is_empty() {
@@ -76,7 +70,6 @@ impl HiddenRun {
         edge
     }
 
-    /// Ends before a visible key, or where the range ends.
     #[inline]
     pub(super) fn end(&mut self, edge: impl FnOnce() -> Edge) {
         if let Some(claim) = self.claim.take() {

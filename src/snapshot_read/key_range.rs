@@ -10,7 +10,6 @@ use crate::error::{Error, Result};
 use crate::key::after_prefix;
 use crate::limits::KEY_BYTES_MAX;
 
-/// A range of user keys; every kind of bound on either side. The empty key is a key like any other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyRange {
     pub(super) start: Bound<Bytes>,
@@ -18,34 +17,26 @@ pub(crate) struct KeyRange {
 }
 
 impl KeyRange {
-    /// All keys.
     pub(crate) fn all() -> Self {
         Self { start: Bound::Unbounded, end: Bound::Unbounded }
     }
 
-    /// The range with these bounds. One whose start is after its end is empty, not an error.
     pub(crate) fn new(range: &impl KeyBounds) -> Self {
-        Self {
-            start: range.lower().map(Bytes::copy_from_slice),
-            end: range.upper().map(Bytes::copy_from_slice),
-        }
+        Self { start: range.lower().map(shared_copy), end: range.upper().map(shared_copy) }
     }
 
-    /// The keys from `start` on, up to `end`.
     pub(crate) fn half_open_of(start: Bytes, end: Option<Bytes>) -> Self {
         Self { start: Bound::Included(start), end: end.map_or(Bound::Unbounded, Bound::Excluded) }
     }
 
-    /// The keys that start with `prefix`; all keys if it is empty.
     pub(crate) fn prefix(prefix: &[u8]) -> Self {
         if prefix.is_empty() {
             return Self::all();
         }
         let end = after_prefix(prefix).map_or(Bound::Unbounded, |end| Bound::Excluded(end.into()));
-        Self { start: Bound::Included(Bytes::copy_from_slice(prefix)), end }
+        Self { start: Bound::Included(shared_copy(prefix)), end }
     }
 
-    /// Whether the bounds alone show that no key is in the range.
     pub(crate) fn is_empty(&self) -> bool {
         use Bound::{Excluded, Included, Unbounded};
         match (&self.start, &self.end) {
@@ -56,7 +47,6 @@ impl KeyRange {
         }
     }
 
-    /// Whether `key` is before the range.
     #[inline]
     pub(crate) fn starts_after(&self, key: &[u8]) -> bool {
         match &self.start {
@@ -66,7 +56,6 @@ impl KeyRange {
         }
     }
 
-    /// Whether `key` is after the range.
     #[inline]
     pub(crate) fn ends_before(&self, key: &[u8]) -> bool {
         match &self.end {
@@ -76,7 +65,6 @@ impl KeyRange {
         }
     }
 
-    /// The smallest key of the range, whether or not it exists; `None` without a lower bound.
     pub(crate) fn first(&self) -> Option<Cow<'_, [u8]>> {
         match &self.start {
             Bound::Included(start) => Some(Cow::Borrowed(start)),
@@ -85,7 +73,6 @@ impl KeyRange {
         }
     }
 
-    /// The smallest key after the range; `None` without an upper bound.
     pub(crate) fn beyond(&self) -> Option<Cow<'_, [u8]>> {
         match &self.end {
             Bound::Included(end) => Some(Cow::Owned(successor(end))),
@@ -94,12 +81,12 @@ impl KeyRange {
         }
     }
 
-    /// The first key of the range, and the first key after it, within the limit of keys; the latter is empty without
-    /// an upper bound. `None` if the range contains no key.
+    /// The first key of the range and the first key after it, within the limit of keys; empty without an upper bound.
+    /// `None` for an empty range.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the start is after the end, [`Error::LimitExceeded`] if one of them is too long.
+    /// [`Error::InvalidArgument`] if the start is after the end, [`Error::LimitExceeded`] if a bound is too long.
     pub(crate) fn to_delete(&self) -> Result<Option<(Bytes, Bytes)>> {
         let (start, end) = (key_of(&self.start), key_of(&self.end));
         if let Some(long) = [start, end].into_iter().flatten().find(|key| key.len() > KEY_BYTES_MAX) {
@@ -121,8 +108,7 @@ impl KeyRange {
         Ok((end.is_empty() || start < end).then_some((start, end)))
     }
 
-    /// The first key of the range, and the first one after it; without the latter there is no upper bound. The
-    /// empty key is before all others.
+    /// The first key of the range, and the first after it.
     pub(crate) fn half_open(&self) -> (Bytes, Option<Bytes>) {
         let start = match &self.start {
             Bound::Included(start) => start.clone(),
@@ -138,6 +124,28 @@ impl KeyRange {
     }
 }
 
+/// Of keys that [`shared_copy`] keeps next to the reference count.
+const SHORT_BYTES_MAX: usize = 39;
+
+/// For cloning: one allocation for a short key, where [`Bytes::copy_from_slice`] and the first clone take two.
+fn shared_copy(key: &[u8]) -> Bytes {
+    struct Short {
+        len: u8,
+        bytes: [u8; SHORT_BYTES_MAX],
+    }
+    impl AsRef<[u8]> for Short {
+        fn as_ref(&self) -> &[u8] {
+            &self.bytes[..self.len.into()]
+        }
+    }
+    if key.is_empty() || key.len() > SHORT_BYTES_MAX {
+        return Bytes::copy_from_slice(key);
+    }
+    let mut short = Short { len: key.len() as u8, bytes: [0; SHORT_BYTES_MAX] };
+    short.bytes[..key.len()].copy_from_slice(key);
+    Bytes::from_owner(short)
+}
+
 fn key_of(bound: &Bound<Bytes>) -> Option<&Bytes> {
     match bound {
         Bound::Included(key) | Bound::Excluded(key) => Some(key),
@@ -145,7 +153,7 @@ fn key_of(bound: &Bound<Bytes>) -> Option<&Bytes> {
     }
 }
 
-/// The smallest key after `key`. It may be a byte longer than a key can be, because it is only sought.
+/// It may exceed the limit by a byte, because it is only sought.
 pub(crate) fn successor(key: &[u8]) -> Vec<u8> {
     let mut successor = Vec::with_capacity(key.len() + 1);
     successor.extend_from_slice(key);
@@ -177,6 +185,16 @@ mod tests {
         assert_eq!(KeyRange::prefix(b""), KeyRange::all());
         assert_eq!(KeyRange::prefix(b"\xff\xff").end, Bound::Unbounded);
         assert_eq!(KeyRange::prefix(b"a\xff").end, Bound::Excluded(Bytes::from_static(b"b")));
+    }
+
+    #[test]
+    fn bounds_of_all_lengths_are_copied() {
+        let key: Vec<u8> = (0..2 * SHORT_BYTES_MAX as u8).collect();
+        for len in 0..key.len() {
+            let copy = shared_copy(&key[..len]);
+            assert_eq!(copy, key[..len]);
+            assert_eq!(copy.clone(), key[..len]);
+        }
     }
 
     type Kind = fn(&'static [u8]) -> Bound<&'static [u8]>;

@@ -1,4 +1,4 @@
-//! The visible entries against a model, over every kind of source, and what happens when a source fails.
+//! The visible entries against a model, over every kind of source, and with failing sources.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -22,7 +22,6 @@ fn delete(key: &[u8], seqno: SeqNo) -> vec_iter::Entry {
     (key.to_vec(), Tag::new(seqno, EntryKind::Delete), Vec::new())
 }
 
-/// A history, spread over a memtable, blocks and sorted vectors, newest first.
 struct History {
     entries: Vec<vec_iter::Entry>,
     memtable: Arc<Memtable>,
@@ -30,7 +29,6 @@ struct History {
 }
 
 impl History {
-    /// Keys come in bursts, so that some have more versions than are stepped over.
     fn random(random: &mut Random, entries: u64) -> Self {
         let mut all = Vec::new();
         let mut key = random.key();
@@ -87,7 +85,6 @@ fn pair(item: Result<Entry>) -> (Vec<u8>, Vec<u8>) {
     (key.to_vec(), value.read().unwrap().to_vec())
 }
 
-/// A range over sources of any kind.
 type Boxed = Range<Box<dyn InternalIterator>>;
 
 fn up(range: &mut Boxed) -> Option<Result<Entry>> {
@@ -98,7 +95,6 @@ fn down(range: &mut Boxed) -> Option<Result<Entry>> {
     range.next_back().map(|entry| entry.map(Visible::into_entry)).transpose()
 }
 
-/// All entries by one way of stepping.
 fn all(mut range: Boxed, step: fn(&mut Boxed) -> Option<Result<Entry>>) -> Vec<(Vec<u8>, Vec<u8>)> {
     std::iter::from_fn(|| step(&mut range)).map(pair).collect()
 }

@@ -1,4 +1,4 @@
-//! The spans of a table, as the payloads of its span blocks.
+//! The payloads of a table's span blocks.
 //!
 //! ```text
 //! payload  span*
@@ -6,9 +6,8 @@
 //! numbers  the largest varint · each other as its difference to the one before varint*
 //! ```
 //!
-//! A span reaches from its start up to, but not including, its end; an empty end means no end. It has the sequence
-//! numbers of the range deletes that cover it. Spans ascend and do not overlap, across the blocks of a table, so only
-//! the last one can have an empty end.
+//! An empty end means no upper bound: only in the last span, because all spans of a table ascend without overlap. The
+//! numbers belong to the range deletes over the span.
 
 use std::ops::Range;
 
@@ -18,22 +17,19 @@ use crate::error::{Error, Result};
 use crate::key::SeqNo;
 use crate::limits::{BLOCK_BYTES_MAX, KEY_BYTES_MAX, SEQNO_MAX};
 
-/// A block is full when it has so many bytes.
+/// Bytes at which a block is full.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// The totals of the spans of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct SpanTotals {
-    /// Number of spans.
     pub(crate) count: u64,
-    /// Sequence numbers of all of them.
     pub(crate) deletes: u64,
-    /// The smallest and the largest of these numbers, if there are any.
+    /// Smallest and largest.
     pub(crate) seqnos: Option<(SeqNo, SeqNo)>,
 }
 
 impl SpanTotals {
-    /// Counts a span with these numbers, in descending order.
+    /// The numbers descend.
     pub(crate) fn add(&mut self, seqnos: &[SeqNo]) {
         let (Some(&newest), Some(&oldest)) = (seqnos.first(), seqnos.last()) else { return };
         self.count += 1;
@@ -43,8 +39,6 @@ impl SpanTotals {
     }
 }
 
-/// The payloads of the span blocks of a table with these spans; empty without spans.
-///
 /// # Errors
 ///
 /// [`Error::LimitExceeded`] if a span is too long for a block.
@@ -68,22 +62,19 @@ pub(crate) fn encode(spans: &Spans) -> Result<Vec<Vec<u8>>> {
     Ok(payloads)
 }
 
-/// A span inside a payload.
 #[derive(Debug)]
 pub(crate) struct SpanAt<'a> {
     pub(crate) at: usize,
     pub(crate) start: Range<usize>,
     pub(crate) end: Range<usize>,
-    /// In descending order.
+    /// Descending.
     pub(crate) seqnos: &'a [SeqNo],
-    /// Where the next one begins.
     pub(crate) next: usize,
 }
 
-/// Decodes the span blocks of a table, one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct SpanReader {
-    /// Where the last span ended, if there was one; empty if it has no end.
+    /// The last span's; empty: no upper bound.
     last_end: Option<Vec<u8>>,
     totals: SpanTotals,
 }
@@ -93,12 +84,12 @@ impl SpanReader {
         self.totals
     }
 
-    /// Where the last span ended, if there was one; empty if it has no end.
+    /// The last span's; empty: no upper bound.
     pub(crate) fn last_end(&self) -> Option<&[u8]> {
         self.last_end.as_deref()
     }
 
-    /// Visits the spans of the next block. Errors count from the start of its payload.
+    /// Offsets in errors count from the start of the payload.
     pub(crate) fn read<E: From<DecodeError>>(
         &mut self,
         payload: &[u8],
@@ -121,7 +112,6 @@ impl SpanReader {
         Ok(())
     }
 
-    /// Checks that a span holds keys and follows the one before.
     fn check(&mut self, at: usize, start: &[u8], end: &[u8]) -> Result<(), DecodeError> {
         let wrong = |detail: &str| Err(DecodeError::corrupt(at as u64, "span order", detail));
         if !end.is_empty() && start >= end {
@@ -147,7 +137,7 @@ fn string(reader: &mut Reader<'_>, what: &'static str) -> Result<Range<usize>, D
     Ok(reader.position() - len..reader.position())
 }
 
-/// Reads one or more sequence numbers in strictly descending order.
+/// At least one, strictly descending.
 fn read_seqnos(reader: &mut Reader<'_>, seqnos: &mut Vec<SeqNo>) -> Result<(), DecodeError> {
     seqnos.clear();
     let at = reader.offset();

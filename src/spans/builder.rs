@@ -1,22 +1,20 @@
-//! Makes a list of spans, stretch by stretch in ascending order. Equal neighbours become one.
+//! Builds a list in ascending order; joins neighbours with equal numbers.
 
 use std::sync::Arc;
 
 use super::list::Spans;
 use crate::key::SeqNo;
 
-/// A list of spans that grows at its end.
 #[derive(Debug, Default)]
 pub(crate) struct SpansBuilder {
     bounds: Vec<Arc<[u8]>>,
-    /// Where the numbers of each stretch end.
+    /// End of each stretch's numbers.
     ends: Vec<u32>,
     seqnos: Vec<SeqNo>,
 }
 
 impl SpansBuilder {
-    /// Adds a span with these numbers, strictly descending. It begins at or after the end of the one before, and is not
-    /// empty.
+    /// Not empty, at or after the previous end. The numbers strictly descend.
     pub(crate) fn push(&mut self, start: &Arc<[u8]>, end: Option<&Arc<[u8]>>, seqnos: &[SeqNo]) {
         debug_assert!(end.is_none_or(|end| start < end), "a span is not empty");
         self.begin(start, seqnos);
@@ -25,7 +23,7 @@ impl SpansBuilder {
         }
     }
 
-    /// From this key on, up to the next call, these are the numbers; none: no span.
+    /// Without numbers, a gap.
     pub(super) fn begin(&mut self, start: &Arc<[u8]>, seqnos: &[SeqNo]) {
         debug_assert!(seqnos.is_sorted_by(|newer, older| newer > older), "numbers descend strictly");
         debug_assert!(self.bounds.last().is_none_or(|last| last <= start), "spans ascend");
@@ -51,7 +49,6 @@ impl SpansBuilder {
         self.bounds.is_empty()
     }
 
-    /// The list.
     pub(crate) fn finish(self) -> Spans {
         Spans::from_parts(self.bounds, self.ends, self.seqnos)
     }

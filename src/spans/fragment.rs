@@ -1,11 +1,10 @@
-//! From any set of range deletes to a list of spans: a sweep over their bounds.
+//! Makes a list of spans from overlapping range deletes, by a sweep over their bounds.
 //!
-//! Snapshots divide the sequence numbers into stripes. Two range deletes of one stripe over a key are alike to every reader:
-//! only the newer one is kept. So a span has at most one number for each stripe, and a set of n range deletes in which each
-//! overlaps each other has 2 n - 1 spans of one number where there are no snapshots.
+//! Snapshots divide the sequence numbers into stripes. A span keeps the newest number of each stripe: no reader
+//! distinguishes others.
 //!
-//! The sweep keeps a heap for each stripe, the largest number first. A range delete leaves its heap when it is at the top and
-//! has ended. O(n log n) for n range deletes, and for each bound as many steps as there are stripes in use.
+//! The sweep has a max-heap for each stripe; ended range deletes are removed at the top. O(n log n) for n range
+//! deletes, plus a step for each bound and stripe in use.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -15,11 +14,12 @@ use super::RangeDelete;
 use super::builder::SpansBuilder;
 use super::list::Spans;
 use crate::key::SeqNo;
+use crate::sorting::sort_by;
 
-/// The spans of these range deletes, with the newest number of each stripe. The snapshots ascend.
+/// The snapshots ascend.
 pub(crate) fn fragment(range_deletes: impl IntoIterator<Item = RangeDelete>, snapshots: &[SeqNo]) -> Spans {
     let mut all: Vec<_> = range_deletes.into_iter().collect();
-    all.sort_by(|a, b| a.start.cmp(&b.start));
+    sort_by(&mut all, |a, b| a.start.cmp(&b.start));
     let bounds = bounds(&all);
     let mut sweep = Sweep { snapshots, stripes: BTreeMap::new() };
     let (mut builder, mut seqnos, mut next) = (SpansBuilder::default(), Vec::new(), all.iter().peekable());
@@ -33,22 +33,21 @@ pub(crate) fn fragment(range_deletes: impl IntoIterator<Item = RangeDelete>, sna
     builder.finish()
 }
 
-/// All bounds, ascending, each once. The range deletes are sorted by their starts.
+/// Ascending, without duplicates. The range deletes are sorted by start.
 fn bounds(range_deletes: &[RangeDelete]) -> Vec<Arc<[u8]>> {
     let starts = range_deletes.iter().map(|range_delete| &range_delete.start);
     let ends = range_deletes.iter().filter_map(|range_delete| range_delete.end.as_ref());
     let mut bounds: Vec<_> = starts.chain(ends).cloned().collect();
-    bounds.sort();
+    sort_by(&mut bounds, Ord::cmp);
     bounds.dedup();
     bounds
 }
 
-/// A range delete over the place of the sweep, by its number.
 type Over<'a> = (SeqNo, Option<&'a Arc<[u8]>>);
 
 struct Sweep<'a> {
     snapshots: &'a [SeqNo],
-    /// The newest stripe first.
+    /// Newest stripe first.
     stripes: BTreeMap<Reverse<usize>, BinaryHeap<Over<'a>>>,
 }
 
@@ -59,7 +58,7 @@ impl<'a> Sweep<'a> {
         self.stripes.entry(Reverse(stripe)).or_default().push((seqno, range_delete.end.as_ref()));
     }
 
-    /// The newest number of each stripe over this key, descending. Drops the ranges that have ended before it.
+    /// The newest number of each stripe over this key, descending.
     fn newest(&mut self, key: &Arc<[u8]>, seqnos: &mut Vec<SeqNo>) {
         seqnos.clear();
         self.stripes.retain(|_, over| {

@@ -5,34 +5,37 @@ use std::sync::Arc;
 use super::RangeDelete;
 use crate::key::{SeqNo, common_prefix, compare_keys, key_prefix};
 
-/// Spans that ascend and do not overlap. See the layout in the header of the module.
+/// Fences in two cache lines.
+const GROUP: usize = 16;
+
+/// See the layout in the module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Spans {
     bounds: Box<[Arc<[u8]>]>,
-    /// Eight bytes of each bound, from behind the prefix that all bounds share: a search touches few of the keys themselves.
+    /// Eight bytes of each bound after the common prefix, then the last fence of each [`GROUP`] again, for fewer cache
+    /// misses.
     fences: Box<[u64]>,
     prefix_len: usize,
-    /// Where the numbers of the stretch that begins at each bound end.
+    /// By stretch.
     ends: Box<[u32]>,
     seqnos: Box<[SeqNo]>,
     spans: usize,
 }
 
-/// A part of the keys over which the same range deletes are.
+/// A range of keys under the same range deletes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span<'a> {
     pub(crate) start: &'a Arc<[u8]>,
-    /// The first key after it; `None`: there is no upper bound.
+    /// Exclusive; `None`: no upper bound.
     pub(crate) end: Option<&'a Arc<[u8]>>,
-    /// Their sequence numbers, strictly descending; at least one.
+    /// Strictly descending; at least one.
     pub(crate) seqnos: &'a [SeqNo],
 }
 
-/// The keys around one, from bound to bound, and the numbers of the range deletes over them. None of those is in the gaps
-/// between spans.
+/// Between two neighbouring bounds, with the range deletes over it: none in a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stretch<'a> {
-    /// Its number in the list: 0 is before the first bound.
+    /// 0: before the first bound.
     pub(crate) place: usize,
     pub(crate) start: Option<&'a [u8]>,
     pub(crate) end: Option<&'a [u8]>,
@@ -40,14 +43,13 @@ pub(crate) struct Stretch<'a> {
 }
 
 impl Stretch<'_> {
-    /// The newest number that is visible at `seqno`.
     #[inline]
     pub(crate) fn newest_at(&self, seqno: SeqNo) -> Option<SeqNo> {
         newest_at(self.seqnos, seqno)
     }
 }
 
-/// The newest of these descending numbers that is visible at `seqno`.
+/// Of descending numbers.
 #[inline]
 fn newest_at(seqnos: &[SeqNo], seqno: SeqNo) -> Option<SeqNo> {
     match seqnos.first() {
@@ -66,52 +68,55 @@ impl Spans {
             (Some(first), Some(last)) => common_prefix(first, last),
             _ => 0,
         };
-        let fences = bounds.iter().map(|bound| key_prefix(&bound[prefix_len..])).collect();
-        Self { bounds: bounds.into(), fences, prefix_len, ends: ends.into(), seqnos: seqnos.into(), spans }
+        let fences = bounds.iter().map(|bound| key_prefix(&bound[prefix_len..]));
+        let guides = fences.clone().skip(GROUP - 1).step_by(GROUP);
+        let fences = fences.chain(guides).collect();
+        let (bounds, ends, seqnos) = (bounds.into(), ends.into(), seqnos.into());
+        Self { bounds, fences, prefix_len, ends, seqnos, spans }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.bounds.is_empty()
     }
 
-    /// The number of spans.
     pub(crate) fn len(&self) -> usize {
         self.spans
     }
 
-    /// The sum of the range deletes over all spans.
     pub(crate) fn range_deletes(&self) -> usize {
         self.seqnos.len()
     }
 
-    /// The memory of the list, in bytes, without the keys themselves.
+    /// Memory without the keys.
     pub(crate) fn list_bytes(&self) -> usize {
-        let each = size_of::<Arc<[u8]>>() + size_of::<u64>() + size_of::<u32>();
-        size_of::<Self>() + self.bounds.len() * each + self.seqnos.len() * size_of::<SeqNo>()
+        let each = size_of::<Arc<[u8]>>() + size_of::<u32>();
+        let words = self.fences.len() + self.seqnos.len();
+        size_of::<Self>() + self.bounds.len() * each + words * size_of::<u64>()
     }
 
-    /// The memory of the list, in bytes, including its keys.
+    /// Memory with the keys.
     pub(crate) fn size_bytes(&self) -> usize {
         self.list_bytes() + self.bounds.iter().map(|key| key_bytes(key)).sum::<usize>()
     }
 
-    /// The largest number of a range delete over the key that is at most `seqno`. O(log n).
+    /// The newest range delete over the key that is visible at `seqno`. O(log n).
     #[inline]
     pub(crate) fn covering(&self, key: &[u8], seqno: SeqNo) -> Option<SeqNo> {
         newest_at(self.seqnos_of(self.place_of(key)), seqno)
     }
 
-    /// The stretch that contains the key. O(log n).
+    /// O(log n).
     #[cfg(test)]
     fn stretch(&self, key: &[u8]) -> Stretch<'_> {
         self.stretch_at(self.place_of(key))
     }
 
-    /// [`Spans::stretch`], in O(1) if it is the one at `near`, the next one or the one before.
+    /// O(1) at `near` and its neighbours, O(log n) elsewhere.
     pub(crate) fn stretch_near(&self, key: &[u8], near: usize) -> Stretch<'_> {
         let holds = |place: &usize| {
-            place.checked_sub(1).is_none_or(|at| self.bounds.get(at).is_some_and(|start| **start <= *key))
-                && self.bounds.get(*place).is_none_or(|end| *key < **end)
+            let starts = |start: &Arc<[u8]>| compare_keys(start, key).is_le();
+            place.checked_sub(1).is_none_or(|at| self.bounds.get(at).is_some_and(starts))
+                && self.bounds.get(*place).is_none_or(|end| compare_keys(key, end).is_lt())
         };
         let place = [near, near + 1, near.saturating_sub(1)].into_iter().find(holds);
         self.stretch_at(place.unwrap_or_else(|| self.place_of(key)))
@@ -123,14 +128,14 @@ impl Spans {
         Stretch { place, start, end, seqnos: self.seqnos_of(place) }
     }
 
-    /// The number of bounds that are not after the key: its stretch begins at the last of them.
+    /// The number of bounds up to the key.
     #[inline]
     fn place_of(&self, key: &[u8]) -> usize {
         let (start, end) = self.alike(key);
         start + self.bounds[start..end].partition_point(|bound| compare_keys(bound, key).is_le())
     }
 
-    /// The bounds that eight bytes do not tell from the key. Those before them are smaller, those after them larger.
+    /// The bounds with the key's fence.
     #[inline]
     fn alike(&self, key: &[u8]) -> (usize, usize) {
         let Some(first) = self.bounds.first() else { return (0, 0) };
@@ -138,8 +143,15 @@ impl Spans {
         match key.strip_prefix(prefix) {
             Some(rest) => {
                 let part = key_prefix(rest);
-                let start = self.fences.partition_point(|&fence| fence < part);
-                (start, start + self.fences[start..].partition_point(|&fence| fence == part))
+                let (fences, guides) = self.fences.split_at(self.bounds.len());
+                let from = guides.partition_point(|&guide| guide < part) * GROUP;
+                let group = &fences[from..fences.len().min(from + GROUP)];
+                let start = from + group.partition_point(|&fence| fence < part);
+                let alike = match fences.get(start) {
+                    Some(&fence) if fence == part => fences[start..].partition_point(|&fence| fence == part),
+                    _ => 0,
+                };
+                (start, start + alike)
             }
             None if key < prefix => (0, 0),
             None => (self.bounds.len(), self.bounds.len()),
@@ -165,12 +177,12 @@ impl Spans {
         Some(Span { start: &self.bounds[place - 1], end: self.bounds.get(place), seqnos })
     }
 
-    /// All spans, in ascending order.
+    /// Ascending.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = Span<'_>> {
         (1..=self.bounds.len()).filter_map(|place| self.span_at(place))
     }
 
-    /// The spans that contain a key of `start..end`; without an end, all from `start` on.
+    /// Spans with a key of `start..end`.
     pub(crate) fn overlapping(
         &self,
         start: &[u8],
@@ -183,7 +195,7 @@ impl Spans {
         (first..last.max(first) + 1).filter_map(|place| self.span_at(place))
     }
 
-    /// Whether every key of `start..end` is under a range delete with a number of `above + 1` to `seqno`.
+    /// Whether range deletes with numbers in `above + 1..=seqno` cover `start..end`.
     pub(crate) fn covers(&self, start: &[u8], end: Option<&[u8]>, above: SeqNo, seqno: SeqNo) -> bool {
         let mut place = self.place_of(start);
         loop {
@@ -199,22 +211,20 @@ impl Spans {
         }
     }
 
-    /// The first key of the first span.
     pub(crate) fn start(&self) -> Option<&Arc<[u8]>> {
         self.bounds.first()
     }
 
-    /// The end of the last span. `Some(None)`: it has no upper bound; `None`: there are no spans.
+    /// `Some(None)`: no upper bound; `None`: no spans.
     pub(crate) fn end(&self) -> Option<Option<&Arc<[u8]>>> {
         self.iter().next_back().map(|span| span.end)
     }
 
-    /// The smallest and the largest number.
     pub(crate) fn seqno_bounds(&self) -> Option<(SeqNo, SeqNo)> {
         Some((*self.seqnos.iter().min()?, *self.seqnos.iter().max()?))
     }
 
-    /// The range deletes, one for each number of each span.
+    /// A range delete for each number of each span.
     pub(crate) fn to_range_deletes(&self) -> impl Iterator<Item = RangeDelete> {
         self.iter().flat_map(|span| {
             span.seqnos.iter().map(move |&seqno| RangeDelete {
@@ -226,7 +236,7 @@ impl Spans {
     }
 }
 
-/// The memory of a key: its bytes, and two counts.
+/// With the two counts of its `Arc`.
 fn key_bytes(key: &[u8]) -> usize {
     key.len().next_multiple_of(8) + 2 * size_of::<usize>()
 }

@@ -1,19 +1,17 @@
 //! Spans: range deletes in memory and in tables, cut so that no two overlap.
 //!
-//! A range delete hides every older entry of the keys from its start up to its end. Range deletes may overlap in any way.
-//! [`Spans`] is an immutable list of the pieces: sorted, without overlaps, each with the sequence numbers of the range
-//! deletes over it, the newest first. Memtables, tables and compactions all hold their range deletes in such lists.
+//! [`Spans`] is a sorted, immutable list of disjoint pieces of range deletes, each with the sequence numbers of those
+//! over it, newest first.
 //!
-//! - `list`: the list and its searches; `cut`: the parts of it in a range; `builder`: how one is made, piece by piece in ascending order;
-//! - `fragment`: from any set of range deletes to a list, with only the numbers that a reader can distinguish;
-//! - `block`: a list as the payloads of the span blocks of a table;
-//! - `overlay`: several lists, of which each is newer than the next, as one with the newest number of each key.
+//! - `list`: the list and its searches; `cut`: its parts in a range; `builder`: builds one in ascending order;
+//! - `fragment`: makes a list from range deletes, with the numbers that a reader can distinguish;
+//! - `block`: the payloads of the span blocks of a table;
+//! - `overlay`: joins lists and keeps the newest number of each key.
 //!
 //! # Layout
 //!
-//! The bounds are sorted keys. Each begins a *stretch*, which ends at the next bound; the last one has no end. A stretch has
-//! a slice of the numbers, which is empty where no range delete is. A span is a stretch with numbers. So neighbours share
-//! their bound, and one binary search over the bounds answers everything about a key.
+//! The bounds are sorted keys. Each begins a *stretch* up to the next bound. A stretch has a slice of the numbers,
+//! empty in a gap. One binary search over the bounds finds everything about a key.
 
 pub(crate) mod block;
 mod builder;
@@ -31,7 +29,7 @@ pub(crate) use overlay::overlay;
 
 use crate::key::SeqNo;
 
-/// A range delete as it was written: it hides the older entries of `start..end`. Without an end it has no upper bound.
+/// Hides the older entries of `start..end`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RangeDelete {
     pub(crate) start: Arc<[u8]>,
@@ -40,7 +38,7 @@ pub(crate) struct RangeDelete {
 }
 
 impl RangeDelete {
-    /// Its end; empty if it has none.
+    /// Empty: no upper bound.
     pub(crate) fn end(&self) -> &[u8] {
         self.end.as_deref().unwrap_or_default()
     }

@@ -1,11 +1,9 @@
-//! Several lists of spans as one, if all numbers of each list are larger than the numbers of the next.
-//!
-//! The list that results has the newest number of each key only. One pass over the bounds of all lists.
+//! Joins lists of spans, each newer than the next, and keeps the newest number of each key.
 
 use super::builder::SpansBuilder;
 use super::list::Spans;
 
-/// The newest numbers of these lists, which are ordered from the newest to the oldest and have at most one number a span.
+/// Each list has one number per span.
 pub(crate) fn overlay(newest_first: &[&Spans]) -> Spans {
     let mut places = vec![0; newest_first.len()];
     let mut builder = SpansBuilder::default();

@@ -1,10 +1,7 @@
-//! One table file as a source of checked blocks.
+//! One table file as a source of checked blocks, from the cache or from the file.
 //!
-//! All blocks are read here: from the cache, or from the file. The cache returns a block only for a request with the
-//! length and the kind of the block. Before the file is read, a handle is checked against its length; then the
-//! envelope of the block is verified. A long scan reads several blocks at once (`read_ahead`). A block that fails its
-//! check is read once more before corruption is reported, because the bit may have flipped in transfer and not on
-//! disk.
+//! A handle is checked against the file's length, then the block's envelope is verified. A block that fails is read
+//! once more: the bit may have flipped in transfer. A long scan reads several blocks at once (`read_ahead`).
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -22,24 +19,21 @@ use crate::fs::ReadFile;
 
 use super::context::{TableContext, TableIo};
 
-/// An open table file (the handle itself may be closed and reopened by the file cache).
+/// The file cache may close and reopen the underlying handle.
 #[derive(Debug)]
 pub(crate) struct TableFile {
     pub(super) ctx: Arc<TableContext>,
     pub(super) number: u64,
     pub(super) path: PathBuf,
     pub(super) file_id: FileId,
-    /// Where blocks end and the footer begins.
     pub(super) blocks_end: u64,
 }
 
 impl TableFile {
-    /// Reads bytes that must all exist.
     pub(super) fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
         read_exact(&*self.handle()?, &self.path, offset, len)
     }
 
-    /// Fills `bytes`, which must all exist.
     pub(super) fn read_into(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
         read_into(&*self.handle()?, &self.path, offset, bytes)
     }
@@ -48,13 +42,11 @@ impl TableFile {
         self.ctx.files.get_or_open(self.number, || open_file(&self.ctx, &self.path))
     }
 
-    /// Returns a block from the cache, or else from the file; caches it then if `fill_cache`.
     #[inline]
     pub(super) fn block(&self, handle: BlockHandle, kind: BlockKind, fill_cache: bool) -> Result<Bytes> {
         self.block_by(handle, kind, fill_cache, || self.read(handle.offset, handle.len))
     }
 
-    /// The same with the bytes that `read` gives.
     #[inline]
     pub(super) fn block_by(
         &self,
@@ -74,7 +66,6 @@ impl TableFile {
         }
     }
 
-    /// Reads a block that the cache did not have; if another thread is reading it, waits for that thread.
     #[inline(never)]
     fn read_into_cache(
         &self,
@@ -103,8 +94,7 @@ impl TableFile {
         }
     }
 
-    /// Opens a block from the bytes that `read` gives, bypassing the cache. If they fail the check, they are read
-    /// from the file. The handle may come from anywhere.
+    /// Bypasses the cache. If the bytes of `read` fail the check, the file is read again.
     pub(super) fn read_block(
         &self,
         handle: BlockHandle,
@@ -129,7 +119,7 @@ impl TableFile {
         opened.map_err(|error| error.in_file(&self.path, handle.offset))
     }
 
-    /// The handle of the block that starts at `offset`, from its envelope, which is not verified.
+    /// From the unverified envelope.
     pub(super) fn handle_at(&self, offset: u64) -> Result<BlockHandle> {
         let room = self.blocks_end.saturating_sub(offset);
         let head = self.read(offset, room.min(ENVELOPE_BYTES as u64))?;
@@ -139,7 +129,7 @@ impl TableFile {
         Ok(handle)
     }
 
-    /// An error in the payload of a block. It has the offset of the block, because the payload may be compressed.
+    /// Has the offset of the block, because the payload may be compressed.
     #[cold]
     pub(super) fn error_in_block(&self, error: DecodeError, block: u64) -> Error {
         match error.kind {
@@ -151,7 +141,6 @@ impl TableFile {
         }
     }
 
-    /// An error about the block at `offset` as a whole.
     pub(super) fn corrupt(&self, offset: u64, what: &'static str, detail: impl Into<String>) -> Error {
         Error::corruption(&self.path, offset, what, detail)
     }
@@ -161,7 +150,6 @@ pub(super) fn open_file(ctx: &TableContext, path: &Path) -> Result<Arc<dyn ReadF
     ctx.fs.open(path).map_err(|source| Error::io("open", path, source))
 }
 
-/// Reads the length and the header of a file, which must be of this kind and of a store with these ids.
 pub(super) fn read_header(
     file: &dyn ReadFile,
     path: &Path,
@@ -177,12 +165,10 @@ pub(super) fn read_header(
     Ok((len, header))
 }
 
-/// Reads bytes whose offset was checked against the file's length. The caller limits `len`.
 pub(super) fn read_exact(file: &dyn ReadFile, path: &Path, offset: u64, len: u64) -> Result<Vec<u8>> {
     file.read_to_vec(len as usize, offset).map_err(|error| read_error(path, offset, len, error))
 }
 
-/// Fills `bytes` from the file.
 pub(super) fn read_into(file: &dyn ReadFile, path: &Path, offset: u64, bytes: &mut [u8]) -> Result<()> {
     file.read_at(bytes, offset).map_err(|error| read_error(path, offset, bytes.len() as u64, error))
 }

@@ -21,10 +21,10 @@
 //! 120  magic              8    89 53 56 54 42 4c 0d 0a
 //! ```
 //!
-//! A table without entries has spans only: no index, whose offset and length are 0, and no filter.
+//! A table of spans alone has neither filter nor index; their offsets and lengths are 0.
 //!
-//! Length, magic, and the place and function of the checksum are the same in every version. Checked in this
-//! order: magic, checksum, version, features, fields; so a newer table is reported as newer, not as corrupt.
+//! Length, magic, and place and function of the checksum are the same in every version, and are checked before version,
+//! features and fields: a newer table is not reported as corrupt.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -32,29 +32,24 @@ use crate::block::BlockHandle;
 use crate::checksum::{FileId, checksum32};
 use crate::codec::{DecodeError, Reader, another_magic, put_u16, put_u32, put_u64};
 
-/// Length of the footer.
 pub(crate) const FOOTER_BYTES: usize = 128;
 
-/// Deepest index: levels of index blocks from the root to the data blocks.
+/// At most, from the root to the data blocks.
 pub(super) const INDEX_DEPTH_MAX: u8 = 4;
 
-/// Last bytes of every table.
 const FOOTER_MAGIC: [u8; 8] = *b"\x89SVTBL\r\n";
 
-/// The root of a table without entries.
 pub(super) const NO_INDEX: BlockHandle = BlockHandle { offset: 0, len: 0 };
 
-/// Version of footer, blocks and properties.
 const TABLE_VERSION: u16 = 1;
 
 const CHECKED_BYTES: usize = 116;
 
-/// A decoded footer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Footer {
     pub(crate) root: BlockHandle,
     pub(crate) properties: BlockHandle,
-    /// Offset and length of the first filter block; both 0 if there is none.
+    /// Offset and length of the first filter block; 0 without one.
     pub(crate) filter: (u64, u64),
     pub(crate) entries: u64,
     pub(crate) file_len: u64,
@@ -64,7 +59,6 @@ pub(crate) struct Footer {
 }
 
 impl Footer {
-    /// The footer's bytes, and the checksum in them.
     pub(crate) fn encode(&self) -> (Vec<u8>, u32) {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         for handle in [self.root, self.properties] {
@@ -87,8 +81,8 @@ impl Footer {
         (out, checksum)
     }
 
-    /// Decodes the last [`FOOTER_BYTES`] bytes of the file `owner`, which has `file_len` bytes, and returns
-    /// the footer with its checksum. Offsets of errors count from the start of the footer.
+    /// Returns the footer and its checksum. `owner` has `file_len` bytes. Offsets of errors count from the footer's
+    /// start.
     pub(crate) fn decode(bytes: &[u8], owner: &FileId, file_len: u64) -> Result<(Self, u32), DecodeError> {
         let stored = check_seal(bytes, owner, file_len)?;
         let mut reader = Reader::new(&bytes[..CHECKED_BYTES]);
@@ -102,7 +96,7 @@ impl Footer {
         let stated_len = reader.u64("file length")?;
         let filters = reader.u32("filter count")?;
         let index_depth = reader.u8("index depth")?;
-        // Features first: a feature unknown here may define the reserved bytes.
+        // An unknown feature may define the reserved bytes.
         let mut reserved = reader.clone();
         reader.bytes(3, "footer reserved bytes")?;
         let required = reader.u32("required features")?;
@@ -119,7 +113,6 @@ impl Footer {
         Ok((footer, stored))
     }
 
-    /// Whether the table has entries, and so an index.
     pub(crate) fn has_entries(&self) -> bool {
         self.entries > 0
     }
@@ -153,7 +146,6 @@ impl Footer {
     }
 }
 
-/// Checks magic, checksum and version, in this order; returns the checksum.
 fn check_seal(bytes: &[u8], owner: &FileId, file_len: u64) -> Result<u32, DecodeError> {
     let mut reader = Reader::new(bytes);
     let checked = reader.bytes(CHECKED_BYTES, "footer")?;

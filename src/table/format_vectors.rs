@@ -29,7 +29,6 @@ fn entries() -> Entries {
     ]
 }
 
-/// Entries that are long enough for a hash index.
 fn long_entries() -> Entries {
     vec![
         (b"apple", Tag::new(7, EntryKind::Put), &[b'a'; 110]),
@@ -40,7 +39,6 @@ fn long_entries() -> Entries {
     ]
 }
 
-/// A long value is one byte, so many times.
 fn value_fact(value: &[u8]) -> String {
     match value {
         [first, ..] if value.len() > 100 => {
@@ -67,12 +65,10 @@ fn entry_facts(payload: &[u8]) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// A block of entries.
 pub(crate) fn data_block(document: &Vector) {
     data_block_of(document, &entries());
 }
 
-/// A block of entries with a hash index.
 pub(crate) fn data_block_hash_index(document: &Vector) {
     data_block_of(document, &long_entries());
 }
@@ -99,7 +95,6 @@ fn spans() -> Spans {
     builder.finish()
 }
 
-/// A block of spans.
 pub(crate) fn span_block(document: &Vector) {
     let payloads = crate::spans::block::encode(&spans()).unwrap();
     let mut block = Vec::new();
@@ -132,7 +127,6 @@ pub(crate) fn compressed_block(document: &Vector) {
     document.assert_is(&facts, bytes);
 }
 
-/// The origin of the entries of a table.
 pub(crate) fn origin(document: &Vector) {
     let origin = super::origin::tests::origin();
     let mut bytes = Vec::new();
@@ -158,22 +152,18 @@ pub(crate) fn origin(document: &Vector) {
     assert!(reader.is_empty());
 }
 
-/// A whole table.
 pub(crate) fn table(document: &Vector) {
     table_of(document, &entries(), Spans::default());
 }
 
-/// A whole table with spans.
 pub(crate) fn table_spans(document: &Vector) {
     table_of(document, &entries(), spans());
 }
 
-/// A whole table of spans alone.
 pub(crate) fn table_spans_only(document: &Vector) {
     table_of(document, &Vec::new(), spans());
 }
 
-/// A whole table whose data block has a hash index.
 pub(crate) fn table_hash_index(document: &Vector) {
     table_of(document, &long_entries(), Spans::default());
 }
@@ -225,7 +215,6 @@ fn table_of(document: &Vector, entries: &Entries, spans: Spans) {
     assert!(verified.damage.is_empty(), "{:?}", verified.damage);
 }
 
-/// For the files of a store in `/v`.
 fn context(fs: MemFs) -> TableContext {
     TableContext {
         fs: Arc::new(fs),
@@ -239,7 +228,6 @@ fn context(fs: MemFs) -> TableContext {
     }
 }
 
-/// A separate filter file: the block of another vector.
 pub(crate) fn filter_file(document: &Vector) {
     let of = document.fact("filter block");
     let block = Vector::all().into_iter().find(|vector| vector.name == of).expect("a vector").bytes;
@@ -263,7 +251,6 @@ pub(crate) fn filter_file(document: &Vector) {
     super::filter::check_filter_file(&ctx, &*file, &path, &filter).unwrap();
 }
 
-/// A footer.
 pub(crate) fn footer(document: &Vector) {
     let footer = Footer { file_id: OWNER, ..super::footer::tests::footer() };
     let (bytes, checksum) = footer.encode();

@@ -1,12 +1,10 @@
 //! A cursor over all entries of a table, in both directions.
 //!
-//! It holds one block cursor per level: the root of the index, its partitions if there are any, a data block.
-//! A step moves the data cursor. At the end of its block, the lowest index cursor that has a further entry
-//! moves, and the blocks below it are loaded.
+//! It has one block cursor per level: root of the index, partitions, data block. At the end of a data block, the lowest
+//! index cursor with a further entry moves, and the blocks below it are loaded.
 //!
-//! Invariants: on each level, blocks are visited in the order of their offsets, forward ascending and backward
-//! descending; an index in another order is corrupt. So every scan ends, for any index. After an error every movement
-//! fails with the same error.
+//! On each level, the offsets of blocks must ascend forward and descend backward, so every scan ends. After an error,
+//! every movement returns the same error.
 
 use std::sync::Arc;
 
@@ -19,24 +17,21 @@ use super::index::past_separator;
 use super::read_ahead::ReadAhead;
 use super::reader::Table;
 
-/// The most that a scan reads ahead of each table.
 const SCAN_AHEAD_BYTES: u64 = 512 << 10;
 
-/// The same for what passes whole tables and caches nothing: compactions, new filters.
+/// Compactions and filter builds cache nothing.
 const MERGE_AHEAD_BYTES: u64 = 1 << 20;
 
-/// A scan is long once it has read one part in so many of the memory budget in a table, without a gap. A long scan fills
-/// no more than half of the cache: most likely it reads each block once.
+/// A scan is long after this fraction of the memory budget in a table, without a gap. It fills at most half of the
+/// cache.
 const LONG_SCAN_PARTS: usize = 64;
 
-/// An [`InternalIterator`] over a table. Made by [`Table::iter`].
 #[derive(Debug)]
 pub(crate) struct TableIter {
     table: Arc<Table>,
     fill_cache: bool,
-    /// From the root down. A level is used again for the next block of its kind.
     index: Vec<Level>,
-    /// Positioned at an entry while the iterator is, and else closed.
+    /// Empty while the iterator is nowhere.
     data: Level,
     ahead: ReadAhead,
     failure: Failure,
@@ -44,7 +39,6 @@ pub(crate) struct TableIter {
 
 #[derive(Debug)]
 struct Level {
-    /// Offset of the block in the file.
     block: u64,
     entries: BlockIter,
 }
@@ -55,12 +49,10 @@ impl Level {
     }
 }
 
-/// Where to position the cursor in a block that was just entered.
 #[derive(Clone, Copy)]
 enum Goal<'a> {
     First,
     Last,
-    /// The first entry at or after this.
     AtOrAfter(InternalKey<'a>),
 }
 
@@ -71,7 +63,6 @@ enum Direction {
 }
 
 impl Table {
-    /// An iterator over all entries. Blocks it reads are cached only if `fill_cache`, and by a long scan only into half of the cache.
     pub(crate) fn iter(self: &Arc<Self>, fill_cache: bool) -> TableIter {
         let ahead_max = if fill_cache { SCAN_AHEAD_BYTES } else { MERGE_AHEAD_BYTES };
         TableIter {
@@ -86,7 +77,6 @@ impl Table {
 }
 
 impl TableIter {
-    /// Runs one movement and keeps its error.
     #[inline(always)]
     fn movement(&mut self, run: impl FnOnce(&mut Self) -> Step) -> Step {
         self.failure.repeat()?;
@@ -110,7 +100,6 @@ impl TableIter {
         self.failure.keep(error)
     }
 
-    /// The levels of the index from the root (0) down, then the data.
     fn level(&mut self, level: usize) -> &mut Level {
         self.index.get_mut(level).unwrap_or(&mut self.data)
     }
@@ -124,7 +113,6 @@ impl TableIter {
         opened.map_err(|error| self.table.file.error_in_block(error, root.block))
     }
 
-    /// Positions the cursor of a level; `false` if there is no such entry.
     fn stand(&mut self, level: usize, goal: Goal<'_>) -> Result<bool> {
         let Level { block, entries } = self.level(level);
         let moved = match goal {
@@ -137,8 +125,7 @@ impl TableIter {
         Ok(valid)
     }
 
-    /// Loads the block of a level to which the level above refers. In a walk, `walk` is its direction, and the
-    /// level is the last that the walk has left.
+    /// `walk`: the direction of a walk that has just left the level's last block.
     fn enter(&mut self, level: usize, walk: Option<Direction>) -> Result<()> {
         let parent = &self.index[level - 1];
         let handle = BlockHandle::decode(parent.entries.value())
@@ -170,8 +157,6 @@ impl TableIter {
         opened.map_err(|error| self.table.file.error_in_block(error, handle.offset))
     }
 
-    /// Moves from the root down to a data block, and positions the cursor of each level by `goal`. `false` if the
-    /// root has no such entry.
     fn descend(&mut self, goal: Goal<'_>) -> Result<bool> {
         self.data.entries.close();
         if self.index.is_empty() {
@@ -189,7 +174,6 @@ impl TableIter {
         Ok(true)
     }
 
-    /// Moves from the end of a data block to the next block in this direction.
     #[inline(never)]
     fn step_block(&mut self, direction: Direction) -> Step {
         self.data.entries.close();
@@ -208,7 +192,6 @@ impl TableIter {
         Ok(())
     }
 
-    /// Advances the lowest level of the index that has a further entry, and returns that level.
     fn step_index(&mut self, direction: Direction) -> Result<Option<usize>> {
         for (number, level) in self.index.iter_mut().enumerate().rev() {
             let moved = match direction {
@@ -240,8 +223,7 @@ impl TableIter {
         }
     }
 
-    /// Checks that a seek has passed its target where a separator led to another block. Else the keys are not in
-    /// order, and who seeks until the target is passed would do so for ever.
+    /// Otherwise the keys are out of order, and a caller that seeks until the target is passed would never end.
     fn check_passed(&self, has_passed: impl FnOnce(InternalKey<'_>) -> bool) -> Step {
         if self.key().is_none_or(has_passed) {
             return Ok(());
@@ -263,8 +245,7 @@ impl InternalIterator for TableIter {
     fn seek(&mut self, target: InternalKey<'_>) -> Step {
         self.movement(|iter| {
             let in_block = iter.descend(Goal::AtOrAfter(target))?;
-            // The target is after the last key of a block and before its separator: the next block begins
-            // with the answer.
+            // The target is before the block's separator: the next block begins with the answer.
             if !in_block || iter.data.entries.is_valid() {
                 return Ok(());
             }
@@ -280,7 +261,6 @@ impl InternalIterator for TableIter {
                 return iter.check_passed(|key| key < target);
             }
             if !iter.data.entries.is_valid() {
-                // All keys of this block are before the target.
                 iter.stand(iter.index.len(), Goal::Last)?;
                 return iter.check_passed(|key| key < target);
             }

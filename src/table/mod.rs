@@ -5,17 +5,13 @@
 //! 64 bytes                                   to 4 KiB   own format                               128 bytes
 //! ```
 //!
-//! - [`TableWriter`] takes internal keys in ascending order, writes a file, and returns its [`TableMeta`].
-//! - [`Table`] opens such a file and serves [`Table::get`] and [`Table::iter`]. It keeps the root of the
-//!   index and the properties in memory. [`FilterSource`] reads its filter, whole or in part.
-//! - [`Table::build_filter`] and [`write_filter_file`] build a new filter for it, in a separate file.
-//! - [`TableContext`] is what all tables of a store share: file system, caches, counters.
+//! - [`TableWriter`] writes entries in key order and returns a [`TableMeta`](crate::table_meta::TableMeta).
+//! - [`Table`] opens a file for [`Table::get`] and [`Table::iter`].
+//! - [`FilterSource`] reads its filter, [`Table::build_filter`] and [`write_filter_file`] make a new one.
+//! - [`TableContext`] is shared by all tables of a store.
 //!
-//! Every byte of the file is covered by a checksum: the header's, a block's, the filter's or the footer's.
-//! The manifest has the footer's checksum. Blocks are checked when they are read, so that opening a table is
-//! cheap and damage is reported where it lies.
-//!
-//! [`TableMeta`]: crate::table_meta::TableMeta
+//! The checksums of header, blocks, filter and footer cover every byte; the manifest has the footer's. Blocks are
+//! checked when read, so opening a table is cheap.
 
 mod context;
 mod file;

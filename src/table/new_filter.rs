@@ -1,4 +1,4 @@
-//! A new filter for a table, built from the keys in its blocks.
+//! Builds a new filter for a table.
 
 use std::sync::Arc;
 
@@ -9,17 +9,15 @@ use crate::filter::FilterPlan;
 use crate::hash::key_hash;
 use crate::iter::InternalIterator;
 
-/// How many entries are read between two calls of `check`.
 const CHECK_INTERVAL: u64 = 1024;
 
 impl Table {
-    /// Builds the filter block of the table from the keys in its data. Takes eight bytes per key, and the memory to
-    /// build this kind of filter; `check` is called with the bytes in use so far.
+    /// Takes eight bytes per key, and the memory of this kind of filter. `check` is called with the bytes in use.
     ///
     /// # Errors
     ///
-    /// [`Error::Corruption`](crate::Error::Corruption) or [`Error::Io`](crate::Error::Io) if part of the table cannot be read; the error
-    /// of `check`.
+    /// [`Error::Corruption`](crate::Error::Corruption) or [`Error::Io`](crate::Error::Io) if the table cannot be read;
+    /// the error of `check`.
     pub(crate) fn build_filter(
         self: &Arc<Self>,
         plan: FilterPlan,

@@ -1,14 +1,12 @@
 //! Opens a table, from the outside in.
 //!
-//! 1. The file has the length that the manifest states.
-//! 2. The file header is a table's, of this store, with the file id of the manifest.
-//! 3. The footer is intact and has the checksum that the manifest has.
+//! 1. The file has the manifest's length.
+//! 2. The file header is a table's, of this store, with the manifest's file id.
+//! 3. The footer is intact and has the manifest's checksum.
 //! 4. The properties agree with footer and manifest.
-//! 5. The root of the index is read and kept in memory, if the table has entries.
+//! 5. The root of the index is read, if the table has entries.
 //!
-//! Footer, properties and root lie side by side: one read of [`TAIL_BYTES`] has all three, unless the root is long.
-//!
-//! The filter (read by `version/filter`), the spans (`version/table_spans`), data blocks and index partitions are not read.
+//! One read of [`TAIL_BYTES`] usually has footer, properties and root. Nothing else is read.
 
 use std::ops::Range;
 use std::path::Path;
@@ -36,8 +34,6 @@ use super::properties::Properties;
 use super::reader::{Table, TableLeases};
 
 impl Table {
-    /// Opens the table that `meta` describes.
-    ///
     /// # Errors
     ///
     /// [`Error::Corruption`] if the file is damaged or another one, [`Error::Unsupported`] if it is newer,
@@ -57,7 +53,7 @@ impl Table {
             let detail = format!("expected {:08x}, found {checksum:08x}", meta.footer_checksum);
             return Err(Error::corruption(&path, file.blocks_end, "footer checksum", detail));
         }
-        // Repair alone needs the origin, and reads it from the file.
+        // Only repair needs the origin.
         let properties = Properties { origin: None, ..read_properties(&file, &footer, &tail)? };
         let at = footer.properties.offset;
         properties.agree_with(&meta).map_err(|error| file.error_in_block(error, at))?;
@@ -66,7 +62,7 @@ impl Table {
         let has_room = lease.is_some();
         let lease_root = || ctx.memory.try_lease(LeaseKind::Tables, root.len() as u64);
         let root_lease = if has_room { lease_root() } else { None };
-        // A table that is open only for a moment keeps the root that it has read.
+        // A table that is open only for a moment keeps its root.
         let root = (!has_room || root_lease.is_some()).then_some(root);
         let bytes = Self::bytes_of(&meta) + root.as_ref().map_or(0, |root| root.len() as u64);
         let held = (!has_room).then(|| ctx.memory.hold(bytes));
@@ -75,7 +71,6 @@ impl Table {
         Ok(Arc::new(Self { file: Arc::new(file), properties, footer, index, leases }))
     }
 
-    /// Its spans, read from the file.
     pub(crate) fn read_spans(&self) -> Result<Spans> {
         let Some(stated) = &self.properties.spans else { return Ok(Spans::default()) };
         let (mut reader, mut spans) = (SpanReader::default(), SpansBuilder::default());
@@ -102,22 +97,19 @@ impl Table {
         }
     }
 
-    /// The part of the memory budget that an open table takes, without the root of its index.
     pub(crate) fn bytes_of(meta: &TableMeta) -> u64 {
         (TABLE_BYTES + 2 * (meta.smallest.len() + meta.largest.len())) as u64
     }
 
-    /// Whether the memory budget has room for the table. Otherwise it should be closed soon.
+    /// Otherwise it should be closed soon.
     pub(crate) fn has_room(&self) -> bool {
         self.leases.table.is_some()
     }
 
-    /// The origin of the entries, read from the file; `None` if the table does not state it.
     pub(crate) fn read_origin(&self) -> Result<Option<Origin>> {
         Ok(read_properties(&self.file, &self.footer, &Tail::default())?.origin.map(|origin| *origin))
     }
 
-    /// Describes a table from its file alone, for a store whose manifest is lost and for tools.
     pub(crate) fn read_meta(ctx: &Arc<TableContext>, number: u64, path: &Path) -> Result<TableMeta> {
         let unverified = UnverifiedTable::read(ctx, number, path)?;
         let len = unverified.len;
@@ -126,14 +118,12 @@ impl Table {
     }
 }
 
-/// The metadata with whole bounds, for a manifest that stores them trimmed.
 pub(crate) fn with_full_bounds(ctx: &Arc<TableContext>, meta: &Arc<TableMeta>) -> Result<TableMeta> {
     let table = Table::open(ctx, Arc::clone(meta))?;
     let whole = table.properties.to_meta(meta.number, meta.file_id, meta.len, meta.footer_checksum);
     Ok(TableMeta { filters: meta.filters.clone(), ..whole })
 }
 
-/// The parts that are read before anything in the file can be trusted.
 struct UnverifiedTable {
     source: Arc<dyn ReadFile>,
     len: u64,
@@ -149,7 +139,6 @@ impl UnverifiedTable {
         Ok(Self { source, len, file })
     }
 
-    /// The file, its end, and the footer with its checksum.
     fn read_footer(self) -> Result<(TableFile, Tail, Footer, u32)> {
         let Self { source, len, file } = self;
         let read = |start| -> Result<Tail> {
@@ -157,7 +146,7 @@ impl UnverifiedTable {
         };
         let (start, end) = (len.saturating_sub(TAIL_BYTES), file.blocks_end);
         let tail = match read(start) {
-            // Perhaps nobody needs more than the footer.
+            // The footer may be enough.
             Err(Error::Io { .. }) if start < end => read(end)?,
             tail => tail?,
         };
@@ -168,16 +157,13 @@ impl UnverifiedTable {
     }
 }
 
-/// The end of a file, or nothing of it.
 #[derive(Default)]
 struct Tail {
-    /// Where it starts.
     start: u64,
     bytes: Vec<u8>,
 }
 
 impl Tail {
-    /// Reads a block, from here if all of it is here.
     fn block(&self, file: &TableFile, handle: BlockHandle, kind: BlockKind) -> Result<Bytes> {
         let here = || {
             let start = usize::try_from(handle.offset.checked_sub(self.start)?).ok()?;
@@ -211,9 +197,6 @@ fn read_properties(file: &TableFile, footer: &Footer, tail: &Tail) -> Result<Pro
     Ok(properties)
 }
 
-/// Approximate memory of an open table and of all that refers to it, without its bounds and the root of its
-/// index.
 const TABLE_BYTES: usize = 2048;
 
-/// How much of the end of a file is read at once when it is opened: a page.
 const TAIL_BYTES: u64 = 4096;

@@ -1,4 +1,4 @@
-//! Where the entries of a table come from: a field of its properties.
+//! The origin of a table's entries: a field of its properties.
 //!
 //! ```text
 //! keyspace id varint · name of the keyspace string · newest varint · from bound · to bound ·
@@ -7,10 +7,8 @@
 //! numbers    count varint · the largest varint · each other as its difference to the one before varint
 //! ```
 //!
-//! The table replaces the tables in `replaced`, for the user keys between the bounds. A flush replaces none. The
-//! tables in `earlier` were replaced by tables in `replaced`, or by tables that these replaced; if there are many,
-//! only the newest are listed. Readers of a healthy store do not need this. Repair of a store with a damaged manifest
-//! uses it to distinguish a replaced table from one in use.
+//! For the user keys between the bounds, the table replaces the tables in `replaced`; these had replaced the tables in
+//! `earlier`, directly or indirectly, which lists the newest. Repair of a damaged manifest needs this.
 
 use std::ops::Bound;
 
@@ -21,28 +19,22 @@ use crate::codec::{DecodeError, Reader, put_length_prefixed, put_varint};
 use crate::key::SeqNo;
 use crate::limits::{FILE_NUMBER_MAX, KEY_BYTES_MAX, KEYSPACE_NAME_BYTES_MAX, SEQNO_MAX};
 
-/// How many tables that were replaced earlier a table lists: a few hundred bytes.
 pub(crate) const EARLIER_MAX: usize = 256;
 
-/// Where the entries of a table come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub(crate) keyspace: KeyspaceId,
-    /// The name of the keyspace.
     pub(crate) name: String,
-    /// Largest sequence number that went into the table, before any was replaced by 0 or dropped.
+    /// The inputs' newest, before any was replaced by 0 or dropped.
     pub(crate) newest: SeqNo,
-    /// The user keys for which the table takes the place of those it replaced.
     pub(crate) from: Bound<Bytes>,
     pub(crate) to: Bound<Bytes>,
-    /// Numbers of the tables that it replaced between its bounds, descending.
     pub(crate) replaced: Vec<u64>,
-    /// Numbers of tables that were replaced before, descending.
     pub(crate) earlier: Vec<u64>,
 }
 
 impl Origin {
-    /// If tables may be missing from `earlier`: a number above the numbers of all of these.
+    /// Missing numbers in `earlier` are below this one.
     pub(crate) fn unlisted_below(&self) -> Option<u64> {
         self.earlier.last().copied().filter(|_| self.earlier.len() >= EARLIER_MAX)
     }
@@ -98,7 +90,6 @@ fn bound(reader: &mut Reader<'_>) -> Result<Bound<Bytes>, DecodeError> {
 }
 
 fn numbers(reader: &mut Reader<'_>) -> Result<Vec<u64>, DecodeError> {
-    // Each takes a byte at least.
     let count = reader.length(reader.remaining() as u64, "number of tables")?;
     let mut numbers = Vec::with_capacity(count);
     for index in 0..count {

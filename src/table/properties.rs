@@ -1,7 +1,6 @@
 //! The properties of a table: the payload of its properties block.
 //!
-//! A record of tagged fields (`tag varint · length varint · payload`; the lowest bit of the tag marks fields that a
-//! reader must not ignore):
+//! A record of fields (`tag varint · length varint · payload`; the lowest bit of a tag marks critical ones):
 //!
 //! ```text
 //! 1  critical  counts   entries · tombstones · keys · key bytes · value bytes          varints
@@ -14,10 +13,8 @@
 //! 8  critical  spans    spans varint · range deletes varint · start string · end string · handle of a span block*
 //! ```
 //!
-//! Field 3 is missing in a table without entries, and field 8 in a table without spans.
-//!
-//! With header and footer they are enough to rebuild the [`TableMeta`], so that a store whose manifest is
-//! lost can be repaired. At open they must agree with the footer and with the manifest.
+//! Field 3 is missing without entries, field 8 without spans. With header and footer, the properties are enough to
+//! rebuild the [`TableMeta`].
 
 use bytes::Bytes;
 
@@ -33,60 +30,38 @@ use crate::table_meta::{FilterRef, PointBounds, TableMeta, TableSpans, check_cou
 
 use super::origin::Origin;
 
-/// The properties of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Properties {
-    /// Number of entries, tombstones included.
     pub(crate) entries: u64,
-    /// How many of them are tombstones.
     pub(crate) tombstones: u64,
-    /// Number of distinct user keys.
     pub(crate) keys: u64,
-    /// Sum of the lengths of the user keys of all entries.
     pub(crate) key_bytes: u64,
-    /// Sum of the lengths of the values of all entries.
     pub(crate) value_bytes: u64,
-    /// Smallest sequence number.
     pub(crate) seqno_min: SeqNo,
-    /// Largest sequence number.
     pub(crate) seqno_max: SeqNo,
-    /// Smallest user key.
     pub(crate) smallest: Bytes,
-    /// Largest user key.
     pub(crate) largest: Bytes,
-    /// Levels of index blocks from the root to the data blocks.
     pub(crate) index_depth: u8,
-    /// Offset at which data and value-chunk blocks end.
     pub(crate) data_end: u64,
-    /// Number of data blocks.
     pub(crate) data_blocks: u64,
-    /// Number of value-chunk blocks.
     pub(crate) chunk_blocks: u64,
-    /// Number of index blocks, the root included.
     pub(crate) index_blocks: u64,
-    /// The compression that the writer used; `None` if this version does not support it.
+    /// `None`: not supported.
     pub(crate) compression: Option<Compression>,
-    /// The writer's target length of a data block.
     pub(crate) block_bytes: u64,
-    /// The filters in this file.
     pub(crate) filters: Vec<FilterRef>,
-    /// The origin of the entries. Older tables do not state it; an open table does not keep it.
+    /// Missing in older tables and in open ones.
     pub(crate) origin: Option<Box<Origin>>,
     pub(crate) spans: Option<Box<SpanProperties>>,
 }
 
-/// The spans of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SpanProperties {
-    /// Number of spans.
     pub(crate) count: u64,
-    /// Sequence numbers of all of them.
     pub(crate) deletes: u64,
-    /// Where the first one starts.
     pub(crate) start: Bytes,
-    /// Where the last one ends, without this key; empty if it has no end.
+    /// Exclusive; empty means no end.
     pub(crate) end: Bytes,
-    /// The span blocks: one after the other, without gaps.
     pub(crate) blocks: Vec<BlockHandle>,
 }
 
@@ -160,7 +135,6 @@ impl Properties {
         Ok(properties)
     }
 
-    /// Decodes one field into its part of the properties. An unknown field changes nothing.
     pub(crate) fn decode_field(&mut self, field: &mut Field<'_>) -> Result<(), DecodeError> {
         let reader = &mut field.reader;
         match field.tag {
@@ -236,7 +210,6 @@ impl Properties {
         Ok(())
     }
 
-    /// The table as the manifest would describe it.
     pub(crate) fn to_meta(&self, number: u64, file_id: FileId, len: u64, footer_checksum: u32) -> TableMeta {
         let mut meta = TableMeta {
             number,
@@ -263,8 +236,7 @@ impl Properties {
         meta
     }
 
-    /// Checks that this is the table that the manifest describes. The filters are not compared: the manifest
-    /// may name newer ones.
+    /// Except filters: the manifest may have newer ones.
     pub(crate) fn agree_with(&self, meta: &TableMeta) -> Result<(), DecodeError> {
         let counts = |meta: &TableMeta| [meta.entries, meta.tombstones, meta.keys, meta.data_bytes];
         let own = self.to_meta(meta.number, meta.file_id, meta.len, meta.footer_checksum);
@@ -287,7 +259,6 @@ impl Properties {
     }
 }
 
-/// Whether whole bounds match the bounds that the manifest states, which it may have trimmed.
 fn is_same_key(whole: &Bytes, stated: &Bytes, trimmed: bool) -> bool {
     let most = if trimmed { BOUND_BYTES_MAX } else { usize::MAX };
     whole[..whole.len().min(most)] == stated[..]

@@ -1,7 +1,7 @@
 //! An open table and its point lookups.
 //!
-//! A lookup goes down the index (`index`) to the one data block that can hold the key. The index is built so
-//! that a second one is never needed. The value is a slice of the cached block.
+//! A lookup follows the index (`index`) to the only data block that can hold the key. Values are slices of cached
+//! blocks.
 
 use std::sync::Arc;
 
@@ -22,7 +22,6 @@ use super::index::Index;
 use super::properties::Properties;
 use super::value::TableChunks;
 
-/// An open table. Made by [`Table::open`]; shared by all readers.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(super) file: Arc<TableFile>,
@@ -32,18 +31,14 @@ pub(crate) struct Table {
     pub(super) leases: TableLeases,
 }
 
-/// The memory of an open table.
 #[derive(Debug)]
 pub(super) struct TableLeases {
-    /// For the table without its root, if there was room.
     pub(super) table: Option<Lease>,
     pub(super) _root: Option<Lease>,
-    /// The state of a table for which there was no room.
     pub(super) _held: Option<Held>,
 }
 
 impl Table {
-    /// Where one of the table's filters lies.
     pub(crate) fn filter_source<'a>(
         &self,
         meta: &TableMeta,
@@ -52,13 +47,11 @@ impl Table {
         FilterSource::open(&self.file, meta, filter)
     }
 
-    /// An error about its filter as a whole.
     pub(crate) fn corrupt_filter(&self, detail: &'static str) -> Error {
         self.file.corrupt(0, "filter", detail)
     }
 
-    /// Returns the newest entry of this user key with a sequence number of at most `seqno`. Does not probe
-    /// the filter; that the key is between the bounds, the run has found out.
+    /// The newest entry up to `seqno`. Does not probe the filter or check bounds.
     pub(crate) fn get(&self, user_key: &[u8], seqno: SeqNo) -> Result<Option<(Tag, EntryValue)>> {
         let target = InternalKey::new(user_key, Tag::newest_at(seqno));
         let Some(handle) = self.index.find_data_block(&self.file, &self.footer, target)? else {
@@ -81,15 +74,13 @@ impl Table {
         Ok(Some((found.tag, value)))
     }
 
-    /// About how many bytes of the file come before the entries of `user_key`: where the data block starts that
-    /// can hold it. Reads one block per level of the index below the root.
+    /// Reads one block per level of the index below the root.
     pub(crate) fn approximate_offset(&self, user_key: &[u8]) -> Result<u64> {
         let target = InternalKey::new(user_key, Tag::newest_at(SEQNO_MAX));
         let block = self.index.find_data_block(&self.file, &self.footer, target)?;
         Ok(block.map_or(self.footer.root.offset, |block| block.offset))
     }
 
-    /// A value in chunks, to which the data block at `block` refers.
     pub(super) fn chunks(&self, chunks: ChunkRef, block: u64) -> Arc<TableChunks> {
         Arc::new(TableChunks { file: Arc::clone(&self.file), chunks, block })
     }

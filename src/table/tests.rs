@@ -1,4 +1,4 @@
-//! Tables as a whole: against a model, under damage, and through their caches.
+//! Tables against a model, under damage, and through their caches.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -32,7 +32,6 @@ const STORE: FileId = [7; 16];
 const SEED: u64 = 99;
 const BLOOM: Option<FilterPlan> = Some(FilterPlan { kind: Kind::Bloom, bits_per_key: 10.0 });
 
-/// SplitMix64.
 struct Dice(u64);
 
 impl Dice {
@@ -49,7 +48,6 @@ impl Dice {
     }
 }
 
-/// A key of the model: ordered like an internal key.
 type ModelKey = (Vec<u8>, std::cmp::Reverse<Tag>);
 type Model = BTreeMap<ModelKey, Bytes>;
 
@@ -121,7 +119,6 @@ impl Fixture {
         Table::open(&self.ctx, Arc::new(meta.clone()))
     }
 
-    /// The filter of a table that can be opened.
     fn filter(&self, meta: &TableMeta) -> FilterState {
         read_filter(&self.open(meta).unwrap(), meta, &self.ctx)
     }
@@ -131,7 +128,6 @@ impl Fixture {
     }
 }
 
-/// The current entry of the iterator, with the whole value.
 fn current(iter: &TableIter) -> Result<Option<(ModelKey, Bytes)>> {
     let Some(key) = iter.key() else { return Ok(None) };
     let key = (key.user.to_vec(), std::cmp::Reverse(key.tag));
@@ -142,7 +138,6 @@ fn expected(entry: Option<(&ModelKey, &Bytes)>) -> Option<(ModelKey, Bytes)> {
     entry.map(|(key, value)| (key.clone(), value.clone()))
 }
 
-/// Everything that is read from front to back.
 fn scan(table: &Arc<Table>) -> Result<Vec<(ModelKey, Bytes)>> {
     let mut iter = table.iter(false);
     let mut all = Vec::new();
@@ -164,7 +159,6 @@ fn get(table: &Table, user: &[u8], seqno: SeqNo) -> Result<Option<(Tag, Bytes)>>
     table.get(user, seqno)?.map(|(tag, value)| Ok((tag, value.read()?))).transpose()
 }
 
-/// A key near the keys of the model: one of them, cut, extended or changed.
 fn near(model: &Model, dice: &mut Dice) -> Vec<u8> {
     let at = dice.below(model.len() as u64) as usize;
     let mut key = model.keys().nth(at).unwrap().0.clone();
@@ -463,7 +457,6 @@ fn every_truncation_and_extension_is_found() {
     assert!(Table::read_meta(&fixture.ctx, 12, &fixture.path).is_err());
 }
 
-/// Offsets and lengths of the blocks in the data region.
 fn data_blocks(bytes: &[u8], end: u64) -> Vec<(usize, usize)> {
     let mut blocks = Vec::new();
     let mut at = 64;
@@ -575,7 +568,6 @@ fn a_block_is_read_once_and_then_comes_from_the_cache_unless_disabled() {
     assert_eq!(count(&io.block_rereads), 0);
 }
 
-/// Counts reads of a file, and their bytes.
 #[derive(Debug)]
 struct Counted {
     file: Arc<dyn ReadFile>,
@@ -596,7 +588,6 @@ impl ReadFile for Counted {
 }
 
 impl Fixture {
-    /// Counts the reads of the table from now on, and their bytes.
     fn counted(&self) -> [Arc<AtomicU64>; 2] {
         let counted =
             Counted { file: self.fs.open(&self.path).unwrap(), reads: Arc::default(), bytes: Arc::default() };
@@ -618,7 +609,6 @@ fn long_table() -> (Fixture, TableMeta) {
     (fixture, meta)
 }
 
-/// Moves an iterator over `entries` entries from `first` on, or down from before it.
 fn walk(iter: &mut TableIter, first: &[u8], entries: usize, up: bool) {
     let target = InternalKey::new(first, Tag::newest_at(9));
     if up {
@@ -774,7 +764,6 @@ fn a_failed_iterator_stays_failed() {
     assert_eq!(fixture.ctx.io.block_rereads.load(Ordering::Relaxed), 1);
 }
 
-/// Writes the checksum of the block, or of the footer, at `at` anew.
 fn reseal(bytes: &mut [u8], at: usize, len: usize) {
     let footer = bytes.len() - 128;
     if at == footer {
@@ -787,7 +776,6 @@ fn reseal(bytes: &mut [u8], at: usize, len: usize) {
     }
 }
 
-/// Reads everything in every way; errors are fine, panics and endless walks are not.
 fn exercise(fixture: &Fixture, dice: &mut Dice) -> Result<()> {
     let meta = Table::read_meta(&fixture.ctx, 12, &fixture.path)?;
     let table = fixture.open(&meta)?;

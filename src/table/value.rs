@@ -1,7 +1,7 @@
-//! Long values: a reference in the data block, the value in chunk blocks of its own.
+//! Long values: a reference in the data block, the value in chunk blocks.
 //!
-//! The chunks are contiguous in the file, so the envelope of each gives the start of the next one. They
-//! bypass the block cache: they would evict thousands of more useful blocks.
+//! Chunks are contiguous: the envelope of each gives the start of the next. They bypass the block cache, where they
+//! would evict thousands of blocks.
 
 use std::sync::Arc;
 
@@ -11,12 +11,10 @@ use crate::iter::ChunkedValue;
 
 use super::file::TableFile;
 
-/// A value in the chunk blocks of a table. Holds the table's file, but not its index.
 #[derive(Debug)]
 pub(super) struct TableChunks {
     pub(super) file: Arc<TableFile>,
     pub(super) chunks: ChunkRef,
-    /// Offset of the data block that refers to it.
     pub(super) block: u64,
 }
 
@@ -26,7 +24,7 @@ impl ChunkedValue for TableChunks {
     }
 
     fn read_chunks(&self, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        // Chunks lie before the block that refers to them, so they must end there.
+        // Chunks end where the block that refers to them begins.
         let checked = self.chunks.check(self.block);
         checked.map_err(|error| self.file.error_in_block(error, self.block))?;
         let mut offset = self.chunks.offset;

@@ -1,20 +1,13 @@
 //! Writes a table: `create (add)* set_spans? set_origin? finish`.
 //!
-//! 1. Entries are added in strictly ascending order of internal keys. The hash of each distinct user key goes
-//!    to the filter builder.
-//! 2. A data block is sealed when the next entry would make it longer than `block_bytes`. The key of its
-//!    index entry separates its last key from the next one.
-//! 3. A value longer than [`VALUE_INLINE_MAX`] is written at once as chunk blocks, before the data block that
-//!    refers to it. A long value from another table is copied one chunk at a time.
-//! 4. `finish` writes padding and filter, index, spans, properties and footer, and syncs the file. The caller syncs
-//!    the directory.
+//! 1. Entries ascend strictly by internal key. The hash of each distinct user key goes to the filter builder.
+//! 2. A data block is sealed before an entry that would exceed `block_bytes`. Its index entry separates its last key
+//!    from the next one.
+//! 3. A value longer than [`VALUE_INLINE_MAX`] is written as chunk blocks before its data block; one from another table
+//!    is copied chunk by chunk.
+//! 4. `finish` writes filter, index, spans, properties and footer, and syncs the file. The caller syncs the directory.
 //!
-//! A table may have spans and no entries.
-//!
-//! Bytes are appended to the file about [`APPEND_BYTES`] at a time, or fewer if memory is short. Memory: that
-//! buffer, a block, the index (a few tens of bytes per block), and eight bytes per key for the filter. After
-//! an I/O error every later call returns the same error. The caller removes the unfinished file, also if it
-//! drops the writer before `finish`.
+//! After an I/O error, every later call returns the same error, and the caller removes the file.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -45,46 +38,35 @@ use super::index::{IndexBuilder, WrittenIndex};
 use super::origin::Origin;
 use super::properties::{Properties, SpanProperties};
 
-/// Bytes that are buffered before they are appended to the file, if there is enough memory.
 pub(crate) const APPEND_BYTES: usize = 256 << 10;
 
-/// The configuration of a table writer.
 #[derive(Debug, Clone)]
 pub(crate) struct TableConfig {
-    /// Number of the file.
     pub(crate) number: u64,
     pub(crate) store_id: FileId,
-    /// Random id of the file.
     pub(crate) file_id: FileId,
-    /// The store's secret seed of [`key_hash`].
+    /// Seed of [`key_hash`].
     pub(crate) hash_seed: u64,
-    /// Target length of a data block in bytes, with its envelope and before compression; 256 bytes to 1 MiB.
+    /// With its envelope and before compression; 256 bytes to 1 MiB.
     pub(crate) block_bytes: usize,
     pub(crate) compression: Compression,
-    /// Which filter the table gets, if any.
     pub(crate) filter: Option<FilterPlan>,
-    /// Bytes that are buffered before they are appended to the file.
     pub(crate) append_bytes: usize,
 }
 
-/// How a key follows the one before.
 struct Follows {
-    /// The user key is another one.
     is_new: bool,
-    /// Bytes that both user keys begin with.
     common: usize,
 }
 
-/// A table that is being written.
 #[derive(Debug)]
 pub(crate) struct TableWriter {
     config: TableConfig,
     out: Output,
     data: BlockBuilder,
     index: IndexBuilder,
-    /// The last entry's tag, if there is one. The data block has its user key.
+    /// The data block has its user key.
     last: Option<Tag>,
-    /// Bytes of the index so far.
     index_bytes: usize,
     filter: Option<FilterBuilder>,
     spans: Spans,
@@ -93,7 +75,6 @@ pub(crate) struct TableWriter {
 }
 
 impl TableWriter {
-    /// Creates the file. It must not exist.
     pub(crate) fn create(fs: &dyn Fs, path: &Path, config: TableConfig) -> Result<Self> {
         let block_bytes = config.block_bytes;
         if !(256..=1 << 20).contains(&block_bytes) {
@@ -126,8 +107,7 @@ impl TableWriter {
         })
     }
 
-    /// Adds an entry. Its key must be greater than the key of the entry before; a tombstone has an empty
-    /// value.
+    /// Its key must be greater than the previous one; a tombstone has an empty value.
     pub(crate) fn add<'v>(&mut self, key: InternalKey<'_>, value: impl Into<LentValue<'v>>) -> Result<()> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -144,12 +124,10 @@ impl TableWriter {
         self.try_add(key, value, follows).inspect_err(|error| self.failed = Some(error.clone()))
     }
 
-    /// The most bytes of a data block of several entries, without its envelope.
     fn payload_bytes_max(&self) -> usize {
         self.config.block_bytes - ENVELOPE_BYTES
     }
 
-    /// The relation of the key to the previous one; an error if the order is wrong.
     #[inline(always)]
     fn check(&self, key: InternalKey<'_>, value: &LentValue<'_>) -> Result<Follows> {
         if key.user.len() > KEY_BYTES_MAX {
@@ -173,7 +151,6 @@ impl TableWriter {
         }
     }
 
-    /// Adds an entry that may not fit into the block, or whose value is to be stored or read.
     #[inline(never)]
     fn try_add(&mut self, key: InternalKey<'_>, value: LentValue<'_>, follows: Follows) -> Result<()> {
         let (len, common) = (value.len(), follows.common);
@@ -191,7 +168,6 @@ impl TableWriter {
         Ok(())
     }
 
-    /// The bytes to store in the data block for this value, and whether they refer to chunk blocks.
     #[inline(never)]
     fn store_value<'v>(&mut self, value: LentValue<'v>) -> Result<(Cow<'v, [u8]>, bool)> {
         let total = value.len();
@@ -223,7 +199,6 @@ impl TableWriter {
         Ok((Cow::Owned(stored), true))
     }
 
-    /// Counts an entry with a new user key or the previous one.
     #[inline(always)]
     fn count(&mut self, key: InternalKey<'_>, value_len: u64, is_new: bool) {
         let properties = &mut self.properties;
@@ -245,12 +220,10 @@ impl TableWriter {
         }
     }
 
-    /// The user key of the last entry; empty if there is none.
     pub(crate) fn last_user_key(&self) -> &[u8] {
         self.data.last_user_key()
     }
 
-    /// Seals the data block. `next` is the key of the entry after it, if there is one.
     fn finish_data_block(&mut self, next: Option<InternalKey<'_>>) -> Result<()> {
         let Some(tag) = self.last else { return Ok(()) };
         let last = InternalKey::new(self.data.last_user_key(), tag);
@@ -263,30 +236,27 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Length that the file would have if it were finished now, without its filter; accurate to a few per
-    /// cent.
+    /// If finished now, without its filter; accurate to a few per cent.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.out.position() + (self.data.entries_len() + self.index_bytes) as u64
     }
 
-    /// Memory that the writer holds, plus what `finish` will allocate, in bytes; approximate.
+    /// Approximate, with the memory that `finish` will allocate.
     pub(crate) fn memory_bytes(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, FilterBuilder::finish_bytes);
-        // Two blocks: one as it is built, one sealed.
+        // One being built, one sealed.
         filter + self.index_bytes + self.out.buffer.capacity() + 2 * self.config.block_bytes
     }
 
-    /// Gives the table these spans.
     pub(crate) fn set_spans(&mut self, spans: Spans) {
         self.spans = spans;
     }
 
-    /// Records the origin of the entries, which is optional.
     pub(crate) fn set_origin(&mut self, origin: Origin) {
         self.properties.origin = Some(Box::new(origin));
     }
 
-    /// Completes and syncs the file. A table has at least one entry or span.
+    /// A table has at least one entry or span.
     pub(crate) fn finish(mut self) -> Result<TableMeta> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -366,20 +336,17 @@ impl TableWriter {
     }
 }
 
-/// The file, and the bytes that were not appended to it yet.
 #[derive(Debug)]
 struct Output {
     file: Arc<dyn AppendFile>,
     path: PathBuf,
     buffer: Vec<u8>,
     append_bytes: usize,
-    /// Bytes in the file.
     appended: u64,
     sealer: Sealer,
 }
 
 impl Output {
-    /// Where the next byte goes.
     fn position(&self) -> u64 {
         self.appended + self.buffer.len() as u64
     }
@@ -405,8 +372,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes a padding block up to the next multiple of `align`, unless the file ends on one. If the gap is
-    /// shorter than an envelope, the padding ends one multiple later.
+    /// If the gap is shorter than an envelope, the padding ends one multiple later.
     fn pad_to(&mut self, align: u64) -> Result<()> {
         let position = self.position();
         if position.is_multiple_of(align) {
@@ -433,11 +399,9 @@ impl Output {
     }
 }
 
-/// Copies a value that comes in pieces of any length into chunk blocks.
 struct ChunkCopy<'a> {
     out: &'a mut Output,
     compression: Compression,
-    /// The bytes of an incomplete chunk.
     rest: Vec<u8>,
     len: u64,
 }
@@ -460,7 +424,6 @@ impl ChunkCopy<'_> {
         Ok(())
     }
 
-    /// Writes the last chunk and returns the length of the value.
     fn finish(self) -> Result<u64> {
         if !self.rest.is_empty() {
             self.out.block(BlockKind::ValueChunk, self.compression, &self.rest)?;

@@ -2,13 +2,12 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | `format` | code, `format.md` and golden files say the same |
+//! | `format` | code, `format.md` and golden files agree |
 //! | `fuzzing` | a function of bytes per fuzz target, run again by `cargo test` |
-//! | `layers` | modules import only what is below them |
+//! | `layers` | modules import only from lower layers |
 //! | `guide` | the index of the guide and the README name every page |
 //!
-//! The tests of a module are at its end, and tests of whole stores in `tests/`. Helpers that the tests of the filter crate
-//! also need are in that crate's `testing`.
+//! Helpers shared with the tests of the filter crate are in that crate's `testing`.
 
 #[cfg(test)]
 mod format;

@@ -1,11 +1,9 @@
-//! How much of a table's filter comes into memory.
+//! Loading filters into memory.
 //!
-//! A filter comes in column groups ([`Header::column_group_count`]): all of them, or the first ones; with
-//! none of them it is probed by pages ([`FilterPages`](crate::table::FilterPages)), and so are those that are
-//! missing, for keys that pass the others. When a table is first opened, as many are read as there is room for; they
-//! stay in memory when it is closed. Later `db/residency` decides from the counters how many each table is to have. A handle with another number of column
-//! groups takes the place of the old one, over the same table: lookups that are under way keep the filter that
-//! they have probed, and its memory comes back when they are done.
+//! All column groups ([`Header::column_group_count`]) of a filter, or the first ones, are in memory; the others are
+//! probed by pages ([`FilterPages`](crate::table::FilterPages)). The first opening of a table reads as many as fit;
+//! later, `db/jobs/filter_memory` decides, and a new handle replaces the old one. Running lookups keep the filter that
+//! they have probed.
 
 use std::sync::Arc;
 
@@ -18,11 +16,7 @@ use crate::table_meta::TableMeta;
 
 use super::filter_state::{FilterState, ReadFilter, Rest};
 
-/// The first filter that can be used, or why none can: as much of it as there is room for.
-///
-/// # Errors
-///
-/// Too many files are open, which says nothing about the filter.
+/// Fails if too many files are open.
 pub(super) fn read_what_fits(table: &Table, meta: &TableMeta, ctx: &TableContext) -> Result<ReadFilter> {
     let mut state = FilterState::None;
     for filter in meta.whole_key_filters() {
@@ -38,23 +32,19 @@ pub(super) fn read_what_fits(table: &Table, meta: &TableMeta, ctx: &TableContext
     Ok(without_memory(state))
 }
 
-/// A filter of which nothing is in memory but what describes it.
 fn without_memory(state: FilterState) -> ReadFilter {
     ReadFilter { state, rest: None, _lease: None }
 }
 
-/// Whether the process had too many open files.
 pub(super) fn is_lack_of_files(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if is_out_of_files(source))
 }
 
-/// The filter of a table outside of a tree.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn read_filter(table: &Table, meta: &TableMeta, ctx: &TableContext) -> FilterState {
     read_what_fits(table, meta, ctx).expect("files can be opened").state
 }
 
-/// As many column groups as there is room for, and the memory that they have.
 fn fit(source: FilterSource<'_>, ctx: &TableContext) -> Result<ReadFilter> {
     let lease = |len| ctx.memory.try_lease(LeaseKind::Filters, len);
     if let Some(lease) = lease(source.filter.len) {
@@ -75,8 +65,8 @@ fn loaded(filter: Filter<AlignedBytes>, rest: Option<Arc<Rest>>, lease: Lease) -
     ReadFilter { state: FilterState::Loaded(filter), rest, _lease: Some(Arc::new(lease)) }
 }
 
-/// What it takes to probe the column groups by pages that are not in memory, if it can be read and there is room for it
-/// once `before` bytes are released. The first ones are `known`.
+/// `None` if pages cannot be read now, or room is too small after `before` bytes are released. `known`: the groups in
+/// memory.
 fn rest(
     source: FilterSource<'_>,
     header: &Header,
@@ -90,7 +80,6 @@ fn rest(
     if_readable(lease.map(read).transpose())
 }
 
-/// `None` if it cannot be read now.
 fn if_readable<T>(read: Result<Option<T>>) -> Result<Option<T>> {
     match read {
         Err(Error::Io { .. }) => Ok(None),
@@ -98,7 +87,6 @@ fn if_readable<T>(read: Result<Option<T>>) -> Result<Option<T>> {
     }
 }
 
-/// No column groups, but the head, to probe the filter by pages, if there is room for that.
 fn page(source: FilterSource<'_>, header: Header, ctx: &TableContext) -> Result<ReadFilter> {
     Ok(match ctx.memory.try_lease(LeaseKind::Filters, FilterPages::memory_bytes_of(&header)) {
         Some(lease) => {
@@ -109,9 +97,8 @@ fn page(source: FilterSource<'_>, header: Header, ctx: &TableContext) -> Result<
     })
 }
 
-/// The same filter with another number of column groups in memory. Fewer groups are copied; for more, only
-/// the missing ones are read; for none at all, the head of a paged filter is. `None` if there is no room
-/// (readers may be using the old groups, so both count), or if something cannot be read now.
+/// Removing groups copies the others; adding groups reads the missing ones. `None` if both copies do not fit, or if a
+/// read fails.
 pub(super) fn read_column_groups(
     table: &Table,
     meta: &TableMeta,
@@ -153,7 +140,7 @@ pub(super) fn read_column_groups(
     };
     match changed {
         Ok(changed) => Some(changed),
-        // The filter may still be good: what is in memory of it stays.
+        // The part in memory may be good.
         Err(Error::Io { .. }) => None,
         Err(error) => {
             ctx.io.note_unusable_filter(meta.number, &error);

@@ -1,4 +1,4 @@
-//! A table of the tree: known from its metadata, opened when first needed.
+//! A table of the tree, opened when first needed.
 
 use std::fmt;
 use std::ops::Deref;
@@ -19,45 +19,35 @@ use crate::sync::lock;
 use crate::table::{Table, TableContext};
 use crate::table_meta::{FilterRef, TableMeta};
 
-/// The weight of the prior rate of a new table, in lookups, so that its first lookups do not change the rate
-/// much.
+/// Limits the effect of the first lookups on the rate.
 const PRIOR_LOOKUPS: f64 = 4096.0;
 
-/// A table of the tree: known from its metadata, opened when first needed.
 pub(crate) struct TableHandle {
     pub(crate) meta: Arc<TableMeta>,
     pub(crate) counters: FilterCounters,
     pub(crate) filter: TableFilter,
-    /// The least number of a table whose entries it has, if it was merged within level 0; 0: its own number.
+    /// The least table number among its inputs, after a merge within level 0; 0: its own number.
     merged_since: AtomicU64,
-    /// How many lookups had reached the tree when the table was made.
     made_at: AtomicU64,
-    /// How many lookups of absent keys since then reached earlier handles of the table.
     absent_before: u64,
-    /// The recent rate of lookups of absent keys; set by the first call of [`TableHandle::absent_rate`].
     absent_rate: Mutex<Option<RecentRate>>,
     pub(super) shared: SharedByTables,
-    /// This handle, for the list of open tables.
     me: Weak<Self>,
     table: OnceLock<Arc<Table>>,
-    /// Whether it was used since [`OpenTables::used_least`] last met it.
+    /// Since the last visit of [`OpenTables::used_least`].
     used: AtomicBool,
     opening: Mutex<()>,
     file: Arc<SharedFile>,
-    /// The files of those filters that lie beside the table.
     filter_files: Vec<Arc<SharedFile>>,
-    /// The error of the compaction that could not read the table.
     set_aside: OnceLock<Arc<Error>>,
-    /// Shared with other handles of the table: they stay in memory when the table is closed.
+    /// Shared by the table's handles; stays in memory when it is closed.
     pub(super) spans: Arc<ResidentSpans>,
     _entry: Entry,
 }
 
-/// What a table takes in memory beside its handle, its metadata and its bounds: the states of its file and its filter, its
-/// place in a run, allocation units.
+/// Memory for the states of file and filter and the place in a run.
 const ENTRY_BYTES: usize = 320;
 
-/// What the handles of all tables of a keyspace share.
 #[derive(Clone)]
 pub(crate) struct SharedByTables {
     pub(crate) context: Arc<TableContext>,
@@ -68,14 +58,12 @@ pub(crate) struct SharedByTables {
 
 #[cfg(test)]
 impl SharedByTables {
-    /// What handles share that are never opened.
     pub(crate) fn for_tests() -> Self {
         let context = Arc::new(TableContext::for_tests());
         Self { context, obsolete_files: Arc::default(), open_tables: Arc::default(), keyspace: 0 }
     }
 }
 
-/// The open tables of a store, and those that are closed while their filters are in memory.
 #[derive(Default)]
 pub(crate) struct OpenTables {
     open: Queue<TableHandle>,
@@ -83,12 +71,10 @@ pub(crate) struct OpenTables {
 }
 
 impl OpenTables {
-    /// Whether a table was opened for which there was no room, since this was last called.
     pub(crate) fn take_needs_room(&self) -> bool {
         self.open.take_needs_room()
     }
 
-    /// Tables used least that together take at least `bytes`, if there are enough that `may_close`.
     pub(crate) fn used_least(
         &self,
         bytes: u64,
@@ -100,7 +86,6 @@ impl OpenTables {
         })
     }
 
-    /// The keyspaces of all of them, in order of creation.
     pub(crate) fn keyspaces(&self) -> Vec<KeyspaceId> {
         let tables = self.open.all().into_iter().chain(self.filters.all());
         let mut keyspaces: Vec<_> = tables.map(|table| table.keyspace()).collect();
@@ -109,18 +94,15 @@ impl OpenTables {
         keyspaces
     }
 
-    /// The lengths of both queues.
     #[cfg(test)]
     pub(crate) fn lens(&self) -> (usize, usize) {
         (self.open.len(), self.filters.len())
     }
 }
 
-/// A table that was opened.
 pub(crate) enum Opened<'a> {
-    /// It stays open with its handle.
     Kept(&'a Arc<Table>),
-    /// There was no room: it is closed when this is dropped.
+    /// Closed when this is dropped, for lack of room.
     Brief(Arc<Table>),
 }
 
@@ -146,7 +128,6 @@ impl TableHandle {
         Arc::new_cyclic(|me| Self { me: Weak::clone(me), ..self })
     }
 
-    /// A new handle of the same table, with other filters.
     pub(crate) fn with_filters(&self, filters: Vec<FilterRef>) -> Arc<Self> {
         let meta = TableMeta { filters, ..(*self.meta).clone() };
         let file = Arc::clone(&self.file);
@@ -160,7 +141,6 @@ impl TableHandle {
         new.share()
     }
 
-    /// A handle that shares the table's file, and the filter files in `known`.
     fn over(
         meta: Arc<TableMeta>,
         shared: &SharedByTables,
@@ -197,8 +177,8 @@ impl TableHandle {
         }
     }
 
-    /// The open table. The first call reads its footer, root index and filter; later ones are O(1), if the
-    /// memory budget has room for it. Otherwise each call reads its footer and root index. Its filter stays in memory.
+    /// The first call reads footer, root index and filter. Later calls are O(1), or read footer and root again without
+    /// room.
     pub(crate) fn open(&self) -> Result<Opened<'_>> {
         if let Some(table) = self.table.get() {
             return Ok(Opened::Kept(table));
@@ -208,7 +188,7 @@ impl TableHandle {
             return Ok(Opened::Kept(table));
         }
         let opened = Table::open(&self.shared.context, Arc::clone(&self.meta))?;
-        // The filter is set before the table, so that a reader that sees an open table also sees its filter.
+        // Before the table, so that a reader of an open table sees its filter.
         let read = self.filter.read(&opened, &self.meta, &self.shared.context);
         if matches!(read, Ok(true)) && self.filter.error().is_some() {
             self.wake_background();
@@ -224,13 +204,11 @@ impl TableHandle {
             return Ok(Opened::Brief(opened));
         }
         let table = self.table.get_or_init(|| opened);
-        // Its filter may have been probed before.
         self.used.store(false, Ordering::Relaxed);
         self.shared.open_tables.open.add(Weak::clone(&self.me));
         Ok(Opened::Kept(table))
     }
 
-    /// The filter of the table. Opens the table if its filter was not read yet. `None` if it cannot be read now.
     #[inline]
     pub(crate) fn open_filter(&self) -> Result<Option<&FilterState>> {
         match self.filter.state() {
@@ -248,8 +226,7 @@ impl TableHandle {
         Ok(self.filter.state())
     }
 
-    /// Notes that an open table is used, at the price of a load. The lookup that opens it does not count: a
-    /// table that is used once is closed before those that are used again and again.
+    /// One load, usually. The lookup that opens a table does not count, so tables used once are closed first.
     #[inline]
     pub(crate) fn note_use(&self) {
         if !self.used.load(Ordering::Relaxed) {
@@ -257,14 +234,12 @@ impl TableHandle {
         }
     }
 
-    /// Asks the background to close other tables.
     fn ask_for_room(&self) {
         if self.shared.open_tables.open.ask_for_room() {
             self.file.obsolete_files().wake();
         }
     }
 
-    /// The keyspace that the table is in.
     pub(crate) fn keyspace(&self) -> KeyspaceId {
         self.shared.keyspace
     }
@@ -273,7 +248,6 @@ impl TableHandle {
         self.file.obsolete_files().wake_for_unusable(self.keyspace());
     }
 
-    /// A new handle of the same table with another number of column groups in memory. `None` if there is no room.
     pub(crate) fn with_column_groups(&self, column_groups: usize) -> Option<Arc<Self>> {
         let (open, context) = (self.if_open(), &self.shared.context);
         let table = match open {
@@ -293,14 +267,13 @@ impl TableHandle {
         Some(new)
     }
 
-    /// A new handle of the same table, which is not open. Its filter stays in memory.
+    /// Its filter stays in memory.
     pub(crate) fn closed(&self) -> Arc<Self> {
         let new = Self { filter: self.filter.share(), ..self.unopened() }.share();
         self.shared.open_tables.filters.add(Weak::clone(&new.me));
         new
     }
 
-    /// A handle of the same table with the same filters and rates, which is not open.
     fn unopened(&self) -> Self {
         let (meta, file) = (Arc::clone(&self.meta), Arc::clone(&self.file));
         Self {
@@ -314,12 +287,10 @@ impl TableHandle {
         }
     }
 
-    /// The table if it has been opened already.
     pub(crate) fn if_open(&self) -> Option<&Arc<Table>> {
         self.table.get()
     }
 
-    /// The least number of a table whose entries it has, as far as tables of level 0 were merged since the store was opened.
     pub(crate) fn since(&self) -> u64 {
         match self.merged_since.load(Ordering::Relaxed) {
             0 => self.meta.number,
@@ -327,12 +298,10 @@ impl TableHandle {
         }
     }
 
-    /// Stores that the table was merged from tables since this number.
     pub(crate) fn set_since(&self, number: u64) {
         self.merged_since.store(number, Ordering::Relaxed);
     }
 
-    /// Stores how many lookups had reached the tree when the table was added.
     pub(crate) fn set_made_at(&self, lookups: u64) {
         self.made_at.store(lookups, Ordering::Relaxed);
     }
@@ -341,42 +310,39 @@ impl TableHandle {
         self.made_at.load(Ordering::Relaxed)
     }
 
-    /// How many lookups of keys that are not in the table have reached it since [`TableHandle::made_at`].
     pub(crate) fn absent_lookups(&self) -> u64 {
         self.absent_before + self.counters.counts().absent()
     }
 
-    /// Lookups of absent keys that reach the table, per lookup in the store; recent lookups have more weight.
-    /// `lookups` is the number of lookups in the store so far. A new table starts with the rate `prior`.
+    /// Lookups of absent keys per lookup in the store, with more weight on recent ones. A new table starts with
+    /// `prior`.
     pub(crate) fn absent_rate(&self, prior: f64, lookups: u64) -> f64 {
         let count = self.absent_lookups();
         let start = || {
-            // A table that existed when the store was opened has counted from then on.
+            // Counting began at the opening.
             let (count, lookups) = if self.made_at() == 0 { (0, 0) } else { (count, lookups) };
             RecentRate::new(prior, PRIOR_LOOKUPS, count, lookups)
         };
         lock(&self.absent_rate).get_or_insert_with(start).at(count, lookups)
     }
 
-    /// How many false positives its filter predicts for the lookups of absent keys so far.
     pub(crate) fn expected_false_positives(&self) -> f64 {
         let counts = self.counters.counts();
         let probes = (counts.negatives + counts.false_positives) as f64;
         let Some(state) = self.filter.state() else { return 0.0 };
         let whole = state.header().map_or(0.0, |header| header.column_groups_rate(usize::MAX));
-        // Of those that pass what is in memory, pages have denied some.
+        // Pages have denied some of the keys that passed.
         let passed = state.predicted_rate().map_or(0.0, |rate| rate * probes);
         (passed - self.counters.denials_by_page() as f64).max(passed.min(whole * probes))
     }
 
-    /// Whether a compaction of the table would repair its filter: the filter is unusable, or its rebuild
-    /// failed. Opens the table if it is not open.
+    /// Whether a compaction would repair the filter. Opens the table if necessary.
     pub(crate) fn read_needs_rewriting(&self) -> bool {
-        // If the table cannot be opened, its readers get the error.
+        // Readers of the table get the error.
         self.filter.rebuild_failed() || self.open().is_ok() && self.filter.error().is_some()
     }
 
-    /// Checks the filter, if there is one. Parts that are not in memory are read and checked, but not kept.
+    /// Parts on disk are checked, but not kept.
     pub(crate) fn read_and_check_filter(&self) -> Result<()> {
         let table = self.open()?;
         if let Some(error) = self.filter.error() {
@@ -394,25 +360,21 @@ impl TableHandle {
         filters.try_for_each(|filter| table.filter_source(&self.meta, filter)?.read().map(drop))
     }
 
-    /// Stores that a compaction could not read the table, so that no other tries.
     pub(crate) fn set_aside(&self, error: Error) {
         let _ = self.set_aside.set(Arc::new(error));
     }
 
-    /// The error of the compaction that could not read the table. Compactions skip such a table.
     pub(crate) fn set_aside_for(&self) -> Option<&Arc<Error>> {
         self.set_aside.get()
     }
 
-    /// To be called when the manifest does not name the table any more. Its files are removed with the last
-    /// handle.
+    /// Requires that no manifest edit names the table. Its files are removed with the last handle.
     pub(crate) fn set_obsolete(&self) {
         self.file.set_obsolete();
         self.filter_files.iter().for_each(|filter| filter.set_obsolete());
     }
 
-    /// To be called when the manifest names the filters of `other`, another handle of the same table. Filter
-    /// files that only this handle has are removed with the last handle that uses them.
+    /// For filters that the manifest no longer names; `other` has the present ones.
     pub(crate) fn set_filters_obsolete(&self, other: &Self) {
         let is_kept =
             |filter: &Arc<SharedFile>| other.filter_files.iter().any(|kept| Arc::ptr_eq(kept, filter));

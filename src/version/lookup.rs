@@ -1,9 +1,7 @@
 //! Point lookups in a version.
 //!
-//! A lookup goes from run to run, newest first. In each run at most one table can hold the key; the filter of
-//! that table is probed, and only if it does not say "absent" the table is read. Filters that are in memory
-//! are probed here, in a few instructions. Everything else is left to [`TableHandle::read`]: filters that are
-//! not read yet, paged, unusable or audited.
+//! In each run, newest first, at most one table can hold the key. It is read unless its filter answers "absent".
+//! Filters in memory are probed here, others in [`TableHandle::read`].
 
 use super::handle::TableHandle;
 use super::run::Run;
@@ -15,32 +13,25 @@ use crate::iter::EntryValue;
 use crate::key::{SeqNo, Tag, key_prefix};
 use crate::table::Verdict;
 
-/// In how many runs a lookup finds its tables before it probes the first filter.
+/// Runs whose tables are located before the first probe.
 const WAVE: usize = 8;
 
-/// A table that may hold the key.
 pub(crate) struct Candidate<'a> {
-    /// The index of its run.
     run: usize,
     handle: &'a TableHandle,
-    /// Of its filter, as far as it was probed.
     verdict: Verdict,
 }
 
 impl Version {
-    /// The newest entry of the key that the lookup can see.
-    ///
-    /// A table that is not open yet is opened when its turn comes, and is an error only then: what is newer is
-    /// found.
+    /// A table that cannot be opened is an error only if no newer one has the key.
     #[cfg(test)]
     pub(crate) fn get(&self, lookup: &Lookup<'_>) -> Result<Option<(Tag, EntryValue)>> {
         self.candidate(lookup.user_key, lookup.hash, lookup.stripe)
             .map_or(Ok(None), |newest| self.get_from(newest, lookup))
     }
 
-    /// The newest table that may hold the key. Filters in memory are probed, and their "absent" is counted.
-    ///
-    /// Most lookups of absent keys end here. So it is a part of its caller, and what it takes stays in registers.
+    /// The newest table that may hold the key. Counts "absent" answers. Most lookups of absent keys end here, so it is
+    /// inlined.
     #[inline(always)]
     pub(crate) fn candidate(&self, user_key: &[u8], hash: u64, stripe: Stripe) -> Option<Candidate<'_>> {
         match self.newest_first() {
@@ -52,7 +43,6 @@ impl Version {
         }
     }
 
-    /// The newest entry of the key that the lookup can see, where this is its newest candidate.
     #[inline(never)]
     pub(crate) fn get_from(
         &self,
@@ -71,8 +61,6 @@ impl Version {
         Ok(None)
     }
 
-    /// The newest entry of the key that the lookup can see, unless a range delete hides it: [`Version::candidate`] and
-    /// [`Version::get_from`] where tables have spans. What a filter says is of entries only.
     #[inline(never)]
     pub(crate) fn get_under_spans(&self, lookup: &Lookup<'_>) -> Result<Option<(Tag, EntryValue)>> {
         for run in self.newest_first() {
@@ -93,8 +81,7 @@ impl Version {
         Ok(None)
     }
 
-    /// Whether a table has an entry of the key above this number, or a range delete over it. The lookup sees all entries.
-    /// Reads only tables that have entries above the number.
+    /// Whether an entry or range delete of the key is above this number. Reads only tables with larger numbers.
     pub(crate) fn has_newer(&self, lookup: &Lookup<'_>, seqno: SeqNo) -> Result<bool> {
         for run in self.newest_first() {
             let newer = run.table_for(lookup.user_key).filter(|handle| handle.meta.seqno_max > seqno);
@@ -104,14 +91,13 @@ impl Version {
             }
             let Some(verdict) = handle.unless_absent(lookup.hash, lookup.stripe) else { continue };
             if let Some((tag, _)) = handle.read(lookup, verdict)? {
-                // Older runs have older entries.
                 return Ok(tag.seqno() > seqno);
             }
         }
         Ok(false)
     }
 
-    /// Whether a table may hold the key, as far as memory knows: a table not opened yet may.
+    /// Does no I/O.
     pub(crate) fn may_contain(&self, user_key: &[u8], hash: u64) -> bool {
         let tables = self.newest_first().iter().filter_map(|run| run.table_for(user_key));
         let mut candidates = tables.filter(|handle| handle.meta.entries > 0);
@@ -119,8 +105,7 @@ impl Version {
     }
 }
 
-/// [`Version::candidate`] in these runs. If the filters are `far` from the processor, all are prefetched before
-/// the first is tested.
+/// `far` filters are outside the processor's caches: they are prefetched before the first probe.
 #[inline(never)]
 fn first_candidate<'a>(
     runs: &'a [Run],

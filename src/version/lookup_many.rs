@@ -1,5 +1,4 @@
-//! Lookups of many keys at a time: run by run, the memory of all filters is fetched before the first is tested,
-//! and tables are read in the order of their keys.
+//! Batched lookups. In each run, all filters are prefetched before the first probe, and tables are read in key order.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -11,34 +10,47 @@ use super::version::Version;
 use crate::counters::Stripe;
 use crate::error::Result;
 use crate::iter::EntryValue;
-use crate::key::{SeqNo, Tag};
+use crate::key::{SeqNo, Tag, key_prefix};
 use crate::table::Verdict;
 
-/// How many keys are looked up together at most.
 pub(crate) const TOGETHER: usize = 64;
 
-/// In a run of no more tables, all keys of a table are probed together.
+/// In a run of more tables, keys are probed one by one.
 const GROUPED_TABLES_MAX: usize = 8;
 
-/// Point lookups of up to [`TOGETHER`] keys.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lookups<'a> {
     pub(crate) user_keys: &'a [&'a [u8]],
-    /// That of each key.
     pub(crate) hashes: &'a [u64],
     pub(crate) seqno: SeqNo,
     pub(crate) stripe: Stripe,
 }
 
 impl<'a> Lookups<'a> {
-    /// The lookup of one of them.
     pub(super) fn one(&self, number: usize) -> Lookup<'a> {
         let (user_key, hash) = (self.user_keys[number], self.hashes[number]);
         Lookup { user_key, hash, seqno: self.seqno, stripe: self.stripe }
     }
 }
 
-/// A set of numbers below [`TOGETHER`].
+struct Parts {
+    of_keys: [u64; TOGETHER],
+    smallest: u64,
+    largest: u64,
+}
+
+impl Parts {
+    fn of(user_keys: &[&[u8]]) -> Self {
+        let mut parts = Self { of_keys: [0; TOGETHER], smallest: u64::MAX, largest: 0 };
+        for (part, key) in parts.of_keys.iter_mut().zip(user_keys) {
+            *part = key_prefix(key);
+            parts.smallest = parts.smallest.min(*part);
+            parts.largest = parts.largest.max(*part);
+        }
+        parts
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Set(u64);
 
@@ -47,19 +59,12 @@ impl Set {
         Self(u64::MAX.checked_shr((TOGETHER - len) as u32).unwrap_or(0))
     }
 
-    /// The numbers whose answer is yes.
     fn of_answers(answers: &[bool; TOGETHER]) -> Self {
-        // Multiplied, each of eight bytes that are 0 or 1 comes to another bit of the highest byte.
+        // The multiplication gathers eight bytes, 0 or 1, as bits of the highest byte.
         let bits = |eight: &[bool; 8]| {
             LittleEndian::read_u64(&eight.map(u8::from)).wrapping_mul(0x0102_0408_1020_4080) >> 56
         };
         Self(answers.as_chunks().0.iter().rev().fold(0, |set, eight| set << 8 | bits(eight)))
-    }
-
-    /// The numbers of the keys for which this holds, of at most [`TOGETHER`].
-    #[inline(always)]
-    fn of_keys(user_keys: &[&[u8]], holds: impl Fn(&[u8]) -> bool) -> Self {
-        Self(user_keys.iter().rev().fold(0, |set, key| set << 1 | u64::from(holds(key))))
     }
 
     pub(crate) fn len(self) -> usize {
@@ -82,6 +87,14 @@ impl Set {
         Self(self.0 & !others.0)
     }
 
+    fn retain(&mut self, is_kept: impl Fn(usize) -> bool) {
+        for number in *self {
+            if !is_kept(number) {
+                self.remove(number);
+            }
+        }
+    }
+
     fn has(self, number: usize) -> bool {
         self.0 >> number & 1 == 1
     }
@@ -95,7 +108,6 @@ impl Set {
     }
 }
 
-/// In ascending order.
 impl Iterator for Set {
     type Item = usize;
 
@@ -107,12 +119,11 @@ impl Iterator for Set {
     }
 }
 
-/// The lookups for which tables of a run are to be read, by what their filters said.
 #[derive(Default)]
 struct Left {
     maybe: Set,
     unknown: Set,
-    /// "Absent" that is not to be believed, or may have to be audited.
+    /// "Absent" to audit or without trust.
     absent: Set,
 }
 
@@ -139,12 +150,8 @@ impl Left {
 }
 
 impl Version {
-    /// [`Version::get`] of those lookups that are `wanted`. Calls `found` with the number of a lookup and its
-    /// newest entry, in no particular order; not for those without one. Returns how often a table was read.
-    ///
-    /// Run by run, newest first: find the table of each key, and prefetch its filter; then probe the filters, each
-    /// for all of its keys at once if the tables are few; then read the tables for the keys that are left, in the
-    /// order of these, so that blocks are read in the order in which they lie in the file.
+    /// Calls `found` with the number and newest entry of each wanted key, in no particular order. Returns the number of
+    /// reads of tables.
     pub(crate) fn get_many(
         &self,
         lookups: &Lookups<'_>,
@@ -152,6 +159,7 @@ impl Version {
         found: &mut dyn FnMut(usize, (Tag, EntryValue)) -> Result<()>,
     ) -> Result<usize> {
         let mut reads = 0;
+        let parts = Parts::of(lookups.user_keys);
         for run in self.newest_first() {
             if wanted.is_empty() {
                 break;
@@ -160,9 +168,9 @@ impl Version {
             let covered =
                 if self.has_spans() { covered(run, wanted, lookups, &mut spans)? } else { Set::default() };
             let left = if run.tables.len() <= GROUPED_TABLES_MAX {
-                self.probe_by_table(run, wanted, lookups)
+                self.probe_by_table(run, wanted, lookups, &parts)
             } else {
-                self.probe_by_key(run, wanted, lookups)
+                self.probe_by_key(run, wanted, lookups, &parts)
             };
             if left.all().is_empty() {
                 wanted = wanted.without(covered);
@@ -192,17 +200,20 @@ impl Version {
         Ok(reads)
     }
 
-    /// Probes the filters of a run, each for all of its keys at once. Returns the lookups of which "absent" is not
-    /// said, or not to be believed.
-    fn probe_by_table(&self, run: &Run, wanted: Set, lookups: &Lookups<'_>) -> Left {
+    /// Probes each filter of a run for all of its keys. Returns the lookups without a trusted "absent".
+    fn probe_by_table(&self, run: &Run, wanted: Set, lookups: &Lookups<'_>, parts: &Parts) -> Left {
+        let place = |number: usize| run.place_with(lookups.user_keys[number], parts.of_keys[number]);
         if let [table] = &*run.tables {
-            // A filter that is probed for many hashes prefetches by itself.
-            let group = Set::of_keys(lookups.user_keys, |key| run.place_of(key).is_some());
-            return table.unless_absent_of(group.and(wanted), lookups);
+            // A filter with many hashes prefetches by itself.
+            let mut group = wanted;
+            if !run.is_within(parts.smallest, parts.largest) {
+                group.retain(|number| place(number).is_some());
+            }
+            return table.unless_absent_of(group, lookups);
         }
         let mut groups = [Set::default(); GROUPED_TABLES_MAX];
         for number in wanted {
-            if let Some(place) = run.place_of(lookups.user_keys[number]) {
+            if let Some(place) = place(number) {
                 groups[place].add(number);
             }
         }
@@ -215,12 +226,14 @@ impl Version {
         left
     }
 
-    /// [`Version::probe_by_table`] of a run of so many tables that few keys share one: key by key.
-    fn probe_by_key(&self, run: &Run, wanted: Set, lookups: &Lookups<'_>) -> Left {
+    /// For runs of so many tables that few keys share one.
+    fn probe_by_key(&self, run: &Run, wanted: Set, lookups: &Lookups<'_>, parts: &Parts) -> Left {
         let (mut in_range, mut left) = (Set::default(), Left::default());
         let mut places = [0; TOGETHER];
         for number in wanted {
-            let Some(place) = run.place_of(lookups.user_keys[number]) else { continue };
+            let Some(place) = run.place_with(lookups.user_keys[number], parts.of_keys[number]) else {
+                continue;
+            };
             if self.is_far() {
                 run.tables[place].prefetch_filter(lookups.hashes[number]);
             }
@@ -239,8 +252,7 @@ impl Version {
     }
 }
 
-/// The lookups whose keys are under range deletes of a run, and the newest numbers of these. They look no further: all
-/// entries of older runs are hidden.
+/// A covered lookup ends here: all older entries are hidden.
 #[cold]
 fn covered(run: &Run, wanted: Set, lookups: &Lookups<'_>, spans: &mut [SeqNo; TOGETHER]) -> Result<Set> {
     let mut covered = Set::default();
@@ -256,15 +268,12 @@ fn covered(run: &Run, wanted: Set, lookups: &Lookups<'_>, spans: &mut [SeqNo; TO
 }
 
 impl TableHandle {
-    /// [`TableHandle::prefetch_filter`] for a group of lookups.
     fn prefetch_filter_for(&self, group: Set, lookups: &Lookups<'_>) {
         if let Some(filter) = self.filter.state() {
             group.for_each(|number| filter.prefetch(lookups.hashes[number]));
         }
     }
 
-    /// [`TableHandle::unless_absent`] of a group of lookups: those of which "absent" is not said, or not to be
-    /// believed.
     fn unless_absent_of(&self, group: Set, lookups: &Lookups<'_>) -> Left {
         if group.is_empty() {
             return Left::default();
@@ -296,7 +305,44 @@ impl TableHandle {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::fs::MemFs;
+    use crate::options::{KeyspaceOptions, Options};
+
+    #[test]
+    fn keys_in_many_runs_of_one_table_are_answered_and_counted_like_each_alone() {
+        for prefix in ["", "id"] {
+            let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0);
+            let db = options.default_keyspace(KeyspaceOptions::new().l0_runs(12)).open("/db").unwrap();
+            let key = |number: u16| [prefix.as_bytes(), &number.to_be_bytes(), b"behind"].concat();
+            // Ranges that begin and end within a batch, and two runs with a single key.
+            for run in 0..12 {
+                let numbers = if run % 6 == 5 { 500..501 } else { run * 70..1000 - run * 70 };
+                numbers.step_by(3).for_each(|number| db.put(key(number), "").unwrap());
+                db.flush().unwrap();
+            }
+            db.open_tables().unwrap();
+            let counts = || {
+                let counts = db.stats().keyspaces[0].total().filter;
+                [counts.negatives, counts.false_positives, counts.true_positives]
+            };
+            let keys: Vec<_> = (0..1100).map(key).collect();
+            let before = counts();
+            let alone: Vec<bool> = keys.iter().map(|key| db.contains(key).unwrap()).collect();
+            let between = counts();
+            assert!(alone.contains(&true) && between[0] - before[0] > 500, "{between:?}");
+            for together in [keys.len(), 7, 1] {
+                let before = counts();
+                let found: Vec<bool> =
+                    keys.chunks(together).flat_map(|keys| db.multi_contains(keys).unwrap()).collect();
+                assert_eq!(found, alone);
+                let grown = |from: [u64; 3], to: [u64; 3]| [0, 1, 2].map(|at| to[at] - from[at]);
+                assert_eq!(grown(before, counts()), grown([0; 3], between), "{prefix:?} {together}");
+            }
+        }
+    }
 
     #[test]
     fn a_set_has_the_numbers_whose_answers_are_yes() {

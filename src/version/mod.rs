@@ -1,28 +1,17 @@
-//! A version: which tables make up a tree, at one moment. It never changes; an edit makes the next one.
+//! A version: the tables of a tree at one moment. Immutable; an edit makes the next one.
 //!
-//! A version has [`LEVELS`](crate::manifest::edit::LEVELS) levels, a level has runs, a run has tables that
-//! are sorted and do not overlap. Level 0 has a run per flush, newest first; a level below it has at most one
-//! run. Of two entries of a key the one in the upper level, and within a level the one in the newer run, is
-//! the newer.
+//! It has [`LEVELS`](crate::manifest::edit::LEVELS) levels of runs, each of sorted tables that do not overlap. Level 0
+//! has a run per flush, newest first; each lower level has at most one. The newer entry of a key is in the upper level,
+//! or in the newer run.
 //!
-//! | file | what is in it |
-//! |---|---|
-//! | `handle` | a table of the tree: opened when first needed, with its counters and files |
-//! | `open_tables` | the queue of open tables, from which some are closed to make room for others |
-//! | `filter_state` | what of a filter is in memory |
-//! | `filter` | the filter of a table: its state, and whether it can be used |
-//! | `filter_load` | loading a filter: as much as there is room for, or a given number of column groups |
-//! | `run` | tables that do not overlap, and the search for the one of a key |
-//! | `version` | all runs of a tree |
-//! | `table_lookup` | a point lookup in one table |
-//! | `resident_spans` | the range deletes of a table, in memory |
-//! | `table_spans` | the same of a handle, which reads them if they are not there |
-//! | `lookup` | a point lookup in all of them |
-//! | `lookup_many` | lookups of many keys together |
+//! - `handle`: a table, its counters and files; `open_tables` closes some;
+//! - `filter`, `filter_state`, `filter_load`: the filter of a table, its part in memory, loading it;
+//! - `run`, `version`: the tables of a run, and all runs;
+//! - `table_lookup`, `lookup`, `lookup_many`: lookups in a table, in a version, and in batches;
+//! - `resident_spans`, `table_spans`: the range deletes of a table.
 //!
-//! Readers hold a version and with it its [`TableHandle`]s. A table's file is removed only when a manifest
-//! edit has dropped the table *and* the last version that names it is gone
-//! ([`ObsoleteFiles`](crate::obsolete_files)); so is the file of a filter.
+//! Readers hold a version and thereby its [`TableHandle`]s. A file is removed when a manifest edit has dropped it *and*
+//! the last version that names it is gone ([`ObsoleteFiles`](crate::obsolete_files)).
 
 mod filter;
 mod filter_load;

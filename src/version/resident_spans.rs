@@ -1,11 +1,10 @@
-//! The spans of a table in memory, within its budget, once they have been read.
+//! The spans of a table in memory, once they have been read.
 
 use std::sync::{Arc, OnceLock};
 
 use crate::memory::{Entry, Memory};
 use crate::spans::Spans;
 
-/// Shared by all handles of a table.
 #[derive(Default)]
 pub(super) struct ResidentSpans(OnceLock<(Arc<Spans>, Entry)>);
 
@@ -15,7 +14,6 @@ impl ResidentSpans {
         self.0.get().map(|(spans, _)| spans)
     }
 
-    /// Keeps them, unless another thread was faster.
     pub(super) fn keep(&self, spans: Spans, memory: &Arc<Memory>) -> &Arc<Spans> {
         let entry = memory.enter(spans.size_bytes());
         &self.0.get_or_init(|| (Arc::new(spans), entry)).0

@@ -1,4 +1,4 @@
-//! A run: tables that do not overlap, and the search for the one that can hold a key.
+//! A run: tables that do not overlap.
 
 use std::collections::HashMap;
 use std::iter::Sum;
@@ -10,32 +10,27 @@ use crate::key::{SeqNo, common_prefix, key_prefix};
 use crate::sorting::sort_by;
 use crate::table_meta::TableMeta;
 
-/// Tables that are sorted by key and do not overlap; no user key lies in two of them. A clone is the same
-/// list: O(1).
+/// Sorted by key. A clone shares the list.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
-    /// Orders the runs of a level: the newer one has the larger id.
+    /// Newer runs have larger ids.
     pub(super) id: u64,
     pub(crate) tables: Arc<[Arc<TableHandle>]>,
-    /// The prefix that all keys of the run share.
     prefix: Arc<[u8]>,
-    /// Of each table, in order.
     fences: Arc<[Fence]>,
     totals: Totals,
 }
 
-/// Sums over tables. A run has them, so that a flush and the search for work after it look at runs and not at tables.
+/// Avoids visits of all tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) tables: usize,
-    /// Sum and maximum of the file lengths. Lengths are what a manifest claims until a table is opened.
     pub(crate) bytes: u64,
     pub(crate) longest: u64,
     pub(crate) filter_bytes: u64,
     pub(crate) entries: u64,
     pub(crate) tombstones: u64,
     pub(crate) seqno_max: SeqNo,
-    /// The tables with range deletes.
     pub(crate) with_spans: usize,
 }
 
@@ -69,9 +64,8 @@ impl Sum for Totals {
     }
 }
 
-/// Eight bytes of a table's bounds, from behind the prefix that all keys of the run share. Those of all tables
-/// lie side by side: a lookup finds its table by binary search over them, without touching the bounds
-/// themselves, which lie all over the memory.
+/// Eight bytes of each bound, after the common prefix of the run: a search touches no bounds, which are scattered in
+/// memory.
 #[derive(Debug, Clone, Copy)]
 struct Fence {
     smallest: u64,
@@ -79,7 +73,6 @@ struct Fence {
 }
 
 impl Run {
-    /// A run of these tables, in any order.
     pub(super) fn new(id: u64, mut tables: Vec<Arc<TableHandle>>) -> Self {
         sort_by(&mut tables, |a, b| a.meta.smallest.cmp(&b.meta.smallest));
         let prefix = match (tables.first(), tables.last()) {
@@ -98,12 +91,10 @@ impl Run {
         Self { id, prefix: prefix.into(), fences, totals, tables: tables.into() }
     }
 
-    /// The sums over its tables: O(1).
     pub(crate) fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// Puts other handles in the places of those that `new` has a table for.
     pub(super) fn replace(&mut self, new: &HashMap<u64, &Arc<TableHandle>>) {
         let replaced = |(at, old): (usize, &Arc<TableHandle>)| Some((at, *new.get(&old.meta.number)?));
         let replaced: Vec<_> = self.tables.iter().enumerate().filter_map(replaced).collect();
@@ -115,36 +106,31 @@ impl Run {
         self.totals = tables.iter().map(|table| Totals::of(&table.meta)).sum();
     }
 
-    /// Orders the runs of a level: the newer one has the larger id.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
-    /// The one table that can hold `user_key`.
     #[inline(always)]
     pub(super) fn table_for(&self, user_key: &[u8]) -> Option<&Arc<TableHandle>> {
         self.table_with(user_key, key_prefix(user_key))
     }
 
-    /// [`Run::table_for`] with the [`key_prefix`] of the key, which a search of several runs computes once.
     #[inline(always)]
     pub(super) fn table_with(&self, user_key: &[u8], part: u64) -> Option<&Arc<TableHandle>> {
         self.tables.get(self.place_with(user_key, part)?)
     }
 
-    /// The place of [`Run::table_for`] among the tables.
-    #[inline(always)]
-    pub(super) fn place_of(&self, user_key: &[u8]) -> Option<usize> {
-        self.place_with(user_key, key_prefix(user_key))
+    /// Whether the run's only table holds all keys between two with these [`key_prefix`]es, by eight bytes.
+    pub(super) fn is_within(&self, smallest: u64, largest: u64) -> bool {
+        let [fence] = &*self.fences else { return false };
+        self.prefix.is_empty() && fence.smallest < smallest && largest < fence.largest
     }
 
-    /// [`Run::place_of`] with the [`key_prefix`] of the key. Found by binary search over the fences; compares
-    /// bounds in full only where eight bytes do not decide.
+    /// The place of [`Run::table_with`]. Binary search over the fences; compares bounds in full only where these do not
+    /// decide.
     #[inline(always)]
-    fn place_with(&self, user_key: &[u8], part: u64) -> Option<usize> {
-        // Most runs share no prefix.
+    pub(super) fn place_with(&self, user_key: &[u8], part: u64) -> Option<usize> {
         let part = if self.prefix.is_empty() { part } else { self.part_behind_prefix(user_key)? };
-        // One table takes no search.
         let index = match &*self.fences {
             [_] => 0,
             fences => fences.partition_point(|fence| fence.largest < part),
@@ -164,8 +150,7 @@ impl Run {
         user_key.strip_prefix(&*self.prefix).map(key_prefix)
     }
 
-    /// [`Run::place_of`] if the eight bytes are those of a bound: `index` is the first table whose largest
-    /// key does not have smaller ones.
+    /// [`Run::place_with`] if the eight bytes equal a bound's; earlier tables than `index` have smaller keys.
     #[inline(never)]
     fn place_at(&self, index: usize, part: u64, user_key: &[u8]) -> Option<usize> {
         let alike = self.fences[index..].partition_point(|fence| fence.largest == part);
@@ -174,13 +159,10 @@ impl Run {
         self.tables.get(index).filter(|table| &table.meta.smallest[..] <= user_key).map(|_| index)
     }
 
-    /// The tables whose key range meets `smallest..=largest`.
     pub(crate) fn overlapping(&self, smallest: &[u8], largest: &[u8]) -> &[Arc<TableHandle>] {
         &self.tables[self.between(|key| key < smallest, |key| key > largest)]
     }
 
-    /// The indices of the tables that can hold a key which is neither `before` nor `after` a range. Asks for
-    /// O(log tables) keys.
     pub(crate) fn between(
         &self,
         before: impl Fn(&[u8]) -> bool,

@@ -1,4 +1,4 @@
-//! A point lookup in one table: its filter, and its data unless the filter says "absent".
+//! A point lookup in one table.
 
 use super::filter_load::is_lack_of_files;
 use super::filter_state::FilterState;
@@ -10,18 +10,15 @@ use crate::key::{SeqNo, Tag};
 use crate::limits::SEQNO_MAX;
 use crate::table::{TableIo, Verdict};
 
-/// A point lookup. The key is hashed once for all tables.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lookup<'a> {
     pub(crate) user_key: &'a [u8],
     pub(crate) seqno: SeqNo,
     pub(crate) hash: u64,
-    /// Where the calling thread counts.
     pub(crate) stripe: Stripe,
 }
 
 impl TableHandle {
-    /// Prefetches the memory that probing the filter reads, if it is in memory.
     #[inline]
     pub(super) fn prefetch_filter(&self, hash: u64) {
         if let Some(filter) = self.filter.state() {
@@ -29,8 +26,7 @@ impl TableHandle {
         }
     }
 
-    /// Probes a filter that is in memory. `None` if it says "absent" and is to be believed, which is counted.
-    /// Does no I/O.
+    /// `None` is a trusted "absent", and counted. Does no I/O.
     #[inline(always)]
     pub(super) fn unless_absent(&self, hash: u64, stripe: Stripe) -> Option<Verdict> {
         let Some(FilterState::Loaded(filter)) = self.filter.state() else { return Some(Verdict::Unknown) };
@@ -44,8 +40,6 @@ impl TableHandle {
         }
     }
 
-    /// The newest entry of the key in this table that the lookup can see. The verdict is that of
-    /// [`TableHandle::unless_absent`].
     #[inline(never)]
     pub(super) fn read(
         &self,
@@ -71,8 +65,7 @@ impl TableHandle {
         Ok(found)
     }
 
-    /// Counts so many "absent" of the filter, unless they are not to be believed or may have to be audited: then
-    /// nothing is counted, and the answer is `false`. The state of the filter is read after it was probed.
+    /// Returns `false` without counting if answers must be audited or are not trusted. Call it after probing.
     #[inline]
     pub(super) fn counts_as_absent(&self, stripe: Stripe, answers: u64) -> bool {
         let counts = self.filter.is_believed();
@@ -82,8 +75,7 @@ impl TableHandle {
         counts
     }
 
-    /// Counts an "absent" of the filter and returns whether it is right. One in
-    /// [`audit_one_in`](crate::table::FilterTrust) is compared with the table's data, which may take a read.
+    /// Compares one in [`audit_one_in`](crate::table::FilterTrust) "absent" with the data.
     fn audit_absent(&self, lookup: &Lookup<'_>) -> Result<bool> {
         if self.counts_as_absent(lookup.stripe, 1) {
             return Ok(true);
@@ -99,8 +91,6 @@ impl TableHandle {
         }
     }
 
-    /// Whether the table has no entry of this key, with any sequence number. If it has one, the filter was
-    /// wrong and is not used any more.
     #[cold]
     fn read_and_compare(&self, user_key: &[u8]) -> Result<bool> {
         let (table, io) = (self.open()?, &self.shared.context.io);
@@ -114,16 +104,13 @@ impl TableHandle {
         Ok(false)
     }
 
-    /// Probes by pages what is not in memory of a filter, and reads the pages that this takes. A filter of which a
-    /// page is damaged is not used any more, nor is one that is not in memory and cannot be read. That too many files
-    /// are open says nothing about the filter.
-    ///
-    /// If some column groups are in memory, the others are probed only as long as most keys that pass these turn
-    /// out to be absent: to a lookup of a present key a page is one more read.
+    /// Probes the part of a filter on disk. A filter with a damaged page is no longer used, nor is an unreadable one
+    /// without a part in memory; too many open files are no defect. If some column groups are in memory, the others are
+    /// probed only while most keys that pass these are absent: otherwise a page is an additional read.
     ///
     /// # Errors
     ///
-    /// With `strict_filters`, that too many files are open.
+    /// With `strict_filters`, too many files are open.
     #[cold]
     fn read_filter_pages(&self, hash: u64, verdict: Verdict) -> Result<Verdict> {
         let has_passed = verdict == Verdict::Maybe;
@@ -138,7 +125,6 @@ impl TableHandle {
             self.counters.denied_by_page();
         }
         probed.or_else(|error| {
-            // What is in memory was verified.
             if has_passed && matches!(error, Error::Io { .. }) {
                 return Ok(verdict);
             }
@@ -151,7 +137,6 @@ impl TableHandle {
         })
     }
 
-    /// Stops using the filter and asks the background to rebuild it. `false` if it was out of use already.
     fn stop_using_filter(&self, error: Error) -> bool {
         let is_new = self.filter.set_defective(error.clone());
         if is_new {
@@ -161,7 +146,6 @@ impl TableHandle {
         is_new
     }
 
-    /// With `strict_filters`, returns the error of an unusable filter.
     #[inline]
     fn check_filter(&self) -> Result<()> {
         if !self.shared.context.trust.strict {

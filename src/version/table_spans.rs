@@ -1,8 +1,7 @@
 //! The spans of a table.
 //!
-//! They are read when they are needed first, and stay in memory, within its budget, as long as a handle of the table: also
-//! while the file is closed. The metadata says whether there are any. So a lookup never misses one: it finds it here, or
-//! in the file, or fails.
+//! They are read when first needed, and stay in memory with the handle. The metadata has their number, so a lookup
+//! never misses one: it finds the spans or fails.
 
 use std::sync::Arc;
 
@@ -12,11 +11,6 @@ use crate::key::SeqNo;
 use crate::spans::Spans;
 
 impl TableHandle {
-    /// The spans of the table; `None` if it has none. The first call reads them from the file.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Corruption`](crate::Error::Corruption) or [`Error::Io`](crate::Error::Io) if they cannot be read.
     pub(crate) fn spans(&self) -> Result<Option<Arc<Spans>>> {
         if self.meta.spans.is_none() {
             return Ok(None);
@@ -28,7 +22,7 @@ impl TableHandle {
         Ok(Some(Arc::clone(self.spans.keep(read, &self.shared.context.memory))))
     }
 
-    /// The number of the newest range delete over the key that is visible at `seqno`.
+    /// The newest range delete over the key that is visible at `seqno`.
     #[inline]
     pub(super) fn covering(&self, user_key: &[u8], seqno: SeqNo) -> Result<Option<SeqNo>> {
         if self.meta.spans.is_none() {

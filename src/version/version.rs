@@ -10,27 +10,22 @@ use crate::key::SeqNo;
 use crate::manifest::edit::LEVELS;
 use crate::sorting::sort_by_key;
 
-/// The tables of a tree. Immutable.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Version {
-    /// The runs of all levels, newest first: a lookup walks no empty levels.
+    /// Newest first, without empty levels.
     runs: Vec<Run>,
-    /// Where those of each level end.
     ends: [usize; LEVELS],
     is_far: bool,
     has_spans: bool,
-    /// Entries with a smaller sequence number are hidden.
     horizon: SeqNo,
-    /// Where the buckets of time begin; `None`: entries do not expire.
     buckets: Option<Arc<Buckets>>,
 }
 
-/// What a core has in caches of its own on most machines: filters that take less together are not prefetched.
+/// Typical size of a core's own cache. Smaller filters are not prefetched.
 const NEAR_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
 thread_local! {
-    /// The tables that this thread has visited one by one, for tests that count.
     pub(crate) static VISITED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
@@ -50,67 +45,56 @@ impl Version {
         Self { runs, ends, is_far, has_spans, horizon: 0, buckets: None }
     }
 
-    /// Other tables with the same horizon and boundaries.
     fn with_tables_of(&self, tables: Self) -> Self {
         Self { horizon: self.horizon, buckets: self.buckets.clone(), ..tables }
     }
 
-    /// The same tables with these boundaries of buckets.
     pub(crate) fn with_buckets(&self, buckets: Arc<Buckets>) -> Self {
         Self { buckets: Some(buckets).filter(|buckets| buckets.last().is_some()), ..self.clone() }
     }
 
-    /// Where the buckets of time begin, if the entries expire.
     pub(crate) fn buckets(&self) -> Option<&Arc<Buckets>> {
         self.buckets.as_ref()
     }
 
-    /// Whether the entries expire, by buckets of time.
     pub(crate) fn is_in_buckets(&self) -> bool {
         self.buckets.is_some()
     }
 
-    /// The runs of a level, newest first.
     pub(crate) fn runs(&self, level: usize) -> &[Run] {
         let start = if level == 0 { 0 } else { self.ends[level - 1] };
         &self.runs[start..self.ends[level]]
     }
 
-    /// The runs of all levels, newest first.
     #[inline]
     pub(super) fn newest_first(&self) -> &[Run] {
         &self.runs
     }
 
-    /// Whether its filters take so much memory that a probe waits for it.
     #[inline]
     pub(super) fn is_far(&self) -> bool {
         self.is_far
     }
 
-    /// Whether any of its tables has spans.
     #[inline]
     pub(crate) fn has_spans(&self) -> bool {
         self.has_spans
     }
 
-    /// The number below which entries are hidden, because they have expired; 0 if there is none.
+    /// Entries below it have expired; 0: none.
     #[inline]
     pub(crate) fn horizon(&self) -> SeqNo {
         self.horizon
     }
 
-    /// The same tables with another horizon.
     pub(crate) fn with_horizon(&self, horizon: SeqNo) -> Self {
         Self { horizon, ..self.clone() }
     }
 
-    /// All runs, newest first, with their levels.
     pub(crate) fn all_runs(&self) -> impl Iterator<Item = (usize, &Run)> {
         (0..LEVELS).flat_map(|level| self.runs(level).iter().map(move |run| (level, run)))
     }
 
-    /// The id of the newest run with one of these tables.
     pub(crate) fn newest_run(&self, tables: &HashSet<u64>) -> u64 {
         let has_one = |run: &&Run| run.tables.iter().any(|table| tables.contains(&table.meta.number));
         self.runs.iter().find(has_one).map_or(0, |run| run.id)
@@ -127,18 +111,15 @@ impl Version {
         (0..LEVELS).flat_map(|level| self.tables(level).map(move |table| (level, table)))
     }
 
-    /// Sum of the file lengths of a level; O(runs).
     pub(crate) fn bytes(&self, level: usize) -> u64 {
         self.runs(level).iter().map(Run::totals).sum::<Totals>().bytes
     }
 
-    /// The sums over all tables; O(runs).
     pub(crate) fn totals(&self) -> Totals {
         self.runs.iter().map(Run::totals).sum()
     }
 
-    /// The version without the tables of these numbers and with new ones, each in a run of a level. Runs that
-    /// stay as they are are shared.
+    /// `added`: (level, run id, table). Unchanged runs are shared.
     pub(crate) fn apply(
         &self,
         removed: &HashSet<u64>,
@@ -174,7 +155,6 @@ impl Version {
         self.with_tables_of(Self::of(levels))
     }
 
-    /// The version with other handles for tables that it has, in the same places.
     pub(crate) fn replace(&self, tables: &[Arc<TableHandle>]) -> Self {
         let new: HashMap<u64, &Arc<TableHandle>> =
             tables.iter().map(|table| (table.meta.number, table)).collect();
@@ -183,20 +163,17 @@ impl Version {
         self.with_tables_of(Self::with(runs, self.ends))
     }
 
-    /// The tables that no compaction can read.
     pub(crate) fn set_aside(&self) -> impl Iterator<Item = u64> {
         let tables = self.all_tables().map(|(_, table)| table);
         tables.filter(|table| table.set_aside_for().is_some()).map(|table| table.meta.number)
     }
 
-    /// The table of this number, and its level.
     pub(crate) fn find(&self, number: u64) -> Option<(usize, Arc<TableHandle>)> {
         let mut tables = self.all_tables();
         tables.find(|(_, table)| table.meta.number == number).map(|(level, table)| (level, Arc::clone(table)))
     }
 
-    /// A pair of tables that would overlap in one run if some left and others came, each to a run of a level.
-    /// Looks only at these and at their neighbours: O(n log t) for n that change among t tables.
+    /// Checks the changed tables and their neighbours: O(n log t) for n changes among t tables.
     pub(crate) fn overlap_after(
         &self,
         removed: &HashSet<u64>,
@@ -220,7 +197,6 @@ impl Version {
         among.or_else(with_kept)
     }
 
-    /// The first pair of tables of one run that overlap, if there is one: then the version is unusable.
     pub(crate) fn overlap_in_a_run(&self) -> Option<(u64, u64)> {
         self.all_runs().find_map(|(_, run)| {
             let mut pairs = run.tables.windows(2);

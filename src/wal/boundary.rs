@@ -1,29 +1,26 @@
-//! Bucket boundaries: at which sequence number a time begins, for keyspaces whose entries expire.
+//! Bucket boundaries: times of sequence numbers, for keyspaces with expiry.
 //!
 //! ```text
 //! record    boundary*
 //! boundary  keyspace id varint · time varint · sequence number varint
 //! ```
 //!
-//! An entry of the keyspace with a smaller sequence number was written before that time. The numbers of a keyspace never fall
-//! from one boundary to the next.
+//! Smaller sequence numbers of the keyspace were written before that time. They never fall from one boundary to the
+//! next.
 
 use crate::batch::KeyspaceId;
 use crate::codec::{DecodeError, Reader, put_varints};
 use crate::key::SeqNo;
 use crate::limits::SEQNO_MAX;
 
-/// A time, and the sequence number at which it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Boundary {
-    /// Milliseconds since 1970-01-01 UTC, or by the clock of the caller.
+    /// Milliseconds since 1970-01-01 UTC, or by the caller's clock.
     pub(crate) time: u64,
-    /// Entries with a smaller number were written before.
     pub(crate) seqno: SeqNo,
 }
 
 impl Boundary {
-    /// Appends it with its keyspace.
     pub(crate) fn encode(&self, keyspace: KeyspaceId, out: &mut Vec<u8>) {
         put_varints(out, &[keyspace.into(), self.time, self.seqno]);
     }
@@ -36,7 +33,6 @@ impl Boundary {
     }
 }
 
-/// Payload of a record of boundaries.
 pub(crate) fn encode_boundaries(boundaries: &[(KeyspaceId, Boundary)]) -> Vec<u8> {
     let mut out = Vec::new();
     boundaries.iter().for_each(|(keyspace, boundary)| boundary.encode(*keyspace, &mut out));

@@ -9,21 +9,17 @@ use crate::batch::{BatchReader, KeyspaceId};
 use crate::codec::DecodeError;
 use crate::key::SeqNo;
 
-/// The contents of a record of a log.
 #[derive(Debug)]
 pub(crate) enum Content<'a> {
-    /// The entries are not decoded yet.
     Batch(BatchReader<'a>),
     Promise(EditMark),
     Close(SeqNo, EditMark),
     Boundaries(Vec<(KeyspaceId, Boundary)>),
 }
 
-/// Decodes the records of logs in their order, and checks their sequence numbers.
 #[derive(Debug, Default)]
 pub(crate) struct ContentReader {
     last_batch: SeqNo,
-    /// The number of the last boundary of each keyspace so far.
     boundaries: BTreeMap<KeyspaceId, SeqNo>,
 }
 
@@ -32,7 +28,6 @@ impl ContentReader {
         self.last_batch
     }
 
-    /// Decodes the next record. Errors count from the start of its payload.
     pub(crate) fn decode<'a>(
         &mut self,
         kind: RecordKind,
@@ -67,8 +62,7 @@ impl ContentReader {
         }
     }
 
-    /// Checks that a boundary follows the last one of its keyspace. Times may fall: boundaries that were forgotten with the
-    /// options of the keyspace are in the logs for as long as these are.
+    /// Times may fall after a change of options.
     fn follow(&mut self, keyspace: KeyspaceId, boundary: Boundary) -> Result<(), DecodeError> {
         match self.boundaries.insert(keyspace, boundary.seqno) {
             Some(last) if boundary.seqno < last => {
@@ -79,7 +73,6 @@ impl ContentReader {
         }
     }
 
-    /// [`ContentReader::decode`], and every entry of a batch.
     pub(crate) fn check(&mut self, kind: RecordKind, bytes: &[u8]) -> Result<(), DecodeError> {
         match self.decode(kind, bytes)? {
             Content::Batch(mut batch) => batch.try_for_each(|entry| entry.map(drop)),

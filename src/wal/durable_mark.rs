@@ -1,4 +1,4 @@
-//! The contents of promise and close records: the progress of the manifest when they were written.
+//! The contents of promise and close records: the progress of the manifest.
 //!
 //! ```text
 //! promise  edit count u64 · edit hash u64
@@ -9,7 +9,6 @@ use crate::codec::{DecodeError, Reader, put_u64};
 use crate::key::SeqNo;
 use crate::limits::SEQNO_MAX;
 
-/// The count and the running hash of an edit: the progress of a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct EditMark {
     pub(crate) count: u64,

@@ -10,7 +10,6 @@ use crate::file_header::{FileHeader, FileKind};
 use crate::fs::{Fs, MemFs};
 use crate::testing::{Vector, unhex};
 
-/// A whole log, record by record.
 pub(crate) fn log(vector: &Vector) {
     let kind = FileKind::from_u16(vector.number("file kind") as u16).unwrap();
     let header = FileHeader::new(kind, vector.id("store id"), vector.id("file id"));
@@ -33,7 +32,6 @@ pub(crate) fn log(vector: &Vector) {
     assert_eq!(ending_of(&vector.bytes, kind).unwrap(), Ending::Complete);
 }
 
-/// The ending that a reader reports after all records.
 fn ending_of(bytes: &[u8], kind: FileKind) -> Result<Ending> {
     let (fs, path) = (MemFs::new(), Path::new("/log"));
     fs.overwrite(path, bytes.to_vec());
@@ -43,7 +41,6 @@ fn ending_of(bytes: &[u8], kind: FileKind) -> Result<Ending> {
     Ok(reader.ending().unwrap())
 }
 
-/// A single fragment.
 pub(crate) fn fragment(vector: &Vector) {
     let (id, payload): (FileId, _) = (vector.id("file id"), unhex(vector.fact("payload")));
     let expected = Fragment {
@@ -57,7 +54,6 @@ pub(crate) fn fragment(vector: &Vector) {
         extent_bytes: vector.bytes.len(),
     };
     assert_eq!(open_fragment(&id, expected.offset, &vector.bytes), Ok(expected));
-    // A fragment that is not the last has a page boundary, and then more payload, behind it.
     let whole = if expected.last { payload } else { [&payload[..], b"more"].concat() };
     let place = (RecordKind::from_u8(expected.kind).unwrap(), expected.first);
     let mut written = Vec::new();

@@ -1,16 +1,15 @@
-//! Checksums of any part of a page, each without reading it.
+//! Checksums of any part of a page, without reading it.
 //!
-//! A search for fragments needs a checksum at every multiple of 8, over the length found there. In crafted bytes
-//! that look like headers this adds up to thousands of times the page. So, once a search
-//! has cost too much, the CRC-32s of all prefixes of the page are computed, and the others follow:
+//! A search for fragments needs a checksum at every multiple of 8. In crafted bytes that look like headers, this adds
+//! up to thousands of times the page. So, after a limit, the CRC-32s of all prefixes of the page are computed, and the
+//! others follow:
 //!
 //! ```text
 //! crc(a · b)      = crc(a) * x^(8 · length of b) + crc(b)        over GF(2), modulo the polynomial
 //! crc(h · part)   = crc(up to its end) + (crc(up to its start) + crc(h)) * x^(8 · length of the part)
 //! ```
-//!
-//! The second line applies the first one twice; `+` is exclusive or. The first one is computed by
-//! [`combine`](crc32fast::Hasher::combine), with one multiplication for each bit of the length.
+//! `+` is exclusive or. [`combine`](crc32fast::Hasher::combine) computes the first line, with one multiplication for
+//! each bit of the length.
 
 use crc32fast::Hasher;
 
@@ -39,8 +38,7 @@ impl Sums {
         Self { beginnings, owner }
     }
 
-    /// The checksum of a fragment of `len` bytes at `place` of the bytes and `offset` of the file, as its
-    /// header should state it. `place` and `len` must be multiples of 8. `None` if the fragment lies outside the bytes.
+    /// `place` and `len` are multiples of 8. `None` beyond the bytes.
     pub(super) fn of_fragment(&self, offset: u64, place: usize, len: usize) -> Option<u32> {
         let mut head = self.owner.clone();
         head.update(&u64_bytes(offset));

@@ -1,29 +1,22 @@
-//! The framed log: records in a file that may end anywhere. The write-ahead log and the manifest use it.
+//! The framed log: records in a file that may end anywhere, for the write-ahead log and the manifest.
 //!
-//! Power may be lost while a log is appended to, so its end may be incomplete. A reader must distinguish two cases
-//! that look the same locally: a *torn tail*, never promised to be durable, which is dropped and reported; and
+//! After a power loss, a reader must distinguish a *torn tail*, which was never promised to be durable, from
 //! *corruption* of promised data, which must stop the store.
 //!
-//! 1. The file is divided into pages of 32 KiB and a record into fragments that never cross a page's end
-//!    ([`record`]). Each fragment's checksum is bound to the file and to the fragment's offset. So a damaged
-//!    length hides nothing: reading can resume at every page, and within a page at every multiple of 8.
-//! 2. Each fragment states `synced`: the offset up to which the writer *knew* the file to be durable when it
-//!    framed this fragment ([`writer`]). `synced` is never beyond the fragment itself.
-//! 3. The reader stops at the first damage, at offset `d`, and searches everything after it ([`reader`]). An
-//!    intact fragment with `synced > d` proves that the damaged bytes were once durable: corruption. If there
-//!    is none, the damage lies above every promise: a torn tail, even if intact fragments follow, since a
-//!    power loss may keep a later sector and lose an earlier one.
+//! 1. The file is divided into pages of 32 KiB, and a record into fragments that never cross a page end ([`record`]).
+//!    Checksums are bound to the file and the offset. So reading can resume after a damaged length at every multiple of
+//!    8.
+//! 2. Each fragment states `synced`: the offset, at most its own, up to which the writer *knew* the file to be durable
+//!    ([`writer`]).
+//! 3. The reader stops at the first damage, at offset `d`, and searches everything after it ([`reader`]). An intact
+//!    fragment with `synced > d` proves corruption. Otherwise the damage is a torn tail, even before intact fragments:
+//!    a power loss may keep a later sector and lose an earlier one.
 //!
-//! A log may be longer than its records. Trailing zeros are not damage.
+//! The manifest syncs every record before it appends the next, so this protects all but the last. In a log without
+//! records after a sync, a promise record protects the synced ones.
 //!
-//! In a file that syncs every record before it appends the next one (the manifest), this protects all but
-//! the last record. In a log in which nothing follows a sync, a promise record protects the synced records.
-//!
-//! Invariant behind rule 3: [`FramedWriter`] counts as synced only whole fragments that it has appended to the
-//! file, so no promise ever covers half of one.
-//!
-//! This module decodes promises ([`durable_mark`]); batches are in [`crate::batch`], edits in
-//! [`crate::manifest::edit`].
+//! Invariant behind rule 3: [`FramedWriter`] counts only whole appended fragments as synced.
+//! of one.
 
 mod boundary;
 mod content;

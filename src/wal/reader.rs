@@ -1,23 +1,15 @@
 //! The reader of a framed log: returns the records, and how the file ends.
 //!
-//! 1. The file header is verified. It was synced before any reference to the file was written, so a damaged or missing
-//!    header is always corruption.
-//! 2. Records are assembled from fragments, in order. Memory: a window of 128 KiB, plus the current record if
-//!    it has several fragments.
-//! 3. At the first damage the rest of the file decides between corruption and a torn tail, see [`wal`](super). A torn
+//! 1. The file header was synced before any reference to the file, so damage to it is corruption.
+//! 2. Records are assembled from fragments, in a window of 128 KiB and a buffer.
+//! 3. At the first damage, the rest of the file decides between corruption and a torn tail, see [`wal`](super). A torn
 //!    log ends after its last whole record.
 //!
-//! Damage is: a damaged fragment; an intact fragment in an invalid place (a continuation without a
-//! beginning, a beginning within a record, a record after `close`, a record kind of another kind of file);
-//! a record longer than the limit; the end of the file within a record. Bytes that seem damaged are read
-//! twice, because the first read may have failed.
+//! Damage is a damaged or misplaced fragment, a record over the limit, or the end of the file within a record. Damaged
+//! bytes are read twice, because the first read may have failed. An unknown kind or flag is [`Error::Unsupported`].
 //!
-//! Zeros from the end of a record to the end of a log are preallocated space: the log is complete. In a
-//! manifest they are a torn tail: its writer preallocates nothing, but a file system can leave zeros if power is lost
-//! after it extended the file and before it wrote the data.
-//!
-//! An intact fragment with an unknown kind or unknown flags was written by a newer version. It is always an
-//! [`Error::Unsupported`], never a torn tail.
+//! Trailing zeros of a log are preallocated space. In a manifest they are a torn tail, possible if the file system has
+//! extended the file before a power loss.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -34,35 +26,27 @@ use crate::error::{Error, InFile, Result};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::fs::ReadFile;
 
-/// Bytes read at a time; a whole number of pages. A window of 1 MiB is not faster, and would be too much for
-/// the smallest budget.
+/// A whole number of pages. 1 MiB is not faster, and too much for the smallest budget.
 const WINDOW_BYTES: usize = 4 * PAGE_BYTES;
 
-/// Memory of a reader, in bytes, unless a record is longer than its window.
 pub(crate) const READER_BYTES: usize = 2 * WINDOW_BYTES;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expected {
     pub(crate) kind: FileKind,
-    /// The id of its store, if known.
     pub(crate) store_id: Option<FileId>,
-    /// The id of the file, if known.
     pub(crate) file_id: Option<FileId>,
 }
 
-/// A record. It borrows the reader until the next one is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
     pub(crate) kind: RecordKind,
-    /// Offset of its first fragment in the file.
     pub(crate) offset: u64,
-    /// End of its last fragment in the file.
     pub(crate) end: u64,
     pub(crate) bytes: &'a [u8],
 }
 
 impl Record<'_> {
-    /// Offset in the file of byte `at` of the record, or of the record's end if it has no such byte.
     fn place(&self, at: u64) -> u64 {
         match self.bytes.len() as u64 {
             0 => payload_offset(self.offset, 0),
@@ -77,18 +61,15 @@ impl Record<'_> {
     }
 }
 
-/// How a valid log ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Right after a record (or after the header); in a log possibly with trailing zeros.
+    /// Right after a record or the header; in a log possibly before zeros.
     Complete,
-    /// With bytes that are not a whole record, after all promised bytes.
+    /// After all promised bytes, within a record.
     Torn {
-        /// The end of the last whole record.
         offset: u64,
-        /// Bytes from there to the end of the file.
         dropped_bytes: u64,
-        /// Offset of the damaged fragment: `offset`, or more if the record begins with intact fragments.
+        /// `offset`, or more if the record begins with intact fragments.
         damage_offset: u64,
         damage: BadFragment,
     },
@@ -101,7 +82,6 @@ pub(crate) struct FramedReader<'f> {
     position: u64,
     assembled: Vec<u8>,
     sequence: Sequence,
-    /// The largest `synced` of the fragments so far.
     durable: u64,
     outcome: Option<Result<Ending>>,
 }
@@ -118,12 +98,11 @@ impl From<Error> for Stop {
 }
 
 impl<'f> FramedReader<'f> {
-    /// Verifies the file header. `path` is for errors only.
+    /// `path` is for errors only.
     ///
     /// # Errors
     ///
-    /// [`Error::Corruption`] if the header is missing, damaged or not the expected one, [`Error::Unsupported`] if it
-    /// is newer, [`Error::Io`].
+    /// [`Error::Corruption`] for a missing, damaged or unexpected header, [`Error::Unsupported`] for a newer one.
     pub(crate) fn open(file: &'f dyn ReadFile, path: &Path, expected: Expected) -> Result<Self> {
         let mut window = Window::new(file, path)?;
         let start = window.rest_of_page(0)?;
@@ -143,17 +122,15 @@ impl<'f> FramedReader<'f> {
         Ok(Self { window, header, position, assembled: Vec::new(), sequence, durable: 0, outcome: None })
     }
 
-    /// The id of the store that wrote the file.
     pub(crate) fn store_id(&self) -> FileId {
         self.header.store_id
     }
 
-    /// Ignores all bytes of the file after the first `len`. To be called before the first record is read.
     pub(crate) fn end_at(&mut self, len: u64) {
         self.window.len = self.window.len.min(len);
     }
 
-    /// Starts after a record that ends at `position`. To be called before the first record is read.
+    /// Starts after a record; before the first one is read.
     pub(crate) fn start_at(&mut self, position: u64) {
         self.position = position;
     }
@@ -162,22 +139,21 @@ impl<'f> FramedReader<'f> {
         self.position
     }
 
-    /// The offset up to which the file was durable, according to the records so far.
     pub(crate) fn durable(&self) -> u64 {
         self.durable
     }
 
-    /// How the log ends; known once [`FramedReader::next_record`] has returned `None`.
+    /// Known once [`FramedReader::next_record`] has returned `None`.
     pub(crate) fn ending(&self) -> Option<Ending> {
         self.outcome.as_ref()?.as_ref().ok().copied()
     }
 
-    /// The next record, or `None` at the end, which [`FramedReader::ending`] then describes.
+    /// `None` at the end, which [`FramedReader::ending`] describes.
     ///
     /// # Errors
     ///
-    /// [`Error::Corruption`] if promised bytes are damaged, [`Error::Unsupported`] if a record is
-    /// of a newer version, [`Error::Io`]. Repeated by every later call.
+    /// [`Error::Corruption`] if promised bytes are damaged, [`Error::Unsupported`] if a record is newer, [`Error::Io`].
+    /// Every later call returns the same error.
     pub(crate) fn next_record(&mut self) -> Result<Option<Record<'_>>> {
         if let Some(outcome) = &self.outcome {
             return outcome.clone().map(|_| None);
@@ -199,7 +175,6 @@ impl<'f> FramedReader<'f> {
         outcome.map(|_| None)
     }
 
-    /// Reads the record at `position` and moves past it. Assembles it unless the window has all of it.
     fn read_record(&mut self) -> Result<(RecordKind, Option<Range<u64>>), Stop> {
         self.assembled.clear();
         self.assembled.shrink_to(WINDOW_BYTES);
@@ -223,7 +198,6 @@ impl<'f> FramedReader<'f> {
         Ok(found)
     }
 
-    /// The intact fragment at `at`; damaged bytes are read twice.
     fn read_fragment(&mut self, at: u64) -> Result<Fragment, Stop> {
         if let Ok(fragment) = open_fragment(&self.header.file_id, at, self.window.rest_of_page(at)?) {
             return Ok(fragment);
@@ -233,7 +207,6 @@ impl<'f> FramedReader<'f> {
             .map_err(|damage| Stop::Damaged(at, damage))
     }
 
-    /// The kind of the fragment's record, if the fragment can follow the previous ones.
     fn check(&mut self, fragment: &Fragment) -> Result<RecordKind, Stop> {
         self.sequence.take(fragment).map_err(|refused| match refused {
             Refused::Damaged(damage) => Stop::Damaged(fragment.offset, damage),
@@ -244,7 +217,7 @@ impl<'f> FramedReader<'f> {
         })
     }
 
-    /// Decides whether the damage at `at` is corruption or a torn tail, from the fragments after it.
+    /// Whether the damage at `at` is corruption or a torn tail, by the fragments after it.
     fn judge(&mut self, at: u64, damage: BadFragment) -> Result<Ending> {
         let mut zeros = at < self.window.len;
         let mut next = at;
@@ -256,7 +229,7 @@ impl<'f> FramedReader<'f> {
                 continue;
             }
             zeros = false;
-            // No fragment at `at` can have `synced > at`, so the search may start there.
+            // No fragment at `at` can have `synced > at`.
             let mut search = Search::new(&self.header.file_id, next, rest);
             if let Some(witness) = search.first_from(next, at + 1) {
                 let (from, synced) = (witness.offset, witness.synced);
@@ -276,7 +249,6 @@ impl<'f> FramedReader<'f> {
     }
 }
 
-/// Whether the file holds only zeros from `offset` on.
 pub(crate) fn is_zeros_from(file: &dyn ReadFile, path: &Path, offset: u64) -> Result<bool> {
     let mut window = Window::new(file, path)?;
     let mut at = offset;
@@ -291,7 +263,6 @@ pub(crate) fn is_zeros_from(file: &dyn ReadFile, path: &Path, offset: u64) -> Re
     Ok(true)
 }
 
-/// The part of the file in memory: whole pages, up to the end of the file.
 #[derive(Debug)]
 struct Window<'f> {
     file: &'f dyn ReadFile,
@@ -307,7 +278,6 @@ impl<'f> Window<'f> {
         Ok(Self { file, path: path.to_path_buf(), len, start: 0, bytes: Vec::new() })
     }
 
-    /// The bytes from `offset` to the end of its page or of the file; none at the end of the file.
     fn rest_of_page(&mut self, offset: u64) -> Result<&[u8]> {
         let end = self.len.min(offset + page_left(offset) as u64);
         if offset >= end {
@@ -319,8 +289,7 @@ impl<'f> Window<'f> {
         Ok(self.slice(offset..end))
     }
 
-    /// The first page at or after `offset`, itself the start of a page, that may have other bytes than zeros, or
-    /// the end of the file. It skips the holes of a sparse file.
+    /// Skips holes. `offset` is the start of a page.
     fn next_data(&self, offset: u64) -> Result<u64> {
         let data = self.file.next_data(offset).map_err(|error| Error::io("read", &self.path, error))?;
         let page = data.map_or(self.len, |data| data - data % PAGE_BYTES as u64);
@@ -339,7 +308,6 @@ impl<'f> Window<'f> {
         done.map_err(|error| Error::io("read", &self.path, error))
     }
 
-    /// Empties the window, so that the next access reads the file again.
     fn forget(&mut self) {
         self.bytes.clear();
     }

@@ -1,4 +1,4 @@
-//! Fragments: encoding and decoding the parts of a record, without files.
+//! Fragments: encoding and decoding the parts of a record.
 //!
 //! ```text
 //! fragment  at a multiple of 8, within one page
@@ -12,11 +12,8 @@
 //! ```
 //!
 //! The *extent* of a fragment is its length rounded up to a multiple of 8, or the rest of the page if only 8 bytes
-//! would remain, which cannot hold another header. So fragments follow each other without gaps, and every byte after
-//! the file header is covered by a checksum.
-//!
-//! A record is split only at the end of a page: a fragment that is not its record's last fills its page to the
-//! last byte. If just 16 bytes of a page are left, that is a fragment without payload.
+//! would remain, which cannot hold a header. So a checksum covers every byte after the file header. A record is split
+//! only at the end of a page; 16 remaining bytes are a fragment without payload.
 
 use std::fmt;
 
@@ -26,14 +23,14 @@ use crate::checksum::{FileChecksum, FileId, checksum32};
 use crate::file_header::FileKind;
 use crate::limits::BATCH_BYTES_MAX;
 
-/// Length of a page; pages are counted from the start of the file.
+/// From the start of the file.
 pub(crate) const PAGE_BYTES: usize = 32 << 10;
 
 pub(crate) const FRAGMENT_HEADER_BYTES: usize = 16;
 
 pub(super) const FRAGMENT_ALIGN: usize = 8;
 
-/// Longest record: the longest batch and some slack. A reader treats a longer one as damage.
+/// The longest batch and some slack; a longer record is damage.
 pub(super) const RECORD_BYTES_MAX: usize = BATCH_BYTES_MAX + (64 << 10);
 
 const FIRST: u8 = 1;
@@ -45,16 +42,14 @@ const KIND_SHIFT: u32 = 2;
 #[repr(u8)]
 pub(crate) enum RecordKind {
     Batch = 1,
-    /// The durable progress, written if nothing else follows, in a write-ahead log.
+    /// The durable progress, if no other record of the log states it.
     Promise = 2,
-    /// The last record of a write-ahead log that was ended in order.
+    /// The last record of a log that ended in order.
     Close = 3,
     Edit = 4,
-    /// Where buckets of time begin, in a write-ahead log.
     Boundaries = 5,
 }
 
-/// The largest kind that is known.
 pub(super) const RECORD_KIND_MAX: u8 = RecordKind::Boundaries as u8;
 
 impl RecordKind {
@@ -72,13 +67,10 @@ impl RecordKind {
     }
 }
 
-/// The reason why the fragment at an offset is missing, damaged or misplaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadFragment {
-    /// The file ends before the fragment does, by the length in its header, or before the record.
     Unfinished,
     Zeros,
-    /// The stated length would cross the end of the page.
     Length {
         found: u16,
     },
@@ -86,7 +78,7 @@ pub(crate) enum BadFragment {
         stored: u32,
         computed: u32,
     },
-    /// The checksum matches, but no writer puts such a fragment here.
+    /// The checksum matches, but the place is impossible.
     Misplaced(&'static str),
 }
 
@@ -107,15 +99,12 @@ impl fmt::Display for BadFragment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fragment {
     pub(crate) offset: u64,
-    /// The record kind as in the file; it may be unknown to this version.
     pub(crate) kind: u8,
     pub(crate) first: bool,
     pub(crate) last: bool,
     pub(super) reserved: u8,
-    /// The offset up to which the file was known to be durable.
     pub(crate) synced: u64,
     pub(crate) payload_bytes: usize,
-    /// Bytes from the start of this fragment to the next one.
     pub(crate) extent_bytes: usize,
 }
 
@@ -130,7 +119,7 @@ pub(crate) fn page_left(offset: u64) -> usize {
     PAGE_BYTES - (offset % PAGE_BYTES as u64) as usize
 }
 
-/// Bytes from a fragment's start to the next one, or `None` if it would cross the end of the page.
+/// To the next fragment; `None` across the end of the page.
 #[inline]
 pub(crate) fn extent(offset: u64, payload_bytes: usize) -> Option<usize> {
     let left = page_left(offset);
@@ -139,8 +128,7 @@ pub(crate) fn extent(offset: u64, payload_bytes: usize) -> Option<usize> {
     Some(if rest < FRAGMENT_HEADER_BYTES { left } else { aligned })
 }
 
-/// Offset in the file of byte `at` of the record whose first fragment starts at `offset`: all fragments but
-/// the last fill their pages.
+/// Of byte `at` of a record: all fragments but the last fill their pages.
 pub(super) fn payload_offset(offset: u64, at: u64) -> u64 {
     const HEADER: u64 = FRAGMENT_HEADER_BYTES as u64;
     const PAGE: u64 = PAGE_BYTES as u64;
@@ -154,8 +142,6 @@ pub(super) fn payload_offset(offset: u64, at: u64) -> u64 {
     }
 }
 
-/// Appends the next fragment of a record to `out`, which ends at `offset` of the file. Removes the bytes that fit the
-/// page from `payload`; the record is complete when `payload` is empty.
 #[cfg(test)]
 pub(crate) fn put_fragment(
     out: &mut Vec<u8>,
@@ -168,8 +154,7 @@ pub(crate) fn put_fragment(
     put_with(out, &FileChecksum::new(file_id), offset, place, synced, payload);
 }
 
-/// Appends the next fragment of a record to `out`, which ends at `offset` of the file of `sums`. Removes the bytes that
-/// fit the page from `payload`; the record is complete when `payload` is empty.
+/// Appends a fragment to `out`, which ends at `offset` of the file, and removes its bytes from `payload`.
 #[inline]
 pub(super) fn put_with(
     out: &mut Vec<u8>,
@@ -191,20 +176,18 @@ pub(super) fn put_with(
     out.reserve(extent);
     out.extend_from_slice(&header);
     out.extend_from_slice(now);
-    // At most up to the next multiple, and a rest that cannot hold another header.
+    // For alignment, and a rest without room for a header.
     const PADDING: [u8; FRAGMENT_ALIGN + FRAGMENT_HEADER_BYTES] = [0; FRAGMENT_ALIGN + FRAGMENT_HEADER_BYTES];
     out.extend_from_slice(&PADDING[..extent - FRAGMENT_HEADER_BYTES - now.len()]);
     let crc = sums.of(offset, &out[start + 4..]);
     LittleEndian::write_u32(&mut out[start..start + 4], crc);
 }
 
-/// Decodes the fragment at `offset` of the file; `rest` are the bytes from there to the end of the page
-/// (or of the file). Kind and reserved byte are returned unchecked.
+/// `rest` ends with the page or the file. Kind and reserved byte are unchecked.
 pub(super) fn open_fragment(file_id: &FileId, offset: u64, rest: &[u8]) -> Result<Fragment, BadFragment> {
     open_with(offset, rest, |bytes| checksum32(file_id, offset, &[&bytes[4..]]))
 }
 
-/// [`open_fragment`] with `sum` as the checksum of a whole fragment.
 pub(super) fn open_with(
     offset: u64,
     rest: &[u8],
@@ -229,7 +212,6 @@ pub(super) fn open_with(
     Ok(fragment)
 }
 
-/// The fields of a header, and its checksum. Only the length is validated.
 fn decode_header(offset: u64, header: &[u8; FRAGMENT_HEADER_BYTES]) -> Result<(u32, Fragment), BadFragment> {
     let (kind, reserved) = (header[6], header[7]);
     let found = LittleEndian::read_u16(&header[4..6]);

@@ -8,21 +8,15 @@ use super::record::{
 };
 use crate::checksum::{FileId, checksum32};
 
-/// Bytes whose checksums a search may compute one by one: about the cost of [`Sums`] of a page.
 const BUDGET_BYTES: usize = 16 * PAGE_BYTES;
 
-/// Searches arbitrary bytes for intact fragments: `rest` are the bytes from `offset`, a multiple of 8, to the end of
-/// the page or of the file.
-///
-/// Tries every multiple of 8. `synced` is checked first: it is seldom valid in bytes that are not a header, so few
-/// checksums are computed. Crafted bytes may have many valid values; even then a page costs only some ten thousand
-/// multiplications, see `log_checksums`.
+/// Searches arbitrary bytes for intact fragments, at every multiple of 8. `synced`, rarely valid in other bytes, is
+/// checked before the checksum. In crafted bytes, see `log_checksums`.
 #[derive(Debug)]
 pub(crate) struct Search<'a> {
     file_id: &'a FileId,
     offset: u64,
     rest: &'a [u8],
-    /// Bytes whose checksums may still be computed one by one.
     budget: usize,
     sums: Option<Sums>,
 }
@@ -32,7 +26,6 @@ impl<'a> Search<'a> {
         Self { file_id, offset, rest, budget: BUDGET_BYTES, sums: None }
     }
 
-    /// The first intact fragment at `from` (a multiple of 8) or later whose `synced` is `synced_min` or more.
     pub(crate) fn first_from(&mut self, from: u64, synced_min: u64) -> Option<Fragment> {
         let mut place = (from - self.offset) as usize;
         while let Some(header) = self.rest.get(place..place + FRAGMENT_HEADER_BYTES) {
@@ -61,7 +54,6 @@ impl<'a> Search<'a> {
     }
 }
 
-/// A part of a page, for the inspector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PageArea {
     pub(crate) offset: u64,
@@ -71,15 +63,12 @@ pub(crate) struct PageArea {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AreaStatus {
-    /// An intact fragment, not necessarily one that belongs there.
     Intact(Fragment),
-    /// Only zeros.
     Padding,
     Damaged(BadFragment),
 }
 
-/// Divides `rest` (bytes from `offset`, a multiple of 8, to the end of the page or of the file) into areas
-/// without gaps. Never fails: bytes that are not intact are an area too, up to the next intact fragment.
+/// Contiguous; damaged bytes up to the next intact fragment are an area too.
 pub(crate) fn areas<'a>(
     file_id: &'a FileId,
     offset: u64,

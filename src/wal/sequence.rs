@@ -1,24 +1,18 @@
-//! The rules by which fragments make up the records of a file.
+//! The order of fragments in a file.
 
 use super::record::{BadFragment, Fragment, RECORD_BYTES_MAX, RECORD_KIND_MAX, RecordKind};
 use crate::file_header::FileKind;
 
-/// The state between two fragments of a file: the unfinished record, if any.
 #[derive(Debug)]
 pub(crate) struct Sequence {
     file: FileKind,
-    /// The kind of the unfinished record, and its bytes so far.
     begun: Option<(RecordKind, usize)>,
-    /// The last record is a close record: nothing may follow it.
     closed: bool,
 }
 
-/// The reason why an intact fragment cannot follow the previous ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// No writer puts it there.
     Damaged(BadFragment),
-    /// It was written by a newer version.
     Newer { what: &'static str, found: u8, supported: u8 },
 }
 
@@ -27,12 +21,10 @@ impl Sequence {
         Self { file, begun: None, closed: false }
     }
 
-    /// Drops the unfinished record: the next fragment must begin one.
     pub(crate) fn give_up(&mut self) {
         self.begun = None;
     }
 
-    /// Accepts the next fragment, if it is valid here; returns the kind of its record.
     pub(crate) fn take(&mut self, fragment: &Fragment) -> Result<RecordKind, Refused> {
         if fragment.reserved != 0 {
             let found = fragment.reserved;

@@ -1,16 +1,14 @@
-//! The writer of a framed log: frames records in memory and appends them to the file in few, large writes.
+//! The writer of a framed log: frames records in memory and appends them in large writes.
 //!
 //! Calls: `create · (append_record* · flush_frames · (make_room? · sync elsewhere · set_synced)?)* · cut_room?`
 //!
-//! 1. [`FramedWriter::append_record`] splits a record into fragments at the end of an internal buffer. At about 1 MiB
-//!    the buffer is written, so that a record of 1 GiB is never copied whole.
+//! 1. [`FramedWriter::append_record`] splits a record into fragments in a buffer, which is written at about 1 MiB.
 //! 2. [`FramedWriter::flush_frames`] writes the rest: a whole commit group with one append.
-//! 3. A thread that makes the file durable reads [`FramedWriter::flushed_len`], syncs [`FramedWriter::file`]
-//!    (without the lock of the writer) and then passes that length to [`FramedWriter::set_synced`].
-//!    Every later fragment states it: that is the promise.
+//! 3. A syncing thread reads [`FramedWriter::flushed_len`], syncs [`FramedWriter::file`] without the lock of the
+//!    writer, and passes that length to [`FramedWriter::set_synced`]: every later fragment promises it.
 //!
-//! After a failed append the end of the file is unknown. The writer then refuses everything with the same
-//! error: a record after a gap would read as corruption, and a record after half a record would be lost.
+//! After a failed append every later call returns the same error: a record after a gap would read as corruption, and a
+//! record after half a record would be lost.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,10 +20,8 @@ use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, HEADER_BYTES};
 use crate::fs::{AppendFile, Fs};
 
-/// Size at which the buffer is written.
 const FRAMES_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of space that are preallocated at a time, and the remaining space at which this happens.
 const ROOM_BYTES: u64 = 1 << 20;
 const ROOM_BYTES_MIN: u64 = 1 << 16;
 
@@ -35,18 +31,13 @@ pub(crate) struct FramedWriter {
     path: PathBuf,
     header: FileHeader,
     sums: FileChecksum,
-    /// Whole fragments that are not yet in the file.
     frames: Vec<u8>,
-    /// Length of the data in the file.
     flushed: u64,
-    /// The preallocated length of the file, if longer.
     room_end: u64,
     synced: u64,
-    /// The first failure, after which nothing is written.
     failure: Option<Error>,
 }
 
-/// A file that accepts no more appends. There is nothing to sync.
 #[derive(Debug)]
 struct Ended;
 
@@ -61,7 +52,7 @@ impl AppendFile for Ended {
 }
 
 impl FramedWriter {
-    /// Creates the file and writes its header. Neither that nor the directory entry is durable yet.
+    /// Neither the file nor its directory entry is durable yet.
     ///
     /// # Errors
     ///
@@ -72,7 +63,7 @@ impl FramedWriter {
         Ok(Self::of_file(file, path, header, HEADER_BYTES as u64))
     }
 
-    /// The writer of a durable file of this length that another writer ended. It accepts nothing.
+    /// For a durable file of this length, which another writer ended. Accepts nothing.
     pub(crate) fn ended(path: &Path, header: FileHeader, len: u64) -> Self {
         let writer = Self::of_file(Arc::new(Ended), path, header, len);
         Self { synced: len, failure: Some(Error::Closed), ..writer }
@@ -84,13 +75,12 @@ impl FramedWriter {
         Self { file, path, header, sums, frames, flushed, room_end, synced, failure }
     }
 
-    /// Frames a record and returns its offset. It is in the file after
-    /// [`FramedWriter::flush_frames`], parts of a long one before.
+    /// Returns the record's offset. It is in the file after [`FramedWriter::flush_frames`], parts of a long one before.
     ///
     /// # Errors
     ///
-    /// [`Error::LimitExceeded`] if the payload is too long; nothing was framed. [`Error::Io`], and the same one
-    /// from then on, if writing fails or has failed.
+    /// [`Error::LimitExceeded`] if the payload is too long; nothing was framed. [`Error::Io`] if a write fails or has
+    /// failed.
     #[inline]
     pub(crate) fn append_record(&mut self, kind: RecordKind, mut payload: &[u8]) -> Result<u64> {
         debug_assert!(kind.belongs_in(self.header.kind), "{kind:?} in {:?}", self.header.kind);
@@ -111,11 +101,9 @@ impl FramedWriter {
         Ok(start)
     }
 
-    /// Writes all framed records with one append.
-    ///
     /// # Errors
     ///
-    /// [`Error::Io`], and the same one from then on, if writing fails or has failed.
+    /// [`Error::Io`] if a write fails or has failed.
     #[inline]
     pub(crate) fn flush_frames(&mut self) -> Result<()> {
         self.check()?;
@@ -130,8 +118,7 @@ impl FramedWriter {
         Ok(())
     }
 
-    /// Preallocates space, so that the next appends do not change the length of the file. A sync after these is
-    /// cheaper, because no new length has to become durable. After a refusal the file system is not tried again.
+    /// Preallocates space: a sync is cheaper if the length of the file stays. Not retried after a refusal.
     pub(crate) fn make_room(&mut self) {
         if self.failure.is_none() && self.room_end < self.flushed + ROOM_BYTES_MIN {
             let end = self.flushed + ROOM_BYTES;
@@ -139,7 +126,7 @@ impl FramedWriter {
         }
     }
 
-    /// Ends the file after its last record. If that fails, trailing zeros stay.
+    /// If that fails, trailing zeros stay.
     pub(crate) fn cut_room(&mut self) {
         if self.failure.is_none() && (self.flushed..u64::MAX).contains(&self.room_end) {
             let _ = self.file.set_len(self.flushed);
@@ -147,11 +134,7 @@ impl FramedWriter {
         self.room_end = u64::MAX;
     }
 
-    /// Writes all framed records and makes the file durable. No record can be appended meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// As [`FramedWriter::flush_frames`]; a failed sync ends the writer like a failed append.
+    /// Blocks appends. Failures end the writer.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.flush_frames()?;
         let synced = self.file.sync().map_err(|error| Error::io("sync", &self.path, error));
@@ -160,8 +143,6 @@ impl FramedWriter {
         Ok(())
     }
 
-    /// Records that the file is durable up to `offset`, the value of [`FramedWriter::flushed_len`] before
-    /// the sync began.
     pub(crate) fn set_synced(&mut self, offset: u64) {
         debug_assert!(offset <= self.flushed, "{offset} bytes durable of {}", self.flushed);
         self.synced = self.synced.max(offset.min(self.flushed));
@@ -171,12 +152,10 @@ impl FramedWriter {
         self.synced
     }
 
-    /// Offset of the next record: the length of the file once all frames are written.
     pub(crate) fn len(&self) -> u64 {
         self.flushed + self.frames.len() as u64
     }
 
-    /// Length of the data appended to the file; always ends with a whole fragment.
     pub(crate) fn flushed_len(&self) -> u64 {
         self.flushed
     }

@@ -1,4 +1,4 @@
-//! A file system in which something happens between two reads: a race, made to happen.
+//! A file system that runs an action between two reads, to force a race.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -10,7 +10,6 @@ use sievedb::fs::{AppendFile, Fs, LockGuard, LockKind, MemFs, ReadFile};
 
 type Event = Box<dyn FnOnce() + Send>;
 
-/// The action, and the read of a table before which it happens.
 #[derive(Default)]
 struct Armed {
     reads_before: usize,
@@ -28,12 +27,11 @@ impl InterruptFs {
         Self { inner: MemFs::new(), armed: Arc::default() }
     }
 
-    /// Lets `event` happen before a read of a table, in the reading thread, after `reads_before` reads.
+    /// Runs `event` in the reading thread after `reads_before` reads of a table.
     pub(crate) fn arm(&self, reads_before: usize, event: impl FnOnce() + Send + 'static) {
         *self.armed.lock().unwrap() = Armed { reads_before, event: Some(Box::new(event)) };
     }
 
-    /// Cancels the pending action; `false` if it has happened.
     pub(crate) fn disarm(&self) -> bool {
         self.armed.lock().unwrap().event.take().is_some()
     }

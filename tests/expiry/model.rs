@@ -1,7 +1,5 @@
-//! Histories of a keyspace whose entries expire, next to a map that knows when each was written.
-//!
-//! Without background threads it is exact when horizons rise: with each write to the keyspace and with each step. An entry
-//! expires one time to live after the end of the bucket in which it was written.
+//! Histories of a keyspace with expiry, compared with a map that records the minute of each write. Without background threads,
+//! horizons rise deterministically: with each write and each step. An entry expires one time to live after the end of its bucket.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +11,10 @@ use crate::support::rng::Rng;
 use crate::support::sample::thorough;
 use crate::support::store::{DIR, small};
 
-/// Operations of one history.
 const OPS: usize = 600;
 
-/// Keys, of one or two letters.
 const KEYS: u64 = 60;
 
-/// By key, the value and the minute in which it was written.
 type Entries = BTreeMap<String, (Vec<u8>, u64)>;
 
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +24,6 @@ struct Times {
 }
 
 impl Times {
-    /// The minute in which an entry that was written then expires.
     fn expires(self, written: u64) -> u64 {
         written / self.bucket * self.bucket + self.bucket + self.ttl
     }
@@ -41,13 +35,9 @@ struct World {
     db: Option<Db>,
     times: Times,
     sees: bool,
-    /// The minute now, and in which horizons were last raised.
     now: u64,
     raised: u64,
-    /// The minute of the last write.
-    written: u64,
     entries: Entries,
-    /// What a keyspace without expiry holds: the same writes.
     lasting: BTreeMap<String, Vec<u8>>,
     snapshots: Vec<(Snapshot, Entries)>,
     next_value: u64,
@@ -97,7 +87,6 @@ impl World {
             sees,
             now,
             raised: now,
-            written: now,
             entries: BTreeMap::new(),
             lasting: BTreeMap::new(),
             snapshots: Vec::new(),
@@ -115,7 +104,6 @@ impl World {
         self.db().existing_keyspace("k").unwrap()
     }
 
-    /// Horizons are raised.
     fn raise(&mut self) {
         self.raised = self.now;
         let before = self.entries.len();
@@ -131,20 +119,17 @@ impl World {
     }
 
     fn set(&mut self, key: &str, value: Option<Vec<u8>>) {
-        self.written = self.now;
         match value {
             Some(value) => drop(self.entries.insert(key.to_owned(), (value, self.now))),
             None => drop(self.entries.remove(key)),
         }
     }
 
-    /// A refused insert.
     fn see(&mut self, key: &str) {
         self.reached.refused += 1;
         if self.sees
             && let Some((_, written)) = self.entries.get_mut(key)
         {
-            self.written = self.now;
             *written = self.now;
         }
     }
@@ -217,7 +202,6 @@ impl World {
         }
     }
 
-    /// A transaction that reads some keys, while time passes or does not, and writes another.
     fn transaction(&mut self, rng: &mut Rng) {
         let (keyspace, reads) =
             (self.keyspace(), (0..1 + rng.below(4)).map(|_| key(rng)).collect::<Vec<_>>());
@@ -233,7 +217,6 @@ impl World {
             self.pass(rng.below(2 * self.times.bucket));
         }
         let committed = tx.commit();
-        // The commit raises horizons too.
         self.raise();
         match read.iter().any(|key| !self.entries.contains_key(key)) {
             true => {
@@ -314,14 +297,9 @@ impl World {
             }
         }
         self.db = None;
-        // No time passes: the time would be in doubt after a long break.
         self.db = Some(open(&self.fs, &self.clock, keyspace));
-        if self.times.expires(self.written) <= self.now {
-            // That may be a leap of the clock, and everything is hidden at once.
-            self.raise();
-        }
+        self.raise();
         let (clock, now) = (&self.clock, self.now);
-        // It is certain after a bucket.
         clock.advance(minutes(self.times.bucket));
         self.now = now + self.times.bucket;
     }
@@ -346,7 +324,6 @@ impl World {
                     3 => self.db().compact().unwrap(),
                     _ => {}
                 }
-                // The others do steps too, if there is anything to do.
                 while self.db().step().unwrap() {}
                 self.raise();
             }

@@ -1,9 +1,6 @@
-//! The operations of a history, how they are drawn and how they are made smaller.
-//!
-//! An operation names keyspaces, snapshots and iterators by small numbers, so every operation is meaningful (or has
-//! no effect) after any other operations, and any part of a history is a history. This makes shrinking work. Keys are
-//! numbers that [`Key::bytes`] spreads over the interesting shapes: empty, one byte, long common prefixes, ends of
-//! `0xff`, longer than the bounds that the manifest keeps.
+//! The operations of a history: drawing and shrinking. Keyspaces, snapshots and iterators have small numbers, so any part of a
+//! history is a history. [`Key::bytes`] makes interesting keys: empty, one byte, long common prefixes, ends of `0xff`, longer
+//! than the bounds in the manifest.
 
 use std::ops::Bound;
 
@@ -11,10 +8,10 @@ use quickcheck::{Arbitrary, Gen};
 
 use crate::support::rng::Rng;
 
-/// Keys there are. Few enough that most operations meet an existing one.
+/// Few enough that most operations meet an existing key.
 const KEYS: u64 = 900;
 
-/// Keyspaces there can be; 0 is the default one.
+/// 0 is the default keyspace.
 pub(crate) const SPACES: u8 = 4;
 
 pub(crate) type Space = u8;
@@ -22,88 +19,71 @@ pub(crate) type Space = u8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key(pub(crate) u16);
 
-/// A value by its length and a number that its bytes follow from.
+/// Length and seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Val(pub(crate) u32, pub(crate) u32);
 
 pub(crate) type Bounds = (Bound<Key>, Bound<Key>);
 
-/// The end of the iterator for each step, repeated: `true` is the front.
+/// The end for each step, repeated: `true` is the front.
 pub(crate) type Ends = Vec<bool>;
 
-/// A write of one key that depends on its present value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     InsertIfAbsent(Val),
-    /// From the present value to this one.
+    /// From the present state.
     Set(Option<Val>),
-    /// From this, which is most often not there, to that.
+    /// From the first state to the second.
     SetFrom(Option<Val>, Option<Val>),
-    /// To the value that is there and one byte more; to nothing if it is this long or longer.
+    /// Appends a byte, or deletes the key if its value has this length or more.
     Lengthen(u16),
     Replace(Val),
     Remove,
 }
 
-/// A write of a batch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Write {
     Key(Space, Key, Option<Val>),
-    /// Deletes a range.
     Range(Space, Bounds),
 }
 
-/// A step of a transaction.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Look(Space, Key),
-    /// A range from both ends, this many steps.
     Walk(Space, Bounds, Ends, u16),
     Write(Write),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reopen {
-    /// With `close`, after which every other handle must report it.
     Close,
-    /// By dropping the last handle.
     Drop,
-    /// Closed, read by two readers at a time, opened again.
+    /// Closed, read by two readers at once, opened again.
     ReadOnlyBetween,
-    /// As after `kill -9`: writes that reached the operating system are present. Like `Drop` if threads keep working
-    /// or there is no second disk.
+    /// Like `kill -9`; like `Drop` with threads or without a second disk.
     Kill,
 }
 
+/// A `bool`: synced or not. `u16`: a number of steps, `u64`: a seed, `u8`: a snapshot, an iterator, or a prefix length.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     Put(Space, Key, Val),
     Delete(Space, Key),
-    /// `delete_range`, or `clear` if there are no bounds; synced or not.
     DeleteRange(Space, Bounds, bool),
-    /// The keys that begin with the first bytes of a key.
     DeletePrefix(Space, Key, u8),
     Batch(Vec<Write>, bool),
-    /// `insert_new_many`, synced or not; then the number of new keys is written to another key, or it is not.
+    /// Synced or not; optionally writes the number of new keys to another key.
     Insert(Space, Vec<(Key, Val)>, Option<(Space, Key)>, bool),
-    /// One of the conditional writes of one key, synced or not.
     Change(Space, Key, Change, bool),
-    /// A transaction of these steps. Before it is committed, synced or not, others write this, and it is flushed
-    /// or not.
+    /// Synced or not; before the commit others write, and a flush may happen.
     Transaction(Vec<Step>, Vec<Write>, bool, bool),
-    /// `get`, `contains`, `may_contain`, `multi_get` and `multi_contains` of these keys.
     Look(Space, Vec<Key>),
-    /// A range from both ends, this many steps.
     Walk(Space, Bounds, Ends, u16),
-    /// The keys that begin with the first bytes of a key.
     WalkPrefix(Space, Key, u8, Ends),
     Snapshot,
-    /// As `Look` and `Walk`, in a held snapshot.
     LookBack(u8, Space, Vec<Key>),
     WalkBack(u8, Space, Bounds, Ends),
-    /// Compares a snapshot as a whole and lets it go.
     Release(u8),
-    /// Makes an iterator, of a snapshot if it is there, and keeps it.
     Hold(Space, Bounds, Option<u8>),
     Move(u8, Ends),
     Flush(Option<Space>),
@@ -114,13 +94,11 @@ pub(crate) enum Op {
     Create(Space, u64),
     Remove(Space),
     SetOptions(Space, u64),
-    /// New filters for the tables of one keyspace, or of all.
     Refilter(Option<Space>, u64),
     Reopen(Reopen, u64),
     CompareAll,
 }
 
-/// A whole history: the options that the store begins with, and what happens to it.
 #[derive(Debug, Clone)]
 pub(crate) struct History {
     pub(crate) options: u64,
@@ -150,13 +128,11 @@ impl Val {
     pub(crate) fn bytes(self) -> Vec<u8> {
         let Self(len, seed) = self;
         let word = Rng::new(u64::from(seed)).next().to_le_bytes();
-        // Every other value compresses well.
         let mut rng = Rng::new(u64::from(seed) << 32);
         (0..len as usize).map(|at| if seed % 2 == 0 { word[at % 8] } else { rng.next() as u8 }).collect()
     }
 }
 
-/// A source of numbers drawn from quickcheck's.
 fn rng(g: &mut Gen) -> Rng {
     const BYTES: [u8; 256] = {
         let mut bytes = [0; 256];
@@ -171,7 +147,6 @@ fn rng(g: &mut Gen) -> Rng {
 }
 
 fn key(rng: &mut Rng) -> Key {
-    // Half of all operations go to a sixth of the keys.
     let among = if rng.one_in(2) { KEYS } else { KEYS / 6 };
     Key(rng.below(among) as u16)
 }
@@ -209,7 +184,7 @@ fn bound(rng: &mut Rng) -> Bound<Key> {
 
 fn bounds(rng: &mut Rng) -> Bounds {
     match rng.below(20) {
-        // The same key twice: with both ends excluded a sorted map would refuse it.
+        // A sorted map refuses equal keys with both ends excluded.
         0 => {
             let key = key(rng);
             let end = [Bound::Included, Bound::Excluded];
@@ -227,7 +202,6 @@ fn ends(rng: &mut Rng) -> Ends {
     }
 }
 
-/// A range to delete: mostly one of few keys.
 fn range(rng: &mut Rng) -> Bounds {
     if rng.one_in(8) {
         return bounds(rng);
@@ -345,7 +319,6 @@ impl Arbitrary for Op {
 }
 
 impl Arbitrary for History {
-    /// As many operations as the size of the generator: long enough for a tree of several levels.
     fn arbitrary(g: &mut Gen) -> Self {
         let options = rng(g).next();
         Self { options, ops: (0..g.size()).map(|_| Op::arbitrary(g)).collect() }

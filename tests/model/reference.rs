@@ -1,7 +1,5 @@
-//! The expected answers of the store: a sorted map per keyspace, and copies of it at each snapshot.
-//!
-//! Maps are shared with the snapshots that saw them and copied when they are written to again. A keyspace
-//! that is dropped and made again is another one, so maps go by a number that is never used twice.
+//! The expected answers: sorted maps, copied on writes that snapshots must not see. A keyspace that is made again has a new
+//! number.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, RangeBounds};
@@ -15,12 +13,10 @@ pub(crate) type Map = BTreeMap<Arc<[u8]>, Arc<[u8]>>;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reference {
     maps: BTreeMap<u32, Arc<Map>>,
-    /// The number of the keyspace that has each name now.
     current: [Option<u32>; SPACES as usize],
     next: u32,
 }
 
-/// Owned bounds of a range of keys.
 pub(crate) type ByteBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 pub(crate) fn byte_bounds(bounds: Bounds) -> ByteBounds {
@@ -59,13 +55,11 @@ impl Reference {
         map.retain(|key, _| !is_deleted(key));
     }
 
-    /// The contents of a keyspace; empty if it did not exist yet.
     pub(crate) fn map(&self, number: u32) -> Arc<Map> {
         self.maps.get(&number).cloned().unwrap_or_default()
     }
 }
 
-/// Whether the start is after the end: nothing can be deleted in such a range.
 pub(crate) fn is_reversed((start, end): &ByteBounds) -> bool {
     use Bound::{Excluded, Included};
     match (start, end) {
@@ -74,7 +68,6 @@ pub(crate) fn is_reversed((start, end): &ByteBounds) -> bool {
     }
 }
 
-/// The first key of a range, and the first one after it.
 pub(crate) fn half_open((start, end): &ByteBounds) -> (Vec<u8>, Option<Vec<u8>>) {
     let after = |key: &[u8]| [key, &[0]].concat();
     let start = match start {
@@ -90,8 +83,7 @@ pub(crate) fn half_open((start, end): &ByteBounds) -> (Vec<u8>, Option<Vec<u8>>)
     (start, end)
 }
 
-/// The entries of a map that are within the bounds. The standard library defines the meaning of a bound; its
-/// `BTreeMap::range` would refuse a start after the end.
+/// Accepts a start after the end.
 pub(crate) fn within(map: &Map, bounds: &ByteBounds) -> VecDeque<Entry> {
     let inside = |key: &[u8]| RangeBounds::<Vec<u8>>::contains(bounds, &key.to_vec());
     entries(map.iter().filter(|(key, _)| inside(key)))

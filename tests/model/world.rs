@@ -1,4 +1,4 @@
-//! A store and its reference side by side: every operation is done to both, and every answer compared.
+//! A store and its reference: does every operation on both, and compares the answers.
 
 mod transaction;
 
@@ -20,15 +20,12 @@ use super::reference::{ByteBounds, Entry, Map, Reference, byte_bounds, is_revers
 use crate::support::rng::Rng;
 use crate::support::store::{DIR, show};
 
-/// Where the store is, and who does its background work.
 pub(crate) enum Disk {
-    /// In memory, with this many threads; with none it is the same every time.
+    /// Deterministic without threads.
     Memory(MemFs, usize),
-    /// In a folder, with this many threads.
     Folder(tempfile::TempDir, usize),
 }
 
-/// Which states the histories reached.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Reached {
     pub(crate) ops: u64,
@@ -42,7 +39,7 @@ pub(crate) struct Reached {
     pub(crate) found: u64,
     pub(crate) absent: u64,
     pub(crate) walked: u64,
-    /// Entries and changes of conditional writes that were written, and that were not.
+    /// Entries and changes of conditional writes, written and refused.
     pub(crate) allowed: u64,
     pub(crate) refused: u64,
     pub(crate) snapshots: u64,
@@ -67,7 +64,6 @@ impl Reached {
     }
 }
 
-/// An open iterator, and the entries that it must still yield.
 struct Held {
     iter: Iter<'static>,
     left: VecDeque<Entry>,
@@ -75,16 +71,14 @@ struct Held {
 
 pub(crate) struct World {
     disk: Disk,
-    /// The options of every keyspace, for any operation.
     fixed: Option<(Options, KeyspaceOptions)>,
     db: Db,
     spaces: [Option<Keyspace>; SPACES as usize],
-    /// The last handle of a keyspace that was dropped.
+    /// The last handle of a dropped keyspace.
     stale: Option<Keyspace>,
     reference: Reference,
     snapshots: Vec<(Snapshot, Reference)>,
     held: Vec<Held>,
-    /// A hash of each operation's answers.
     pub(crate) answers: Vec<u64>,
     answer: DefaultHasher,
     pub(crate) reached: Reached,
@@ -94,7 +88,6 @@ fn name(space: Space) -> &'static str {
     ["default", "one", "two", "three"][usize::from(space)]
 }
 
-/// A filter policy by `pick`'s choices.
 fn filter_policy(mut pick: impl FnMut(&[u64]) -> u64) -> FilterPolicy {
     let filter = FilterPolicy::new(FilterKind::ALL[pick(&[0, 1, 2, 3, 4]) as usize]);
     match pick(&[0, 1, 2]) {
@@ -103,7 +96,6 @@ fn filter_policy(mut pick: impl FnMut(&[u64]) -> u64) -> FilterPolicy {
     }
 }
 
-/// Options that follow from a seed, so small that a few thousand entries make several levels.
 pub(crate) fn keyspace_options(seed: u64) -> KeyspaceOptions {
     let rng = &mut Rng::new(seed);
     let mut pick = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
@@ -123,7 +115,6 @@ pub(crate) fn keyspace_options(seed: u64) -> KeyspaceOptions {
     options
 }
 
-/// Options of the whole store that follow from a seed.
 fn store_options(seed: u64) -> Options {
     let rng = &mut Rng::new(!seed);
     let mut pick = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
@@ -155,7 +146,6 @@ fn durability(synced: bool) -> Durability {
     if synced { Durability::Synced } else { Durability::Buffered }
 }
 
-/// A write with its bytes.
 #[derive(Debug, Clone)]
 enum Done {
     Key(Space, Vec<u8>, Option<Vec<u8>>),
@@ -169,7 +159,6 @@ impl Done {
     }
 }
 
-/// These writes, without ranges that are reversed.
 fn done(writes: &[Write]) -> Vec<Done> {
     let bytes = |write: &Write| match write {
         Write::Key(space, key, val) => Done::Key(*space, key.bytes(), val.map(|val| val.bytes())),
@@ -199,7 +188,6 @@ impl Disk {
 }
 
 impl World {
-    /// Does a whole history to a new store.
     pub(crate) fn live(
         history: &History,
         disk: Disk,
@@ -251,14 +239,12 @@ impl World {
         self.fixed.as_ref().map_or_else(|| keyspace_options(seed), |(_, options)| options.clone())
     }
 
-    /// The handle and the reference of a keyspace that exists.
     fn space(&self, space: Space) -> Option<(Keyspace, Arc<Map>)> {
         let keyspace = self.spaces[usize::from(space)].clone()?;
         let number = self.reference.number(space).expect("handle and reference go together");
         Some((keyspace, self.reference.map(number)))
     }
 
-    /// A keyspace as a held snapshot must see it.
     fn space_then(&self, snapshot: u8, space: Space) -> Option<(KeyspaceSnapshot, Arc<Map>)> {
         if self.snapshots.is_empty() {
             return None;
@@ -409,7 +395,6 @@ impl World {
         Ok(())
     }
 
-    /// Does a write to the reference.
     fn note(&mut self, write: Done) {
         match write {
             Done::Key(space, key, value) => self.reference.write(space, key, value),
@@ -417,7 +402,6 @@ impl World {
         }
     }
 
-    /// The answer of a handle to a dropped keyspace.
     fn refused(&self) -> Result<(), String> {
         let Some(stale) = &self.stale else { return Ok(()) };
         must_be("put into a dropped keyspace", stale.put("k", "v"), is_dropped)?;
@@ -485,7 +469,7 @@ impl World {
         Ok(())
     }
 
-    /// A conditional write of one key: the same decision, the same answer, and then the same value.
+    /// The same decision, answer, and value.
     fn change(
         &mut self,
         space: Space,
@@ -496,7 +480,6 @@ impl World {
         let Some((keyspace, map)) = self.space(space) else { return self.refused() };
         let there = map.get(&key[..]).cloned();
         let there = there.as_deref();
-        // The resulting value, if the operation was allowed.
         let after = match change {
             Change::InsertIfAbsent(val) => {
                 let done =
@@ -538,7 +521,6 @@ impl World {
         self.look(space, &[key])
     }
 
-    /// `compare_and_set`. Returns the new value of the key, if the call is allowed.
     fn set_from(
         &mut self,
         keyspace: &Keyspace,
@@ -618,8 +600,7 @@ impl World {
         Err(format!("the value of {} is {got:?} instead of {wanted:?}", show(key)))
     }
 
-    /// Takes at most `most` steps and compares each; at the end of either, both must have ended, at both
-    /// ends.
+    /// Compares at most `most` steps. At the end of one, both must have ended at both ends.
     fn walk(&mut self, held: &mut Held, ends: &Ends, most: usize) -> Result<(), String> {
         for front in ends.iter().cycle().take(most) {
             let (got, wanted) = match front {
@@ -711,7 +692,6 @@ impl World {
         }
     }
 
-    /// Checks everything that is held to its end and drops it.
     fn let_go(&mut self) -> Result<(), String> {
         while !self.snapshots.is_empty() {
             self.release(0)?;
@@ -743,7 +723,6 @@ impl World {
             Some((options, keyspace)) => options.clone().default_keyspace(keyspace.clone()),
             None => store_options(seed),
         };
-        // `self.db` needs a value while no store is open here.
         let aside =
             ok("open aside", Options::new().fs(Arc::new(MemFs::new())).background_threads(0).open("/aside"))?;
         let db = std::mem::replace(&mut self.db, aside);
@@ -759,7 +738,7 @@ impl World {
                 must_be("get after close", other.get("k"), closed)?;
                 must_be("put after close", other.put("k", "v"), closed)?;
                 must_be("flush after close", other.flush(), closed)?;
-                // Dropped at the end of this block: the lock is free already.
+                // Dropped at the end of this block.
                 if how == Reopen::ReadOnlyBetween {
                     self.read_only(&options)?;
                 }
@@ -799,7 +778,6 @@ impl World {
         equal("keyspaces", got, names.into_iter().map(String::from).collect())
     }
 
-    /// Takes the handles of this store's keyspaces.
     fn adopt(&mut self, db: &Db) {
         for space in 0..SPACES {
             let there = self.reference.number(space).is_some();

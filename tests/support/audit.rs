@@ -1,17 +1,13 @@
-//! The order of file operations that is never broken, checked operation by operation.
+//! Checks the order of file operations, for one working thread. Durable data are derived from the operations alone. Before each
+//! operation:
 //!
-//! The audit derives the durable data from the operations alone, not from the file system. With one thread working on
-//! the store, before each operation:
 //!
-//! - *append to a manifest*: every table and filter there is has all its bytes synced and its name made
-//!   durable;
-//! - *append a record to a log*: every older log is durable as a whole, so that no hole can open;
-//! - *rename `CURRENT.new`*: its bytes are synced, and the manifest it names is durable in bytes and name;
-//! - *remove a table, a filter, a log or a manifest*: the manifest in force has no unsynced bytes and
-//!   `CURRENT` is durable;
-//! - *create*: the name was never used before (but for `CURRENT.new`); *rename*: only over `CURRENT`;
-//! - *append*: only to a file that was created since the store was opened, never to one that was found;
-//! - *give a length*: only to a log that was created since, and at least the length of its contents.
+//! - *append to a manifest*: every table and filter is durable, bytes and name;
+//! - *append a record to a log*: every older log is durable: no gap;
+//! - *rename `CURRENT.new`*: its bytes are synced, and its manifest is durable, bytes and name;
+//! - *remove a table, a filter, a log or a manifest*: the current manifest is synced and `CURRENT` durable;
+//! - *create*: a name that was never used, except `CURRENT.new`; *rename*: only over `CURRENT`;
+//! - *append*, *set a length* (of a log, at least the length of its contents): only to a file created since the store was opened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -25,9 +21,9 @@ use super::store::{self, DIR};
 struct File {
     bytes: Vec<u8>,
     synced: usize,
-    /// The directory was synced since the name came to be.
+    /// Synced since the file was created.
     named: bool,
-    /// It was there when the audit began.
+    /// It existed when the audit began.
     found: bool,
 }
 
@@ -41,18 +37,16 @@ impl File {
     }
 }
 
-/// The state derived so far.
 #[derive(Debug, Default)]
 pub(crate) struct Audit {
     files: BTreeMap<String, File>,
     names_used: BTreeSet<String>,
-    /// How often each rule was applied.
     pub(crate) checks: BTreeMap<&'static str, u64>,
     pub(crate) violations: Vec<String>,
 }
 
 impl Audit {
-    /// Starts from the present contents of the file system, all of them durable.
+    /// The present contents count as durable.
     pub(crate) fn of(fs: &MemFs) -> Self {
         let mut audit = Self::default();
         for (name, bytes) in store::files(fs) {
@@ -62,7 +56,6 @@ impl Audit {
         audit
     }
 
-    /// Audits all operations on `fs` from now on.
     pub(crate) fn watch(fs: &MemFs) -> Arc<Mutex<Self>> {
         let audit = Arc::new(Mutex::new(Self::of(fs)));
         let books = Arc::clone(&audit);
@@ -73,7 +66,6 @@ impl Audit {
         audit
     }
 
-    /// Checks an operation that is about to happen, and records it as done.
     pub(crate) fn note(&mut self, op: Op<'_>) {
         match op {
             Op::CreateDir(_) => {}

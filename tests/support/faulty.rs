@@ -1,5 +1,4 @@
-//! A file system in memory whose operations fail as the test determines: without effect, with half of it, or with all
-//! of it. [`MemFs`] alone fails without effect.
+//! A file system in memory whose operations fail with no, half of their, or their whole effect.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,7 +8,6 @@ use std::sync::{Arc, Mutex};
 
 use sievedb::fs::{AppendFile, Fs, LockGuard, LockKind, MemFs, ReadFile};
 
-/// An operation that is about to happen.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Call<'a> {
     Open(&'a Path),
@@ -37,11 +35,10 @@ impl Call<'_> {
     }
 }
 
-/// How much of a failing operation happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     None,
-    /// For an append, its first half. For another operation, all of it.
+    /// The first half of an append; all of another operation.
     Half,
     All,
 }
@@ -55,7 +52,6 @@ type Judge = dyn Fn(&MemFs, Call<'_>) -> Option<(Effect, io::Error)> + Send + Sy
 #[derive(Clone)]
 pub(crate) struct FaultyFs {
     pub(crate) mem: MemFs,
-    /// Whether it reports the free space.
     pub(crate) tells_free: Arc<AtomicBool>,
     judge: Arc<Mutex<Arc<Judge>>>,
 }
@@ -72,8 +68,6 @@ impl FaultyFs {
         Self { mem: mem.clone(), tells_free: Arc::default(), judge: Arc::new(Mutex::new(judge)) }
     }
 
-    /// Sets the function that is called before every operation. An operation for which it gives an error fails
-    /// with it.
     pub(crate) fn judge(
         &self,
         judge: impl Fn(&MemFs, Call<'_>) -> Option<(Effect, io::Error)> + Send + Sync + 'static,

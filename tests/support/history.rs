@@ -1,39 +1,27 @@
-//! The possible contents of a store after a crash.
-//!
-//! Two sequences grow while a test works on a store: the data after each batch, and the set of keyspaces after each
-//! creation or drop. The test records a batch before it passes it to the store ([`History::write`]), and the durable
-//! state after the store has reported it. A recovered store must then show the data after some batch between the last
-//! durable and the last written one, in the keyspaces after some change between the last acknowledged one (these are
-//! always durable) and the last begun: a prefix at a batch boundary, in both.
-//!
-//! Data is kept by *incarnation*: a keyspace that is dropped and made again is another one, and nothing of
-//! the old may show.
+//! The possible contents of a store after a crash. Batches and changes of keyspaces are recorded before they are passed to the
+//! store, durability after it was reported. A recovered store must show the data after some batch from the last durable to the
+//! last written one, and the keyspaces likewise. A keyspace that is made again is another *incarnation*.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::store::{Contents, Entries};
 
-/// A number for each keyspace that ever was; 0 is the default one.
+/// 0 is the default keyspace.
 pub(crate) type Incarnation = usize;
 
-/// One entry of a batch.
 #[derive(Debug)]
 pub(crate) enum Write {
-    /// A value, or `None` for a delete.
+    /// `None` deletes.
     Key(Incarnation, Arc<[u8]>, Option<Arc<[u8]>>),
-    /// A range delete, up to the second key.
     Range(Incarnation, Arc<[u8]>, Arc<[u8]>),
 }
 
-/// Everything that was written, and how much of it must survive.
 #[derive(Debug, Clone)]
 pub(crate) struct History {
     /// The data after each batch; the first is the empty store.
     data: Vec<BTreeMap<Incarnation, Arc<Entries>>>,
-    /// Batches that must survive.
     durable: usize,
-    /// The keyspaces after each change.
     spaces: Vec<BTreeMap<String, Incarnation>>,
     spaces_durable: usize,
     incarnations: usize,
@@ -50,7 +38,6 @@ impl History {
         }
     }
 
-    /// A batch is about to be written.
     pub(crate) fn write(&mut self, writes: &[Write]) {
         let mut data = self.data.last().unwrap().clone();
         for write in writes {
@@ -65,12 +52,10 @@ impl History {
         self.data.push(data);
     }
 
-    /// Everything written so far was acknowledged as durable.
     pub(crate) fn all_durable(&mut self) {
         self.durable = self.data.len() - 1;
     }
 
-    /// A keyspace is about to be created.
     pub(crate) fn create(&mut self, name: &str) -> Incarnation {
         let mut spaces = self.keyspaces().clone();
         spaces.insert(name.to_owned(), self.incarnations);
@@ -79,14 +64,12 @@ impl History {
         self.incarnations - 1
     }
 
-    /// A keyspace is about to be dropped.
     pub(crate) fn remove(&mut self, name: &str) {
         let mut spaces = self.keyspaces().clone();
         spaces.remove(name);
         self.spaces.push(spaces);
     }
 
-    /// The last creation or drop was acknowledged.
     pub(crate) fn keyspaces_durable(&mut self) {
         self.spaces_durable = self.spaces.len() - 1;
     }
@@ -95,17 +78,14 @@ impl History {
         self.spaces.last().unwrap()
     }
 
-    /// Number of batches written.
     pub(crate) fn written(&self) -> usize {
         self.data.len() - 1
     }
 
-    /// Number of batches that must survive.
     pub(crate) fn durable(&self) -> usize {
         self.durable
     }
 
-    /// The contents when everything has survived.
     pub(crate) fn newest(&self) -> Contents {
         self.at(self.written(), self.spaces.len() - 1)
     }
@@ -117,12 +97,11 @@ impl History {
         self.spaces[changes].iter().map(|(name, incarnation)| (name.clone(), entries(incarnation))).collect()
     }
 
-    /// The number of batches after which the store held this: at least the durable ones.
+    /// The number of batches after which the store held this; at least the durable ones.
     pub(crate) fn find(&self, found: &Contents) -> Result<usize, String> {
         self.find_from(self.durable, found)
     }
 
-    /// As [`History::find`], but any prefix of at least `least` batches will do.
     pub(crate) fn find_from(&self, least: usize, found: &Contents) -> Result<usize, String> {
         for changes in (self.spaces_durable..self.spaces.len()).rev() {
             for batches in (least..self.data.len()).rev() {

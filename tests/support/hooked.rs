@@ -10,14 +10,11 @@ use sievedb::fs::{AppendFile, Fs, LockGuard, LockKind, MemFs, ReadFile};
 
 use super::store::DIR;
 
-/// Called with the number of the operation that follows, from 1 on.
 type Hook = Box<dyn FnMut(u64) + Send>;
 
-/// A view of a [`MemFs`] for one handle.
 #[derive(Clone)]
 pub(crate) struct HookedFs {
     mem: MemFs,
-    /// Whether it may change files.
     is_writer: bool,
     hook: Arc<Mutex<Option<Hook>>>,
     operations: Arc<AtomicU64>,
@@ -47,7 +44,6 @@ impl HookedFs {
         *self.hook.lock().unwrap() = None;
     }
 
-    /// How many operations there were.
     pub(crate) fn operations(&self) -> u64 {
         self.operations.load(Ordering::SeqCst)
     }
@@ -62,7 +58,7 @@ impl HookedFs {
         }
     }
 
-    /// A change; by a reader, only outside of the store.
+    /// A reader may only change files outside of the store.
     fn change(&self, path: &Path, what: &str) -> &MemFs {
         if !self.is_writer {
             self.tick();

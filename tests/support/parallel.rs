@@ -1,12 +1,10 @@
-//! Runs many independent cases on all processors. A case that panics is a failure like any other; the first
-//! few failures are shown, with the number of all.
+//! Runs independent cases on all processors. A panic is a failure of its case.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The result of a successful case is a count chosen by the test; the result of a failed case is a sentence with the
-/// steps to repeat it.
+/// A successful case returns a count, a failed one the steps to repeat it.
 pub(crate) fn cases<C: Sync, T: Send>(cases: &[C], run: impl Fn(&C) -> Result<T, String> + Sync) -> Vec<T> {
     let (next, failures, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
@@ -30,7 +28,6 @@ pub(crate) fn cases<C: Sync, T: Send>(cases: &[C], run: impl Fn(&C) -> Result<T,
     done.into_inner().unwrap()
 }
 
-/// Turns a panic into an error.
 pub(crate) fn caught<T>(run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();

@@ -1,6 +1,5 @@
-//! SplitMix64: the seed that a test prints is enough to repeat it, on any machine.
+//! SplitMix64: the printed seed repeats a test on any machine.
 
-/// A source of numbers that follow from a seed.
 #[derive(Debug, Clone)]
 pub(crate) struct Rng(u64);
 
@@ -17,12 +16,10 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    /// True once in `n` times.
     pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }

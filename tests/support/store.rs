@@ -1,8 +1,5 @@
-//! Small stores in memory, and reading them in every way.
-//!
-//! [`examine`] reads everything in a store: every key and many absent ones by `get`, `contains` and `multi_get`,
-//! scans in both directions, `verify`. Each answer is either the expected one or an error that names a file; any
-//! other answer is a failure of the test. [`contents`] is the short form for stores that must be sound.
+//! Small stores in memory. [`examine`] reads every key and many absent ones in every way, and verifies: each answer must be
+//! right, or an error that names a file. [`contents`] is for undamaged stores.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,16 +8,13 @@ use std::sync::Arc;
 use sievedb::fs::MemFs;
 use sievedb::{Compression, Db, Error, Keyspace, KeyspaceOptions, Options};
 
-/// The directory of stores in memory.
 pub(crate) const DIR: &str = "/db";
 
-/// The entries of one keyspace.
 pub(crate) type Entries = BTreeMap<Arc<[u8]>, Arc<[u8]>>;
 
-/// The keyspaces of a store by name.
 pub(crate) type Contents = BTreeMap<String, Entries>;
 
-/// Blocks, memtables and tables so small that a few kilobytes make a tree of several levels.
+/// A few kilobytes make several levels.
 pub(crate) fn small() -> KeyspaceOptions {
     KeyspaceOptions::new()
         .block_bytes(512)
@@ -32,14 +26,13 @@ pub(crate) fn small() -> KeyspaceOptions {
         .compression_at(1, Compression::Lz4)
 }
 
-/// No threads: all work is done by the test's own calls, in the same order each time.
+/// Without threads: deterministic.
 pub(crate) fn options(fs: &MemFs) -> Options {
     Options::new()
         .fs(Arc::new(fs.clone()))
         .background_threads(0)
         .memory_budget(1 << 20)
         .audit_absent(2)
-        // Short, as each image of a power loss has a copy of it.
         .reserve_bytes(4 << 10)
         .default_keyspace(small())
 }
@@ -48,7 +41,6 @@ pub(crate) fn open(fs: &MemFs) -> sievedb::Result<Db> {
     options(fs).open(DIR)
 }
 
-/// Opens a store in another directory.
 pub(crate) fn open_at(fs: &MemFs, dir: &str) -> sievedb::Result<Db> {
     options(fs).open(dir)
 }
@@ -57,7 +49,6 @@ pub(crate) fn open_read_only(fs: &MemFs) -> sievedb::Result<Db> {
     options(fs).read_only().open(DIR)
 }
 
-/// The files of a store, by name.
 pub(crate) fn files(fs: &MemFs) -> BTreeMap<String, Vec<u8>> {
     let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
     fs.files(Path::new(DIR)).into_iter().map(|(path, bytes)| (name(&path), bytes)).collect()
@@ -67,7 +58,6 @@ fn keyspace(db: &Db, name: &str) -> Result<Keyspace, String> {
     db.existing_keyspace(name).ok_or_else(|| format!("keyspace {name} is listed and not there"))
 }
 
-/// Everything in a store, by a forward scan of each keyspace.
 pub(crate) fn contents(db: &Db) -> Result<Contents, String> {
     let mut contents = Contents::new();
     for name in db.keyspaces() {
@@ -81,24 +71,20 @@ pub(crate) fn contents(db: &Db) -> Result<Contents, String> {
     Ok(contents)
 }
 
-/// The errors that readers got.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// Errors of lookups and scans.
     pub(crate) errors: Vec<Error>,
-    /// The damage listed by `verify`.
     pub(crate) damage: Vec<Error>,
     pub(crate) unusable_filters: u64,
 }
 
 impl Findings {
-    /// Whether there was nothing to find.
     pub(crate) fn is_sound(&self) -> bool {
         self.errors.is_empty() && self.damage.is_empty() && self.unusable_filters == 0
     }
 }
 
-/// Reads everything. `Err` is a wrong answer.
+/// `Err` is a wrong answer.
 pub(crate) fn examine(db: &Db, expected: &Contents, absent: &[Vec<u8>]) -> Result<Findings, String> {
     let mut findings = Findings::default();
     let names = db.keyspaces();
@@ -197,7 +183,7 @@ fn scan<'e>(
     }
 }
 
-/// Damage is reported with the file it is in, and with its place there (a newer format with its name).
+/// With file and offset, or the name of a newer format.
 pub(crate) fn names_its_place(error: &Error) -> Result<(), String> {
     match error {
         Error::Corruption { file, .. } | Error::Unsupported { file, .. } if file.starts_with(DIR) => Ok(()),
@@ -218,12 +204,11 @@ fn describe(got: Option<&[u8]>, wanted: Option<&[u8]>) -> String {
     format!("{} instead of {}", short(got), short(wanted))
 }
 
-/// The length of a log without the room behind its last record.
 pub(crate) fn written(log: &[u8]) -> usize {
     log.iter().rposition(|&byte| byte != 0).map_or(0, |last| (last + 1).next_multiple_of(8))
 }
 
-/// Cuts off most of the room behind the last record of a log, so that a test may try every byte.
+/// Cuts most of the preallocated space: a test can try every byte.
 pub(crate) fn leave_little_room(log: &mut Vec<u8>) {
     log.truncate(written(log) + 40);
 }

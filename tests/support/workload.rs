@@ -1,8 +1,5 @@
-//! A mix of all operations that follows from a seed.
-//!
-//! Keys are few, so they are overwritten and deleted all the time; values are numbered, so all states differ; some
-//! are long enough to be stored in chunks. Each operation records in the history the next step, does it, and records
-//! the acknowledgement.
+//! A mix of all operations from a seed: few keys, overwritten and deleted all the time. Numbered values make all states differ;
+//! some are stored in chunks. The history records each operation and its acknowledgement.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -13,13 +10,11 @@ use super::history::{History, Incarnation, Write};
 use super::rng::Rng;
 use super::store;
 
-/// A store at work, without threads.
 pub(crate) struct Workload {
     fs: MemFs,
     rng: Rng,
     db: Option<Db>,
     history: Arc<Mutex<History>>,
-    /// The current action, for messages.
     doing: Arc<Mutex<String>>,
     count: u64,
     told: u64,
@@ -53,8 +48,7 @@ impl Workload {
         self.db.as_ref()
     }
 
-    /// The number of failures that the stores have reported: of background work, up to the last close, and of a full
-    /// disk at opening.
+    /// Failures of background work up to the last close, and of a full disk at opening.
     pub(crate) fn told(&self) -> u64 {
         self.told
     }
@@ -63,7 +57,6 @@ impl Workload {
         self.history.lock().unwrap()
     }
 
-    /// Opens the store and does `operations` of them; stops at the first error.
     pub(crate) fn run(&mut self, operations: u64) -> Result<()> {
         self.open()?;
         for _ in 0..operations {
@@ -81,7 +74,6 @@ impl Workload {
         Ok(())
     }
 
-    /// Closes the store with the error in hand.
     pub(crate) fn close(&mut self) -> Result<()> {
         if let Some(db) = self.db.take() {
             self.told += db.stats().background_failures;
@@ -199,7 +191,6 @@ impl Workload {
     }
 }
 
-/// Every key that the workload may have used, and some that it never does.
 pub(crate) fn universe() -> Vec<Vec<u8>> {
     let long = (0..6).map(|n| format!("{}{n}", "long ".repeat(30)));
     let keys = (0..KEYS + 6).map(|n| format!("key {n:02}"));

@@ -1,38 +1,24 @@
-//! Whether a history of transactions is serializable: whether a serial order exists in which each transaction reads
-//! the values that it read.
-//!
-//! Each transaction has a number, and every version of a key is known by the number of its writer; 0 is the
-//! version before all. The order of the versions of a key follows from the snapshots in which they were seen. Then
-//! a transaction comes before another one if
-//!
-//! - it wrote a version that the other one read (write, read);
-//! - the other one wrote the next version (write, write);
-//! - it read a version, and the other one wrote the next one (read, write).
-//!
-//! The history is serializable if this has no cycle. A key that is absent from a range was read, too: that is how
-//! phantoms are found.
+//! Finds a serial order in which each transaction reads the values that it read. Each version of a key has the number of its
+//! writer; 0 is the initial one. A transaction precedes another if it wrote a version that the other read, or that the other's
+//! version follows, or if it read a version that the other's follows. The history is serializable if this has no cycle. Absent
+//! keys of a read range count as read, which reveals phantoms.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Number of a transaction, and name of the versions that it wrote.
 pub(crate) type Id = u64;
 
 pub(crate) type Key = u16;
 
-/// A committed transaction.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Run {
     pub(crate) id: Id,
-    /// The number of its snapshot.
     pub(crate) read_at: u64,
-    /// The versions that it read.
     pub(crate) reads: Vec<(Key, Id)>,
 }
 
-/// The versions of a key that were seen, with the first and the last snapshot that saw each, in this order.
+/// In order, each with the first and the last snapshot that saw it.
 type Versions = Vec<(Id, u64, u64)>;
 
-/// The versions of each key in their order.
 fn versions(runs: &[Run]) -> Result<BTreeMap<Key, Versions>, String> {
     let known: BTreeSet<Id> = runs.iter().map(|run| run.id).chain([0]).collect();
     let mut seen: BTreeMap<Key, BTreeMap<Id, (u64, u64)>> = BTreeMap::new();
@@ -57,7 +43,6 @@ fn versions(runs: &[Run]) -> Result<BTreeMap<Key, Versions>, String> {
     Ok(ordered)
 }
 
-/// Checks a history. Returns how many dependencies it has.
 pub(crate) fn check(runs: &[Run]) -> Result<usize, String> {
     let versions = versions(runs)?;
     let mut after: BTreeMap<Id, BTreeSet<Id>> = BTreeMap::new();
@@ -85,7 +70,6 @@ pub(crate) fn check(runs: &[Run]) -> Result<usize, String> {
     }
 }
 
-/// Transactions each of which comes before the next, and the last before the first.
 fn cycle(after: &BTreeMap<Id, BTreeSet<Id>>) -> Option<Vec<Id>> {
     let mut left: BTreeMap<Id, usize> = BTreeMap::new();
     for (&id, then) in after {
@@ -103,7 +87,7 @@ fn cycle(after: &BTreeMap<Id, BTreeSet<Id>>) -> Option<Vec<Id>> {
             }
         }
     }
-    // Each that is left comes after another one that is: going back ends in a cycle.
+    // Every remaining one has a predecessor: going back ends in a cycle.
     let before =
         |id: Id| left.keys().copied().find(|other| after.get(other).is_some_and(|then| then.contains(&id)));
     let mut path = vec![*left.keys().next()?];
@@ -121,7 +105,7 @@ fn cycle(after: &BTreeMap<Id, BTreeSet<Id>>) -> Option<Vec<Id>> {
 #[test]
 fn the_checker_finds_lost_updates_write_skew_phantoms_and_reads_of_two_moments() {
     let run = |id, read_at, reads: &[(Key, Id)]| Run { id, read_at, reads: reads.to_vec() };
-    // Number 1 writes both keys, 2 the first one, 3 the second one, 4 sees their result.
+    // 1 writes both keys, 2 the first, 3 the second, 4 sees their result.
     let (seed, last) = (run(1, 0, &[(0, 0), (1, 0)]), run(4, 30, &[(0, 2), (1, 3)]));
     let history = |two: &[(Key, Id)], three: &[(Key, Id)]| {
         check(&[seed.clone(), run(2, 10, two), run(3, 10, three), last.clone()])
@@ -130,10 +114,9 @@ fn the_checker_finds_lost_updates_write_skew_phantoms_and_reads_of_two_moments()
     assert!(history(&[(0, 1), (1, 1)], &[(1, 1)]).is_ok(), "2 before 3");
     let skew = history(&[(1, 1)], &[(0, 1)]).unwrap_err();
     assert!(skew.starts_with("a cycle of 2"), "{skew}");
-    // For a phantom, the version read is the version of the absent key.
+    // The absent key has a version, too.
     let phantom = check(&[run(2, 10, &[(1, 0)]), run(3, 10, &[(0, 0)]), last.clone()]).unwrap_err();
     assert!(phantom.starts_with("a cycle of 2"), "{phantom}");
-    // Both read version 1 of the key, and both wrote it.
     let lost = check(&[
         seed.clone(),
         run(2, 10, &[(0, 1)]),

@@ -1,18 +1,15 @@
-//! Counts all allocations of the program, including C++ allocations. On Linux with glibc, the program defines
-//! `malloc`, `calloc`, `realloc` and the aligned variants. They count and then call glibc's own functions,
-//! which glibc also exports under other names.
+//! Counts all allocations of the program, including C++: with glibc, defines `malloc` and its variants, which call glibc's
+//! functions under other names.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 static COUNTING: AtomicBool = AtomicBool::new(false);
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// Starts counting. Until then an allocation costs one more read of a flag.
 pub(crate) fn start() {
     COUNTING.store(true, Relaxed);
 }
 
-/// Allocations so far, including reallocations; `None` on systems other than Linux with glibc.
 pub(crate) fn count() -> Option<u64> {
     cfg!(all(target_os = "linux", target_env = "gnu")).then(|| COUNT.load(Relaxed))
 }

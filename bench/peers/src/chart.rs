@@ -1,7 +1,5 @@
-//! SVG charts: one panel per workload, one bar per engine.
-//!
-//! A bar ends at the median, which a tick marks; a thin line leads from the least to the greatest sample. Panels fill as
-//! many columns as are needed to stay within [`HEIGHT_MAX`].
+//! SVG charts: one panel per workload, one bar per engine. A tick marks the median, a thin line spans the samples. [`HEIGHT_MAX`]
+//! determines the columns of panels.
 
 use sievedb_report::svg::Svg;
 
@@ -16,22 +14,16 @@ pub(crate) struct Bar {
     pub(crate) max: f64,
 }
 
-/// The bars of one workload, with their own scale.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Panel {
     pub(crate) title: String,
-    /// The unit, and whether longer bars are better.
     pub(crate) unit: &'static str,
     pub(crate) bars: Vec<Bar>,
 }
 
-/// Of a column of panels.
 const WIDTH: f64 = 480.0;
-/// Of a chart, so that it fits on a screen.
 const HEIGHT_MAX: f64 = 1200.0;
-/// Room for the names of engines.
 const LEFT: f64 = 175.0;
-/// Room for the figure after the longest bar.
 const RIGHT: f64 = 70.0;
 const BAR: f64 = 9.0;
 const GAP: f64 = 3.0;
@@ -66,7 +58,6 @@ pub(crate) fn svg(title: &str, panels: &[Panel]) -> String {
     svg.finish()
 }
 
-/// The panels in order, in `count` columns of about the same number.
 fn columns(panels: &[Panel], count: usize) -> Vec<&[Panel]> {
     panels.chunks(panels.len().div_ceil(count)).collect()
 }

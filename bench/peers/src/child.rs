@@ -1,5 +1,4 @@
-//! One run: a separate process that prepares a store or runs a workload, and prints the outcome as one line
-//! of JSON.
+//! A process that prepares a store or runs a workload, and prints a line of JSON.
 
 use crate::Result;
 use crate::names::with_engine;

@@ -1,4 +1,4 @@
-//! The measured loops, the same for every engine. Every answer is checked.
+//! The measured loops of all engines. Every answer is checked.
 
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -10,7 +10,6 @@ use crate::engine::{Adding, Batch, Engine};
 use crate::keys::{KeySet, fill_value, value_word};
 use crate::plan::{Kind, Step};
 
-/// Steps between two reads of the clock.
 const STEPS_A_LOOK: usize = 16;
 
 pub(crate) struct Client {
@@ -20,26 +19,22 @@ pub(crate) struct Client {
     pub(crate) batch: usize,
     pub(crate) synced: bool,
     pub(crate) adding: Adding,
-    /// Time limit; a client also stops after its last step.
     pub(crate) time_max: Duration,
     pub(crate) start: Arc<Barrier>,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Done {
-    /// Keys or transactions.
     pub(crate) operations: u64,
-    /// Transactions that were retried after a conflict.
     pub(crate) conflicts: u64,
     pub(crate) began: Instant,
     pub(crate) ended: Instant,
-    /// The longest time of [`STEPS_A_LOOK`] steps, or of one batch.
+    /// Of [`STEPS_A_LOOK`] steps, or of one batch.
     pub(crate) longest: Duration,
-    /// Latencies in nanoseconds of every [`STEPS_A_LOOK`]th step, or of every batch or transaction.
+    /// In nanoseconds, of every [`STEPS_A_LOOK`]th step, or of every batch or transaction.
     pub(crate) latencies: Histogram<u64>,
 }
 
-/// Significant digits of a latency.
 const DIGITS: u8 = 3;
 
 impl Done {
@@ -55,7 +50,6 @@ impl Done {
         })
     }
 
-    /// Records the end of some steps, and the end of the first one (`first`) unless they were one call.
     fn note(&mut self, operations: usize, first: Option<Instant>) -> Result<()> {
         let now = Instant::now();
         let latency = first.unwrap_or(now) - self.ended;

@@ -1,7 +1,5 @@
-//! Counts that are independent of the machine: instructions by valgrind, system calls by strace.
-//!
-//! One child runs some steps, another runs twice as many. Opening, warming up and closing cost both the same,
-//! so the difference is the cost of the additional steps. All threads are counted.
+//! Counts that are independent of the machine: instructions by valgrind, system calls by strace, of all threads. The difference
+//! of children with N and 2 N steps excludes opening, warming up and closing.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 
-/// Counts per operation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Counts {
     pub(crate) instructions: Option<f64>,
@@ -19,7 +16,6 @@ pub(crate) struct Counts {
     pub(crate) calls: Option<BTreeMap<String, f64>>,
 }
 
-/// The difference of two counts per additional operation.
 pub(crate) fn each(once: u64, twice: u64, operations: u64) -> f64 {
     (twice as f64 - once as f64) / operations as f64
 }

@@ -1,4 +1,4 @@
-//! Runs each sample in a new process, the engines in turn, and records the results.
+//! Runs each sample in a new process, the engines in turn.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -17,7 +17,6 @@ use crate::pages::Page;
 use crate::records::{OTHERS_MAX, Record, Start};
 use crate::workload::{Counted, Shape, Work, Workload};
 
-/// Longest wait for other programs before the first run.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 pub(crate) struct Suite {
@@ -27,18 +26,15 @@ pub(crate) struct Suite {
     pub(crate) engines: Vec<EngineName>,
     pub(crate) rounds: usize,
     pub(crate) counts: bool,
-    /// Runs of a sample until one is not disturbed.
     pub(crate) attempts: usize,
     pub(crate) work: PathBuf,
 }
 
 impl Suite {
-    /// The results of earlier runs with the same work directory.
     fn results(&self) -> PathBuf {
         self.work.join("results.jsonl")
     }
 
-    /// Runs everything that has no result yet, and returns all results.
     pub(crate) fn run(&self) -> Result<Vec<Record>> {
         fs::create_dir_all(&self.work)?;
         let mut records = if self.results().exists() { Record::read(&self.results())? } else { Vec::new() };
@@ -72,7 +68,6 @@ impl Suite {
         Ok(records)
     }
 
-    /// The rounds of a row. Each round starts with another engine.
     fn time(&self, row: &Workload, engines: &[&EngineName], records: &mut Vec<Record>) -> Result<()> {
         for round in 0..self.rounds {
             for turn in 0..engines.len() {
@@ -99,7 +94,6 @@ impl Suite {
         Ok(())
     }
 
-    /// A run, repeated if other programs disturbed it.
     fn sample(&self, row: &Workload, engine: EngineName) -> Result<Outcome> {
         let mut outcome = self.child(row, engine, Amount::Timed)?;
         for _ in 1..self.attempts {
@@ -129,7 +123,6 @@ impl Suite {
         self.order(Task::Run { engine, workload: Box::new(row.clone()), amount }, row.times, &dir)
     }
 
-    /// The command of a task on a store with `times` times the usual number of keys.
     fn order(&self, task: Task, times: u32, dir: &Path) -> Result<Command> {
         let order = Order { task, sizes: self.sizes.times(times), dir: dir.into() };
         let mut command = Command::new(std::env::current_exe()?);
@@ -137,7 +130,6 @@ impl Suite {
         Ok(command)
     }
 
-    /// The directory of the store: the engine's own, or a copy if the workload writes.
     fn place(&self, row: &Workload, engine: EngineName) -> Result<PathBuf> {
         let stored = match row.shape {
             _ if engine == EngineName::Nothing => self.work.join("nothing"),
@@ -161,7 +153,6 @@ impl Suite {
         Ok(copy)
     }
 
-    /// The directory of a store of this shape, which is made if it does not exist.
     fn store(&self, engine: EngineName, keys: KeySet, shape: Shape, times: u32) -> Result<PathBuf> {
         let name = format!("{keys:?}-{shape:?}-{times}").to_lowercase();
         let dir = self.work.join("stores").join(engine.argument()).join(name);
@@ -208,7 +199,7 @@ impl Suite {
     }
 }
 
-/// Steps of a counted run: enough for a mean, and few enough for valgrind and for one memtable.
+/// Enough for a mean, few enough for valgrind and one memtable.
 fn counted_steps(work: Work) -> usize {
     match work {
         Work::Fill { synced: true, .. } => 2_000,
@@ -230,7 +221,6 @@ fn outcome(mut command: Command) -> Result<Outcome> {
     Ok(serde_json::from_str(line)?)
 }
 
-/// Waits a few minutes for a low load; compiling this program caused load too.
 pub(crate) fn wait_for_quiet() {
     let began = Instant::now();
     while machine::load() > 0.5 && began.elapsed() < PATIENCE {

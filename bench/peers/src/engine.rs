@@ -1,8 +1,5 @@
-//! The interface of an engine, and the settings that are equal for all.
-//!
-//! Writes are asynchronous because commits of surrealkv are: its clients are tasks of a runtime. The clients
-//! of the other engines are threads, and their writes are complete when the call returns. All calls are
-//! static, so the loop costs the same for every engine.
+//! The interface of an engine, and the common settings. Writes are asynchronous because surrealkv's are. Calls are static: the
+//! loop costs the same for every engine.
 
 use std::future::Future;
 use std::path::Path;
@@ -14,14 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 
-/// The settings of an engine; the README explains how each engine uses them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Settings {
-    /// Memory for blocks, indexes and filters, in bytes.
     pub(crate) cache_bytes: u64,
     pub(crate) memtable_bytes: u64,
     pub(crate) table_bytes: u64,
-    /// Bytes of level 1; each further level is ten times as large.
+    /// Each further level is ten times as large.
     pub(crate) level_base_bytes: u64,
     pub(crate) writes: Writes,
 }
@@ -34,7 +29,6 @@ pub(crate) enum Writes {
     Only,
 }
 
-/// Writes that become visible together.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
@@ -68,7 +62,6 @@ impl Batch {
     }
 }
 
-/// The result of a scan: the number of entries, and a sum over all keys and the [`word`] of each value.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) entries: u64,
@@ -84,7 +77,6 @@ impl Seen {
     }
 }
 
-/// The first eight bytes of a value.
 #[inline]
 pub(crate) fn word(value: &[u8]) -> u64 {
     value.get(..8).map_or(0, LittleEndian::read_u64)
@@ -105,7 +97,6 @@ impl Adding {
     }
 }
 
-/// A copy of the value with its [`word`] incremented.
 #[inline]
 pub(crate) fn one_more(value: &[u8]) -> Vec<u8> {
     let mut next = value.to_vec();
@@ -118,20 +109,16 @@ pub(crate) trait Engine: Send + Sync + Sized + 'static {
     /// Whether the engine gives real answers, which are then checked.
     const ANSWERS: bool = true;
 
-    /// Opens the store in this directory, or creates it.
     fn open(dir: &Path, settings: &Settings) -> Result<Self>;
 
     fn get(&self, key: &[u8]) -> Result<Option<u64>>;
 
-    /// The number of present keys, by the engine's call for many keys if it has one.
     fn count_present(&self, keys: &[Vec<u8>]) -> Result<usize> {
         keys.iter().try_fold(0, |count, key| Ok(count + usize::from(self.get(key)?.is_some())))
     }
 
-    /// Reads entries in ascending order, starting at a key.
     fn scan(&self, from: &[u8], entries: usize) -> Result<Seen>;
 
-    /// Reads entries in descending order, starting at the last one.
     fn scan_back(&self, entries: usize) -> Result<Seen>;
 
     fn put(&self, key: &[u8], value: &[u8], synced: bool) -> impl Future<Output = Result<()>> + Send;
@@ -140,30 +127,25 @@ pub(crate) trait Engine: Send + Sync + Sized + 'static {
 
     fn delete(&self, key: &[u8]) -> impl Future<Output = Result<()>> + Send;
 
-    /// Increments the [`word`] of these keys' values in one transaction, which is retried after a conflict.
-    /// Returns the number of conflicts.
+    /// Increments the [`word`] of these keys' values in one transaction, retried after conflicts. Returns the number of
+    /// conflicts.
     fn add(&self, keys: &[Vec<u8>], how: Adding) -> impl Future<Output = Result<u64>> + Send {
         _ = (keys, how);
         async { Err("the suite has no transactions for this engine".into()) }
     }
 
-    /// Flushes the memtable, if the engine has a call for it; otherwise closing does so.
     fn flush(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Waits for the end of background work, as far as the engine reports it.
     fn settle(&self) -> Result<()>;
 
-    /// Merges everything into one run.
     fn compact(&mut self) -> Result<()>;
 
-    /// Data blocks and filter pages read so far, from memory or disk, if the engine counts them.
     fn blocks(&self) -> Option<u64> {
         None
     }
 
-    /// A short description of the tree, if the engine reports it.
     fn shape(&self) -> Option<String> {
         None
     }
@@ -182,7 +164,6 @@ pub(crate) trait Engine: Send + Sync + Sized + 'static {
     }
 }
 
-/// The result of a future that never waits.
 pub(crate) fn done<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,

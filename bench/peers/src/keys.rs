@@ -1,7 +1,5 @@
-//! Keys and values, each computed from its number.
-//!
-//! Present keys have numbers below 2^31, absent keys the other numbers. The same function makes both, so
-//! absent keys have the shape of present keys and lie among them.
+//! Keys and values, computed from numbers. Present keys have numbers below 2^31, absent keys the others, so both have the same
+//! shape and are interleaved.
 
 use byteorder::{BigEndian, ByteOrder, LittleEndian};
 use clap::ValueEnum;
@@ -20,7 +18,7 @@ pub(crate) enum KeySet {
     Paths,
     /// URLs of about 60 bytes, about 100 per host.
     Urls,
-    /// One of 1,000 tenants and a version 7 UUID. The keys of a tenant ascend with the number, to within 64.
+    /// One of 1,000 tenants and a version 7 UUID; a tenant's keys ascend with the number, to within 64.
     Tenants,
 }
 
@@ -42,7 +40,6 @@ fn digits(number: u32) -> [u8; 8] {
     std::array::from_fn(|place| b"0123456789abcdef"[(number >> (28 - 4 * place) & 15) as usize])
 }
 
-/// A number below 10,000.
 fn decimals(number: u32) -> [u8; 4] {
     [1000, 100, 10, 1].map(|unit| b'0' + (number / unit % 10) as u8)
 }
@@ -118,7 +115,6 @@ impl KeySet {
         }
     }
 
-    /// The bytes of the first `count` keys.
     pub(crate) fn bytes(self, count: u64) -> u64 {
         let mut key = Vec::new();
         let len = |number| {
@@ -128,7 +124,6 @@ impl KeySet {
         (0..count).map(len).sum()
     }
 
-    /// Changes the last byte, which makes a present key absent.
     #[inline]
     pub(crate) fn miss_nearly(self, number: u32, key: &mut [u8]) {
         if let Some(last) = key.last_mut() {
@@ -141,13 +136,11 @@ impl KeySet {
     }
 }
 
-/// The first eight bytes of a value, which are compared.
 #[inline]
 pub(crate) fn value_word(number: u32) -> u64 {
     mix(7, number.into())
 }
 
-/// Fills `value` with the incompressible bytes of this number.
 #[inline]
 pub(crate) fn fill_value(number: u32, value: &mut [u8]) {
     for (place, part) in value.chunks_mut(8).enumerate() {

@@ -1,4 +1,4 @@
-//! Statistics of Linux about the machine, this process and its files.
+//! Linux statistics about the machine, this process and its files.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,16 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 
-/// Processor time of this process, background threads included.
 pub(crate) fn processor_time() -> Duration {
-    // Not by rustix: its clock needs data that valgrind hides.
+    // The clock of rustix needs data that valgrind hides.
     ProcessTime::now().as_duration()
 }
 
-/// Background work has ended if the process uses almost no processor time for this long.
+/// Background work has ended after this time of almost no processor use.
 pub(crate) const QUIET: Duration = Duration::from_millis(500);
 
-/// Waits until this process has used almost no processor time for `quiet`.
 pub(crate) fn wait_until_idle(quiet: Duration) {
     let mut before = processor_time();
     let mut quiet_since = Instant::now();
@@ -56,7 +54,6 @@ pub(crate) fn load() -> f64 {
     text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(f64::NAN)
 }
 
-/// Resets the peak memory, if the system allows it.
 pub(crate) fn forget_peak() {
     // Otherwise the peak covers the whole process.
     _ = fs::write("/proc/self/clear_refs", "5");
@@ -76,7 +73,6 @@ pub(crate) struct Io {
     pub(crate) read_bytes: u64,
     pub(crate) write_calls: u64,
     pub(crate) written_bytes: u64,
-    /// Bytes read that were not in the page cache.
     pub(crate) device_read_bytes: u64,
 }
 
@@ -107,7 +103,7 @@ impl Io {
     }
 }
 
-/// Ticks of all processors: busy (including time taken by the host), and in total.
+/// Ticks of all processors: busy, including time taken by the host, and total.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticks {
     busy: u64,
@@ -121,15 +117,14 @@ impl Ticks {
 
     fn parse(text: &str) -> Self {
         let first = text.lines().next().unwrap_or_default();
-        // user, nice, system, idle, iowait, irq, softirq, steal; the ticks of guests are part of user.
+        // user, nice, system, idle, iowait, irq, softirq, steal; user includes guests.
         let ticks: Vec<u64> = first.split_whitespace().skip(1).take(8).flat_map(str::parse).collect();
         let all = ticks.iter().sum();
         let idle: u64 = ticks.iter().skip(3).take(2).sum();
         Self { busy: all - idle, all }
     }
 
-    /// The share of the machine used by other processes since `before`. They include kernel threads, which
-    /// write back the data of this process.
+    /// The share of the machine that other processes used since `before`, including kernel threads that write back data.
     pub(crate) fn others_since(self, before: Self, own: Duration) -> f64 {
         const TICKS_A_SECOND: f64 = 100.0;
         let all = (self.all - before.all).max(1) as f64;
@@ -151,7 +146,6 @@ fn files(dir: &Path, each: &mut impl FnMut(&Path, &fs::Metadata) -> io::Result<(
     Ok(())
 }
 
-/// The disk space of the files below a directory, in bytes.
 pub(crate) fn disk_bytes(dir: &Path) -> Result<u64> {
     use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;
@@ -162,7 +156,6 @@ pub(crate) fn disk_bytes(dir: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Drops the files below a directory from the page cache.
 pub(crate) fn forget_pages(dir: &Path) -> Result<()> {
     Ok(files(dir, &mut |path, _| {
         let file = File::open(path)?;
@@ -171,7 +164,6 @@ pub(crate) fn forget_pages(dir: &Path) -> Result<()> {
     })?)
 }
 
-/// Reads all files below a directory into the page cache.
 pub(crate) fn fetch_pages(dir: &Path) -> Result<()> {
     Ok(files(dir, &mut |path, _| io::copy(&mut File::open(path)?, &mut io::sink()).map(drop))?)
 }

@@ -1,8 +1,7 @@
-//! The engines by name, and the call of a generic function for an engine.
+//! The engines by name, and generic calls for an engine.
 
 use serde::{Deserialize, Serialize};
 
-/// An engine, possibly with another setting.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
 )]
@@ -38,7 +37,6 @@ impl EngineName {
         }
     }
 
-    /// The name on the command line and of directories.
     pub(crate) fn argument(self) -> &'static str {
         match self {
             Self::Sievedb => "sievedb",
@@ -55,17 +53,15 @@ impl EngineName {
         }
     }
 
-    /// Whether the engine is compared with sievedb: another LSM store.
     pub(crate) fn is_peer(self) -> bool {
         !matches!(self, Self::Sievedb | Self::Redb | Self::Nothing)
     }
 
-    /// The engine that makes the store: cache settings do not change a store.
+    /// Cache settings do not change a store.
     pub(crate) fn maker(self) -> Self {
         if self == Self::RocksdbCached { Self::Rocksdb } else { self }
     }
 
-    /// Whether it is RocksDB, which is an optional feature of this program.
     pub(crate) fn is_rocksdb(self) -> bool {
         matches!(self, Self::Rocksdb | Self::RocksdbHashed | Self::RocksdbCached | Self::RocksdbPartitioned)
     }

@@ -1,4 +1,4 @@
-//! The order of a child process, and its outcome.
+//! The task of a child process, and its outcome.
 
 use std::path::PathBuf;
 
@@ -18,14 +18,13 @@ pub(crate) struct Sizes {
     pub(crate) small_cache_bytes: u64,
     pub(crate) whole_cache_bytes: u64,
     pub(crate) memtable_bytes: u64,
-    /// Time limits of a run that reads, and of a fill.
     pub(crate) seconds_max: u64,
     pub(crate) fill_seconds_max: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Task {
-    /// Makes a store in a directory. `Settled` and `Deleted` start from a store of shape `Left`.
+    /// `Settled` and `Deleted` start from a store of shape `Left`.
     Prepare {
         engine: EngineName,
         keys: KeySet,
@@ -40,11 +39,12 @@ pub(crate) enum Task {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Amount {
-    /// All steps of the workload, within its time limit.
     Timed,
-    /// `steps` steps of a plan of `planned` steps without a time limit, for counts. The child exits
-    /// afterwards.
-    Counted { steps: usize, planned: usize },
+    /// `steps` of `planned` steps without a time limit, for counts.
+    Counted {
+        steps: usize,
+        planned: usize,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -56,31 +56,24 @@ pub(crate) struct Order {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Outcome {
-    /// Keys looked up or written, entries scanned, scans, transactions committed, or stores opened.
+    /// Keys looked up or written, entries scanned, scans, transactions, or stores opened.
     pub(crate) operations: u64,
     pub(crate) seconds: f64,
-    /// Processor time of all threads.
     pub(crate) processor_seconds: f64,
     pub(crate) io: Io,
-    /// Blocks read by the workload, from memory or disk.
     pub(crate) blocks: Option<u64>,
     pub(crate) allocations: Option<u64>,
-    /// Transactions that were retried after a conflict.
     pub(crate) conflicts: u64,
     pub(crate) longest_ms: f64,
-    /// Latency of a call; `None` if the whole run is one call.
     pub(crate) latency: Option<Latency>,
     pub(crate) peak_bytes: u64,
     pub(crate) shape: Option<String>,
-    /// For a fill, measured after background work has ended.
     pub(crate) filled: Option<Filled>,
     pub(crate) load_before: f64,
     pub(crate) load_after: f64,
-    /// The share of the machine that other processes used during the measured part.
     pub(crate) others: f64,
 }
 
-/// Percentiles of the latency in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
     pub(crate) p50: f64,
@@ -92,14 +85,11 @@ pub(crate) struct Latency {
 pub(crate) struct Filled {
     pub(crate) user_bytes: u64,
     pub(crate) written_bytes: u64,
-    /// Including background work.
     pub(crate) seconds: f64,
-    /// After the store was closed.
     pub(crate) disk_bytes: u64,
 }
 
 impl Sizes {
-    /// The sizes of a store with `times` times the keys.
     pub(crate) fn times(&self, times: u32) -> Self {
         Self { keys: self.keys * times, ..self.clone() }
     }
@@ -108,7 +98,6 @@ impl Sizes {
         u64::from(self.keys) * (16 + self.value_bytes as u64)
     }
 
-    /// The keys in the log of [`Shape::Log`].
     pub(crate) fn logged_keys(&self) -> u32 {
         (u64::from(self.keys) * 15 / 100).max(1) as u32
     }
@@ -136,7 +125,6 @@ impl Sizes {
         };
         let mut settings = self.settings(workload.shape, workload.cache, writes);
         if workload.cache == Cache::SmallAndFilters && engine == EngineName::Sievedb {
-            // RocksDB keeps ten bits per key outside its cache.
             settings.cache_bytes += u64::from(self.keys) * 10 / 8;
         }
         settings

@@ -43,7 +43,6 @@ impl Page {
         }
     }
 
-    /// The file of spreads, latencies, input and output, and counts.
     pub(crate) fn counts_file(self) -> &'static str {
         match self {
             Self::Peers | Self::Short => "peers-counts.md",
@@ -52,7 +51,6 @@ impl Page {
         }
     }
 
-    /// The part whose ratios the head of the page names.
     pub(crate) fn main_part(self) -> Part {
         match self {
             Self::Peers | Self::Short => Part::Absent,
@@ -61,7 +59,6 @@ impl Page {
         }
     }
 
-    /// The subject of the page, and how to read it.
     pub(crate) fn opening(self) -> String {
         let counts = self.counts_file();
         match self {
@@ -83,7 +80,6 @@ impl Page {
         }
     }
 
-    /// The head of the page of counts.
     pub(crate) fn counts_opening(self) -> String {
         let file = self.file();
         format!(
@@ -103,7 +99,6 @@ impl Page {
         }
     }
 
-    /// The engine that sievedb is compared with.
     pub(crate) fn peer(self) -> &'static str {
         match self {
             Self::Peers | Self::Short | Self::Keys => "the best of the other LSM stores, at its best setting",
@@ -111,7 +106,6 @@ impl Page {
         }
     }
 
-    /// Paragraphs for the head of the page.
     pub(crate) fn note(self, has_rocksdb: bool) -> String {
         match self {
             Self::Peers => String::new(),

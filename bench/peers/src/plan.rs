@@ -1,4 +1,4 @@
-//! The steps of each client, computed before the clock starts.
+//! The steps of each client, computed in advance.
 
 use crate::keys::{ABSENT, KeySet};
 use crate::random::{Random, Zipf, below, mix};
@@ -8,17 +8,13 @@ use crate::workload::{Absent, Choice, Work};
 pub(crate) enum Kind {
     Present,
     Absent,
-    /// Looks up a present key with its last byte changed, which makes it absent.
     Near,
-    /// Looks up a key that may have been deleted.
     Either,
     Put,
-    /// Looks up a present key and writes it again.
     Change,
     Delete,
-    /// Increments the first eight bytes of a present key's value, in a transaction with other keys.
+    /// Increments the first eight bytes of a value, in a transaction with other keys.
     Add,
-    /// Scans, starting at a present key.
     Scan,
 }
 
@@ -26,7 +22,6 @@ pub(crate) enum Kind {
 pub(crate) struct Step {
     pub(crate) kind: Kind,
     pub(crate) entries: u16,
-    /// The key's number, for absent keys without [`ABSENT`].
     pub(crate) number: u32,
 }
 
@@ -57,15 +52,13 @@ pub(crate) struct Plan {
     pub(crate) work: Work,
     pub(crate) keys: u32,
     pub(crate) clients: usize,
-    /// Steps of all clients together.
     pub(crate) steps: usize,
 }
 
-/// A scan of YCSB E has 1 to 100 entries.
 const YCSB_SCAN_MAX: u64 = 100;
 
 impl Plan {
-    /// The steps of one client. Warm-up steps differ from measured steps and do not write.
+    /// Warm-up steps differ and do not write.
     pub(crate) fn of_client(&self, client: usize, warm_up: bool) -> Vec<Step> {
         let count = self.steps / self.clients;
         let mut random = Random::new(100 + 2 * client as u64 + u64::from(warm_up));
@@ -139,8 +132,8 @@ impl Plan {
         }
     }
 
-    /// The core workloads: Cooper et al., "Benchmarking cloud serving systems with YCSB", 2010. New keys get
-    /// the numbers after the existing ones.
+    /// The core workloads of Cooper et al., "Benchmarking cloud serving systems with YCSB", 2010. New keys get numbers after the
+    /// existing ones.
     fn ycsb(&self, letter: char, count: usize, warm_up: bool, random: &mut Random) -> Vec<Step> {
         let mut keys = u64::from(self.keys);
         let zipf = Zipf::new(keys);

@@ -10,7 +10,6 @@ use crate::workload::{Cache, Shape};
 
 const PREPARED_BATCH: usize = 100;
 
-/// Makes a store of this shape in the directory of the order.
 pub(crate) fn prepare<E: Engine>(order: &Order, keys: KeySet, shape: Shape) -> Result<()> {
     let sizes = &order.sizes;
     let mut engine = E::open(&order.dir, &sizes.settings(shape, Cache::Usual, Writes::Only))?;
@@ -25,7 +24,6 @@ pub(crate) fn prepare<E: Engine>(order: &Order, keys: KeySet, shape: Shape) -> R
     shared.run_clients(vec![change_all(shared.clone(), keys, sizes.value_bytes, change)])?;
     engine = Arc::into_inner(shared).ok_or("a client still holds the engine")?;
     if shape == Shape::Log {
-        // Ends the process without closing the store.
         std::process::exit(0);
     }
     engine.flush()?;

@@ -1,6 +1,6 @@
 //! Reproducible pseudorandom numbers.
 
-/// Number `number` of a stream: SplitMix64's finaliser, which is a bijection.
+/// SplitMix64's finaliser: a bijection.
 #[inline]
 pub(crate) fn mix(stream: u64, number: u64) -> u64 {
     let mut mixed = (stream << 40 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -9,7 +9,6 @@ pub(crate) fn mix(stream: u64, number: u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// A bijection of 32-bit numbers.
 #[inline]
 pub(crate) fn mix32(number: u32) -> u32 {
     let mut mixed = number.wrapping_mul(0x9e37_79b1);
@@ -18,7 +17,6 @@ pub(crate) fn mix32(number: u32) -> u32 {
     mixed ^ mixed >> 16
 }
 
-/// Maps a number to one below `end`, which must not be 0.
 #[inline]
 pub(crate) fn below(number: u64, end: u64) -> u64 {
     ((u128::from(number) * u128::from(end)) >> 64) as u64
@@ -44,14 +42,14 @@ impl Random {
         below(self.number(), end)
     }
 
-    /// Between 0 and 1, exclusive.
+    /// Exclusive 0 and 1.
     fn fraction(&mut self) -> f64 {
         ((self.number() >> 12) as f64 + 0.5) / (1_u64 << 52) as f64
     }
 }
 
-/// Ranks 0 to `count` − 1, where rank r is drawn with a probability proportional to (r + 1)^−0.99, as in
-/// YCSB. Uses rejection-inversion (Hörmann and Derflinger, 1996), which needs no table.
+/// Ranks 0 to `count` − 1 with probabilities proportional to (r + 1)^−0.99, as in YCSB, by rejection-inversion (Hörmann and
+/// Derflinger, 1996).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Zipf {
     count: f64,

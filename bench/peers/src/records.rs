@@ -11,8 +11,7 @@ use crate::names::EngineName;
 use crate::order::{Outcome, Sizes};
 use crate::pages::Page;
 
-/// A run is disturbed if other processes use more than this share of the machine. Writing back the data of a
-/// fill uses some of it.
+/// A run is disturbed if other processes use more than this share of the machine, including writing back a fill.
 pub(crate) const OTHERS_MAX: f64 = 0.1;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,7 +22,6 @@ pub(crate) enum Record {
     End { load: f64 },
 }
 
-/// The parts that are the same for all runs of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Start {
     pub(crate) page: Page,
@@ -31,7 +29,6 @@ pub(crate) struct Start {
     pub(crate) load: f64,
     pub(crate) versions: String,
     pub(crate) has_rocksdb: bool,
-    /// The processor that the program was compiled for.
     pub(crate) target: String,
     pub(crate) sizes: Sizes,
     pub(crate) rounds: usize,
@@ -51,13 +48,11 @@ impl Start {
         }
     }
 
-    /// Whether the page is incomplete without this engine.
     pub(crate) fn needs(&self, engine: EngineName) -> bool {
         self.page != Page::Short || self.has_rocksdb || !engine.is_rocksdb()
     }
 }
 
-/// The versions of the engines in this program.
 fn versions() -> String {
     let lock = include_str!("../Cargo.lock");
     let names = ["sievedb", "fjall", "lsm-tree", "rocksdb", "librocksdb-sys", "surrealkv", "redb"];

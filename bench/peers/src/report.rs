@@ -1,5 +1,4 @@
-//! The report: a page with a chart and the medians of each part, and a page with all other figures. Rows in which
-//! sievedb is slower are included.
+//! The report: a page with charts and medians, and a page with all other figures.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,17 +15,13 @@ use crate::workload::{Part, Workload};
 
 pub(crate) struct Rendered {
     pub(crate) markdown: String,
-    /// The page of spreads, latencies, input and output, and counts.
     pub(crate) counts: String,
     pub(crate) charts: Vec<(&'static str, String)>,
-    /// The reasons against publication, if any.
     pub(crate) faults: Vec<String>,
 }
 
-/// The directory of the charts, next to the report.
 pub(crate) const CHARTS: &str = "peers";
 
-/// The rows of the first chart of the page of all rows.
 const SUMMARY: [&str; 7] = [
     "absent, uniform, one run",
     "absent, batches of 1,000, one run",
@@ -149,7 +144,6 @@ fn faults(start: Option<&Start>, rows: &BTreeMap<&str, Row<'_>>, workloads: &[Wo
     faults
 }
 
-/// Three sentences: the subject of the page, how to read it, and a result.
 fn opening(page: Page, workloads: &[Workload], rows: &BTreeMap<&str, Row<'_>>) -> String {
     let leads =
         workloads.iter().filter(|workload| workload.part == page.main_part()).filter_map(|workload| {
@@ -208,7 +202,7 @@ fn panel(workload: &Workload, row: &Row<'_>) -> Panel {
         Some(Bar { name: engine.title(), colour: colour(engine), min, median, max })
     });
     let mut bars: Vec<_> = bars.collect();
-    // The loop's bar would make all other bars small.
+    // The loop's bar would make the others small.
     if let Some(longest) =
         bars.iter().filter(|bar| bar.name != EngineName::Nothing.title()).map(|bar| bar.max).reduce(f64::max)
     {
@@ -269,7 +263,6 @@ mod tests {
         })
     }
 
-    /// Records of every engine and round of every row; `rate` returns operations per second.
     fn records(rate: impl Fn(EngineName, usize) -> f64, others: f64) -> Vec<Record> {
         let mut records = vec![start()];
         for row in Page::Peers.rows() {

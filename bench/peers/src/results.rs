@@ -14,7 +14,6 @@ pub(crate) struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Operations per second, one sample per round.
     pub(crate) fn rates(&self, engine: EngineName) -> Option<Vec<f64>> {
         let runs = self.runs.get(&engine)?;
         Some(runs.iter().map(|run| run.operations as f64 / run.seconds).collect())
@@ -29,7 +28,6 @@ impl Row<'_> {
         Some(Spread::of(figures?)?.median)
     }
 
-    /// The fastest peer. redb, which is not an LSM store, counts only for transactions.
     pub(crate) fn best_peer(&self, part: Part) -> Option<EngineName> {
         let rated = self
             .runs
@@ -48,7 +46,7 @@ impl Row<'_> {
         rated.max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(engine, _)| engine)
     }
 
-    /// The ratio to the best peer by round, and the ratio of the medians without the loop's own cost.
+    /// The ratio to the best peer by round, and that of the medians without the loop's cost.
     pub(crate) fn lead(&self, part: Part) -> (Option<Spread>, Option<f64>) {
         let Some(peer) = self.best_peer(part) else { return (None, None) };
         let pair = self.rates(EngineName::Sievedb).zip(self.rates(peer));

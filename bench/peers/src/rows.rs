@@ -19,7 +19,6 @@ pub(crate) fn all() -> Vec<Workload> {
     [absent(), absent_memory(), present_keys(), scans(), fills(), mixed(), opening(), growth()].concat()
 }
 
-/// The rows that fill, scan or mix, with real keys; fills and deletions in random order.
 pub(crate) fn real_keys() -> Vec<Workload> {
     let sets =
         [(KeySet::Paths, "file paths"), (KeySet::Urls, "URLs"), (KeySet::Tenants, "tenants and UUIDs")];
@@ -69,8 +68,7 @@ pub(crate) fn transactions() -> Vec<Workload> {
 }
 
 const COUNTERS: usize = 3;
-/// Numbers of keys from which four yielding threads draw a common key in about 1 and about 50 of 100
-/// transactions.
+/// So many keys that about 1 in 100 transactions of four yielding threads conflict; 50 for [`FEW`].
 const MANY: u32 = 2700;
 const FEW: u32 = 16;
 

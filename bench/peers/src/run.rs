@@ -14,7 +14,7 @@ use crate::plan::Plan;
 use crate::workload::{Cache, Shape, Work, Workload};
 use crate::{Result, allocations};
 
-/// Lookups of every sixteenth key bring all blocks into a cache, because a block holds more than 16 keys.
+/// A block holds more than 16 keys: this caches all blocks.
 const WARM_EVERY: usize = 16;
 const WARM_STEPS: usize = 200_000;
 
@@ -188,7 +188,7 @@ impl Run<'_> {
                 let mut steps = plan.of_client(client, warm_up);
                 steps.truncate(taken / clients);
                 if self.workload.shape == Shape::Deleted {
-                    // Keys with even numbers are deleted, and a scan starts at a present one.
+                    // Even keys are deleted; a scan starts at a present one.
                     let last = (self.sizes.keys / 2 * 2).saturating_sub(1);
                     steps.iter_mut().for_each(|step| step.number = (step.number | 1).min(last));
                 }
@@ -222,7 +222,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Looks up a key of each block, in the order of the first eight bytes.
     fn fetch_all<E: Engine>(&self, engine: &Arc<E>) -> Result<()> {
         let mut key = Vec::new();
         let mut order: Vec<(u64, u32)> = (0..self.sizes.keys)
@@ -244,7 +243,7 @@ impl Run<'_> {
         Total::of(all)
     }
 
-    /// Compares all keys and the sum of all counters with the expected result of `added` increments.
+    /// Compares all keys and the sum of all counters with `added` increments.
     fn check_counters<E: Engine>(&self, engine: &E, added: u64) -> Result<()> {
         let (mut key, mut value) = (Vec::new(), vec![0; self.sizes.value_bytes]);
         let mut expected = Seen::default();

@@ -1,5 +1,3 @@
-//! Medians, spreads and ratios.
-
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) min: f64,
@@ -8,7 +6,6 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// `None` without samples.
     pub(crate) fn of(samples: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut samples: Vec<f64> = samples.into_iter().collect();
         samples.sort_unstable_by(f64::total_cmp);
@@ -18,17 +15,16 @@ impl Spread {
     }
 }
 
-/// Ratios of two competitors within each round, which vary less than the ratio of two medians.
+/// Ratios within rounds vary less than the ratio of two medians.
 pub(crate) fn ratios(of: &[f64], over: &[f64]) -> Option<Spread> {
     Spread::of(of.iter().zip(over).map(|(of, over)| of / over))
 }
 
-/// Seconds per operation without the loop's own cost. `None` if the loop costs as much.
+/// Seconds per operation without the loop's cost; `None` if that is as large.
 pub(crate) fn net(seconds: f64, of_loop: f64) -> Option<f64> {
     (seconds > of_loop).then_some(seconds - of_loop)
 }
 
-/// About three digits, with a suffix for thousands and millions.
 pub(crate) fn short(value: f64) -> String {
     match value.abs() {
         size if !size.is_finite() => "–".into(),
@@ -38,7 +34,6 @@ pub(crate) fn short(value: f64) -> String {
     }
 }
 
-/// About three digits.
 pub(crate) fn digits(value: f64) -> String {
     match value.abs() {
         0.0 => "0".into(),
@@ -50,7 +45,6 @@ pub(crate) fn digits(value: f64) -> String {
     }
 }
 
-/// `1234567` as `1,234,567`.
 pub(crate) fn thousands(number: i64) -> String {
     let digits = number.unsigned_abs().to_string();
     let mut out = String::from(if number < 0 { "-" } else { "" });

@@ -6,7 +6,6 @@ use crate::results::Row;
 use crate::statistics::{Spread, digits, short};
 use crate::workload::{Part, Work, Workload};
 
-/// The engines with their own column, if a part includes them.
 const COLUMNS: [EngineName; 6] = [
     EngineName::Sievedb,
     EngineName::Fjall,
@@ -24,7 +23,6 @@ fn table(head: &[String], rows: &[Vec<String>]) -> String {
     out
 }
 
-/// Whether the figure of a part is the time of an operation.
 pub(crate) fn is_time(part: Part) -> bool {
     part == Part::Open
 }
@@ -41,7 +39,6 @@ pub(crate) fn shown(part: Part, rate: Spread) -> Spread {
     }
 }
 
-/// Medians alone, to read along with a chart.
 pub(crate) fn medians(part: Part, measured: &[(&Workload, &Row<'_>)]) -> String {
     rates(
         part,
@@ -52,7 +49,6 @@ pub(crate) fn medians(part: Part, measured: &[(&Workload, &Row<'_>)]) -> String 
     )
 }
 
-/// Medians with the least and the greatest figure.
 pub(crate) fn spreads(part: Part, measured: &[(&Workload, &Row<'_>)]) -> String {
     let spread = |Spread { min, median, max }: Spread, text: fn(f64) -> String| {
         [text(median), format!("({} to {})", text(min), text(max))]
@@ -103,7 +99,6 @@ fn rates(
     table(&head, &rows.collect::<Vec<_>>())
 }
 
-/// The engines of some rows in order, without the loop.
 fn engines(measured: &[(&Workload, &Row<'_>)]) -> Vec<EngineName> {
     let mut engines: Vec<_> = measured.iter().flat_map(|(_, row)| row.runs.keys().copied()).collect();
     engines.sort_unstable();
@@ -112,7 +107,6 @@ fn engines(measured: &[(&Workload, &Row<'_>)]) -> Vec<EngineName> {
     engines
 }
 
-/// A table with a column for each engine.
 fn by_engine(
     what: &str,
     measured: &[(&Workload, &Row<'_>)],
@@ -132,7 +126,6 @@ fn by_engine(
     if rows.is_empty() { String::new() } else { table(&head, &rows) }
 }
 
-/// The trees of the first row of each store.
 pub(crate) fn shapes(measured: &[(&Workload, &Row<'_>)]) -> String {
     let mut firsts: Vec<(&Workload, &Row<'_>)> = Vec::new();
     for &(workload, row) in measured {
@@ -143,7 +136,6 @@ pub(crate) fn shapes(measured: &[(&Workload, &Row<'_>)]) -> String {
     by_engine("tables by level", &firsts, |row, engine| row.runs.get(&engine)?.first()?.shape.clone())
 }
 
-/// Latencies of calls; empty if a run is one call.
 pub(crate) fn latencies(measured: &[(&Workload, &Row<'_>)]) -> String {
     by_engine("latency of a call in µs: 50 %; 99 %; 99.9 %", measured, |row, engine| {
         let percentile = |of: fn(Latency) -> f64| row.median(engine, |run| run.latency.map(of));

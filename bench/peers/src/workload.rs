@@ -12,26 +12,22 @@ use crate::names::EngineName;
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Shape {
     Empty,
-    /// Filled in random order, with the levels as the engine left them.
+    /// Filled in random order, with the engine's own levels.
     Left,
-    /// The same, merged into one run.
+    /// `Left`, merged into one run.
     Settled,
-    /// Like `Left`, then every second key deleted, without a further merge.
+    /// `Left`, then every second key deleted, without a further merge.
     Deleted,
-    /// Like `Left`, in about a thousand tables.
     Tables,
-    /// Some writes are only in the log: the process exited without closing.
+    /// Some writes are only in the log.
     Log,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Cache {
-    /// Smaller than the data, larger than the filters.
     Usual,
-    /// Everything fits.
     Whole,
-    /// Smaller than the filters.
     Small,
     /// `Small`, and the size of the filters that RocksDB keeps on the heap.
     SmallAndFilters,
@@ -44,14 +40,12 @@ pub(crate) enum Choice {
     Zipf,
 }
 
-/// Choice of absent keys. All have the shape of present keys and lie among them.
+/// With the shape of present keys, and among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Absent {
     Uniform,
-    /// A present key with its last byte changed.
     Near,
-    /// Repeated keys by Zipf's law.
     Skewed,
 }
 
@@ -63,14 +57,12 @@ pub(crate) enum Work {
         batch: usize,
         synced: bool,
     },
-    /// Lookups, some for present keys, by the call for many keys if `batch` is above 1.
     Get {
         present_percent: u64,
         present: Choice,
         absent: Absent,
         batch: usize,
     },
-    /// Short scans from random keys.
     Scan {
         entries: usize,
     },
@@ -79,10 +71,8 @@ pub(crate) enum Work {
     },
     Ycsb(char),
     Delete,
-    /// Half lookups, a quarter puts and a quarter deletions, of the same keys.
     DeleteMixed,
-    /// Transactions that increment `counters` counters. The keys are drawn from the first `among`, or from
-    /// keys of each client's own.
+    /// Increments `counters` counters, drawn from the first `among` keys or each client's own.
     Add {
         counters: usize,
         among: Option<u32>,
@@ -98,17 +88,14 @@ pub(crate) struct Workload {
     pub(crate) work: Work,
     pub(crate) keys: KeySet,
     pub(crate) shape: Shape,
-    /// Multiplies the usual number of keys.
     pub(crate) times: u32,
     pub(crate) cache: Cache,
-    /// Whether the page cache is emptied first.
     pub(crate) cold: bool,
     pub(crate) clients: usize,
     pub(crate) counted: Counted,
     pub(crate) engines: Vec<EngineName>,
 }
 
-/// Counts that a row shows in addition to its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Counted {
@@ -190,7 +177,6 @@ impl Part {
 }
 
 impl Workload {
-    /// Whether the workload writes, so that each run needs a copy of the store.
     pub(crate) fn writes(&self) -> bool {
         match self.work {
             Work::Fill { .. } | Work::Delete | Work::DeleteMixed | Work::Add { .. } => true,

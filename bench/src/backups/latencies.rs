@@ -1,4 +1,4 @@
-//! Latencies of writes by phase: the run names the phase in a file, and the writer appends a histogram each second.
+//! Latencies of writes by phase: the writer appends a histogram each second to the file of the run's current phase.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -8,14 +8,13 @@ use std::time::Duration;
 use crate::Result;
 use crate::report::{Table, count};
 
-/// Eight buckets for each doubling of the nanoseconds.
+/// Buckets per doubling of the nanoseconds.
 const PER_DOUBLING: f64 = 8.0;
 
 const BUCKETS: usize = 8 * 40;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Before the first backup.
     Alone,
     Backup,
     /// A backup is restored, verified and compared.
@@ -46,7 +45,7 @@ impl Phases {
         Ok(std::fs::write(self.0.join("phase"), name)?)
     }
 
-    /// Number of writes and quantiles in nanoseconds (50, 99, 99.9, 100 %) of each phase.
+    /// By phase: number of writes and quantiles in nanoseconds (50, 99, 99.9, 100 %).
     pub(super) fn quantiles(&self) -> Result<Vec<(&'static str, u64, [f64; 4])>> {
         let phases = Phase::ALL.iter().map(|(_, name, words)| {
             let lines = std::fs::read_to_string(self.0.join(name)).unwrap_or_default();
@@ -90,7 +89,6 @@ impl Histogram {
         self.counts.iter_mut().zip(other.counts).for_each(|(sum, more)| *sum += more);
     }
 
-    /// The upper bound of the bucket of a quantile, in nanoseconds.
     fn at(&self, share: f64) -> f64 {
         let all: u64 = self.counts.iter().sum();
         let (wanted, mut sum) = ((all as f64 * share).ceil() as u64, 0);
@@ -103,7 +101,6 @@ impl Histogram {
         0.0
     }
 
-    /// Appends the counts to the file of the present phase.
     pub(super) fn append_to(&self, dir: &Path) -> Result<()> {
         let phase = std::fs::read_to_string(dir.join("phase"))?;
         let counts: Vec<String> = self.counts.iter().map(u64::to_string).collect();
@@ -111,7 +108,7 @@ impl Histogram {
         Ok(writeln!(file, "{}", counts.join(" "))?)
     }
 
-    /// A line that was cut by a kill is an error only if its counts are no numbers; missing ones are 0.
+    /// Missing counts of a line cut by a kill are 0.
     fn read(line: &str) -> Result<Self> {
         let mut read = Self::default();
         for (count, word) in read.counts.iter_mut().zip(line.split_whitespace()) {

@@ -1,5 +1,5 @@
-//! Backups of a store in use: `sievedb backup` and `sievedb stats` run in other processes next to a writer under full load,
-//! all killed at random. Every backup is restored and compared with the model of the writer.
+//! Backups of a store in use: `sievedb backup` and `sievedb stats` run next to a writer, all killed at random. Every backup is
+//! restored and compared with the writer's model.
 
 mod latencies;
 mod picture;
@@ -18,7 +18,6 @@ use crate::random::{below, number};
 use crate::report::{Report, Table, count};
 use crate::{Result, machine};
 
-/// The file next to the page.
 const PICTURE: &str = "backup.svg";
 
 /// One backup in so many is killed.
@@ -39,15 +38,14 @@ pub(crate) struct Args {
     /// Keys of each of the writer's two threads.
     #[arg(long, default_value_t = 500_000)]
     keys: u64,
-    /// Decides what is killed when.
+    /// Seed of the kills.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Writes the tables to this file as well.
+    /// Also writes the tables to this file.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
 
-/// What became of a backup.
 struct Made {
     at: Duration,
     took: Duration,
@@ -77,7 +75,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     run.run()
 }
 
-/// A child that is killed when this is dropped.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -121,7 +118,6 @@ impl Run<'_> {
         Ok(Killed(command.stdin(Stdio::null()).spawn()?))
     }
 
-    /// `sievedb stats` each second; it must succeed whatever the others do.
     fn look_each_second(&self, is_over: &AtomicBool, looks: &AtomicU64) {
         while !is_over.load(Ordering::Relaxed) {
             let looked = Command::new(&self.args.sievedb).arg("stats").arg(self.store()).output();
@@ -143,7 +139,6 @@ impl Run<'_> {
             std::thread::sleep(due.saturating_sub(self.begun.elapsed()));
             let dice = |stream, most| below(number(stream + 100 * self.args.seed, round), most);
             if dice(1, 3) == 0 {
-                // Killed at any moment, and started again.
                 std::thread::sleep(Duration::from_millis(dice(2, 1000)));
                 *writer = self.start_writer_again(writer)?;
                 kills += 1;
@@ -188,7 +183,7 @@ impl Run<'_> {
         Ok(Made { at, took, is_killed: false, stored, restored: Some(restored), writes })
     }
 
-    /// Restores the newest backup, and compares it with the model. How long it took, and the number of writes in it.
+    /// Compares the restored newest backup with the model. Returns the time, and the number of writes in it.
     fn restore(&self) -> Result<(Duration, u64)> {
         let (to, start) = (self.dir.join("restored"), Instant::now());
         let output =
@@ -263,7 +258,6 @@ impl Run<'_> {
     }
 }
 
-/// The lengths of all files below a directory. Files that are moved meanwhile count as they are met.
 fn bytes_of(dir: &Path) -> Result<u64> {
     let mut sum = 0;
     for entry in std::fs::read_dir(dir)?.flatten() {

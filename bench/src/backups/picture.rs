@@ -1,4 +1,4 @@
-//! The picture: quantiles of the writer's latency by phase, and backups and restores over time.
+//! The picture: latencies by phase, and backups and restores over time.
 
 use sievedb_report::svg::Svg;
 
@@ -19,7 +19,7 @@ const QUANTILES: [(&str, &str); 4] =
 /// Decades of the axis of latencies, from 1 µs on.
 const DECADES: u32 = 6;
 
-/// The latencies are in nanoseconds, one for each of the quantiles.
+/// Latencies are in nanoseconds, one for each quantile.
 pub(super) fn picture(latencies: &[(&str, [f64; 4])], made: &[Made], minutes: f64) -> String {
     let height = BACKUPS_TOP + PANEL + 70.0;
     let mut svg = Svg::new(&format!(

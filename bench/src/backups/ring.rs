@@ -1,5 +1,5 @@
-//! The model of one thread of the writer: write `n` puts the key of slot `n % keys`. So the number of writes determines the
-//! contents of the store, and a restored store is compared key by key.
+//! The model of one thread of the writer: write `n` puts the key of slot `n % keys`, so the number of writes determines the
+//! contents.
 
 use byteorder::{BigEndian, ByteOrder};
 use sievedb::{Db, WriteBatch};
@@ -9,7 +9,6 @@ use crate::random::{bytes_of, number};
 
 pub(super) struct Ring {
     pub(super) thread: u64,
-    /// Slots.
     pub(super) keys: u64,
 }
 
@@ -25,12 +24,11 @@ impl Ring {
         format!("written by {}", self.thread)
     }
 
-    /// The number of writes that a store has.
     pub(super) fn written(&self, db: &Db) -> Result<u64> {
         Ok(db.get(self.counter())?.map_or(0, |value| BigEndian::read_u64(&value)))
     }
 
-    /// The writes from `first` on as one batch, with their number.
+    /// The writes from `first` on, with their number.
     pub(super) fn batch(&self, first: u64, entries: u64, value: &mut [u8]) -> WriteBatch {
         let mut batch = WriteBatch::new();
         for write in first..first + entries {
@@ -43,7 +41,7 @@ impl Ring {
         batch
     }
 
-    /// Compares all slots with the number of writes that the store has, which it returns.
+    /// Compares all slots. Returns the number of writes in the store.
     pub(super) fn check(&self, db: &Db) -> Result<u64> {
         let written = self.written(db)?;
         for slot in 0..self.keys {

@@ -1,12 +1,11 @@
-//! The cost of deleted keys: tombstones, and hidden entries that a scan skips before it finds a key.
+//! The cost of deleted keys: tombstones, and hidden entries that a scan skips.
 //!
-//! 1. A million keys with default options are deleted in key order: all keys of a store, and the first half
-//!    of a larger store. The first remaining entry is searched in each state.
+//! 1. A million keys are deleted in order, which is a whole store, or the first half of a larger one. The first remaining entry
+//!    is searched.
 //! 2. A queue: take the first entry, delete it, append a new one.
 //! 3. Range deletes ([`ranges`]).
 //!
-//! Background work runs in steps between the batches, so the counts are the same in each run. The times are
-//! elapsed times of one thread.
+//! Background work runs in steps between the batches, so counts are deterministic. Times are of one thread.
 
 mod ranges;
 
@@ -40,7 +39,7 @@ pub(crate) struct Args {
     /// Entries in the log.
     #[arg(long, default_value_t = 1_000_000)]
     log: u64,
-    /// Writes the tables to this file as well.
+    /// Also writes the tables to this file.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
@@ -164,14 +163,12 @@ fn in_batches(db: &Db, keys: std::ops::Range<u64>, add: impl Fn(&mut WriteBatch,
     Ok(())
 }
 
-/// Keys in the order of their numbers.
 fn key_of(number: u64) -> [u8; 8] {
     let mut key = [0; 8];
     BigEndian::write_u64(&mut key, number);
     key
 }
 
-/// Hidden entries that scans have skipped so far.
 fn passed(db: &Db) -> u64 {
     db.stats().keyspaces[0].skipped_entries
 }

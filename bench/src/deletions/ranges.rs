@@ -1,5 +1,4 @@
-//! The cost of range deletes: of one over many keys, of many that nest and overlap, and of a log whose old entries are
-//! deleted in ranges.
+//! The cost of range deletes: one over many keys, many that nest and overlap, and a log trimmed by them.
 
 use std::time::Duration;
 
@@ -11,7 +10,6 @@ use crate::random::{below, number};
 use crate::report::{Report, Table, count};
 use crate::{Result, store};
 
-/// Entries between the ends of a long range; short ones have a hundredth of it.
 const LONG: u64 = 1000;
 
 pub(super) fn describe(keys: u64, spans: u64, log: u64, report: &mut Report) -> Result<()> {
@@ -29,7 +27,6 @@ fn millis(time: Duration) -> String {
     format!("{:.2}", time.as_secs_f64() * 1e3)
 }
 
-/// Bytes of the tables of a store, of all keyspaces.
 fn table_bytes(db: &Db) -> u64 {
     db.stats().keyspaces.iter().map(|keyspace| keyspace.total().bytes).sum()
 }
@@ -104,7 +101,6 @@ fn written(db: &Db) -> u64 {
     stats.logged_bytes + stats.flushed_bytes + stats.compacted_bytes
 }
 
-/// Range `index` of a shape among so many keys.
 fn range(shape: &str, index: u64, ranges: u64, keys: u64) -> std::ops::Range<u64> {
     match shape {
         "nested" => index..keys - index,
@@ -216,7 +212,6 @@ fn describe_reads(spans: u64, report: &mut Report) -> Result<()> {
     for round in 0..6 {
         for (db, times) in stores.iter().zip(&mut times) {
             let round_times = [gets(db, round)?, scans(db, round)?];
-            // The first round fills the cache.
             (1..=round.min(1))
                 .for_each(|_| times.iter_mut().zip(round_times).for_each(|(all, time)| all.push(time)));
         }

@@ -1,4 +1,4 @@
-//! The cost of building each filter: time and memory per key.
+//! Time and memory per key of building each filter.
 
 use super::contender::{Contender, Product, floor, open};
 use super::lane::Lane;
@@ -7,20 +7,16 @@ use crate::clock;
 use crate::random::number;
 use crate::rounds::{Rounds, Spread};
 
-/// Random stream of the hashes of present keys.
 pub(super) const PRESENT: u64 = 1;
 
 pub(super) struct Built {
     pub(super) contender: Contender,
-    /// Nanoseconds per key.
     pub(super) time: Spread,
-    /// Peak of allocated bytes per key; includes all hashes if the builder needs them in memory.
+    /// Per key; includes all hashes if the builder needs them in memory.
     pub(super) peak_bytes: f64,
-    /// The lane. For our filters, also a lane without vector instructions.
     pub(super) lanes: Vec<(String, Box<dyn Lane>)>,
 }
 
-/// Builds every contender with `keys` keys, `rounds` times.
 pub(super) fn run(contenders: &[Contender], keys: usize, rounds: usize) -> Result<Vec<Built>> {
     let hashes: Vec<u64> = (0..keys as u64).map(|index| number(PRESENT, index)).collect();
     let mut products: Vec<Option<Product>> = contenders.iter().map(|_| None).collect();
@@ -28,7 +24,6 @@ pub(super) fn run(contenders: &[Contender], keys: usize, rounds: usize) -> Resul
     let mut failure = None;
     let times = Rounds::run(rounds, products.len(), |index| {
         let contender = contenders[index];
-        // Frees the filter of the round before.
         products[index] = None;
         let mut cost = None;
         let memory = allocation_counter::measure(|| cost = Some(clock::cost(|| contender.make(&hashes))));

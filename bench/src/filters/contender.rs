@@ -7,7 +7,6 @@ use super::lane::{Lane, Line};
 use super::peers::{self, LsmBloom};
 use crate::Result;
 
-/// A hash seed for the headers; the hashes here are random numbers.
 pub(super) const SEED: u64 = 1;
 pub(super) const OWNER: [u8; 16] = [7; 16];
 
@@ -28,7 +27,6 @@ pub(super) enum Contender {
 
 pub(super) type Ours = Filter<AlignedBytes>;
 
-/// The result of building: bytes to open, or a filter to probe.
 pub(super) enum Product {
     Block(Vec<u8>),
     Lane(Box<dyn Lane>),
@@ -69,17 +67,15 @@ impl Contender {
         self.settings().is_some()
     }
 
-    /// Whether it is built with the largest number of keys too: one filter of each kind. pleat's standard ribbon is excluded: its builder gives up after some minutes.
+    /// Whether it is also built with the largest number of keys. The builder of pleat's standard ribbon fails after some minutes.
     pub(super) fn takes_part_in_huge(self) -> bool {
         !matches!(self, Self::Bloom | Self::Ribbon10 | Self::LsmTree | Self::Fuse16 | Self::PleatStandard)
     }
 
-    /// Whether its builder needs all hashes in memory in addition to its own allocations.
     pub(super) fn borrows_hashes(self) -> bool {
         matches!(self, Self::Fuse8 | Self::Fuse16 | Self::PleatHomogeneous | Self::PleatStandard)
     }
 
-    /// Kind, bits per key and columns of one of our filters.
     fn settings(self) -> Option<(Kind, f64, Option<f64>)> {
         match self {
             Self::Blocked => Some((Kind::BlockedBloom, 10.0, None)),
@@ -90,7 +86,6 @@ impl Contender {
         }
     }
 
-    /// Builds the filter of these hashes; this call is timed.
     pub(super) fn make(self, hashes: &[u64]) -> Result<Product> {
         if let Some(block) = self.block(hashes.iter().copied(), 3)? {
             return Ok(Product::Block(block));
@@ -107,7 +102,7 @@ impl Contender {
         Ok(Product::Lane(lane))
     }
 
-    /// The block of one of our filters as written to disk; `None` for a peer.
+    /// As written to disk; `None` for a peer.
     pub(super) fn block(self, hashes: impl Iterator<Item = u64>, salt: u64) -> Result<Option<Vec<u8>>> {
         let Some((kind, bits, columns)) = self.settings() else { return Ok(None) };
         let mut builder = FilterBuilder::new(kind, bits, SEED, salt, OWNER)?;
@@ -128,7 +123,7 @@ pub(super) fn open(block: &[u8]) -> Result<Ours> {
     Filter::open(AlignedBytes::copy_of(block), Expect::anything()).map_err(peers::failed)
 }
 
-/// The floor: as many cache lines as a filter of 10 bits per key; each probe reads one word.
+/// The floor: the cache lines of a filter of 10 bits per key; each probe reads one word.
 pub(super) fn floor(keys: usize) -> Line {
     Line::new((keys * 10).div_ceil(512))
 }

@@ -1,8 +1,5 @@
-//! The goals, with our results and the best peer's results in the same run. Missed goals remain in the table.
-//!
-//! A goal is judged by the worst configuration that it covers (columns, numbers of keys, key shapes), and by
-//! the interval of each figure. It is met if every interval is within the limit, missed if one interval is
-//! entirely beyond it, and open otherwise.
+//! The goals, with our results and the best peer's in the same run. The worst configuration decides. A goal is met if every
+//! interval is within the limit, missed if one is entirely beyond it, and open otherwise.
 
 use super::lane::Mode;
 use super::negatives::Negatives;
@@ -15,16 +12,14 @@ use crate::rounds::{Spread, digits};
 struct Goal {
     what: String,
     goal: String,
-    /// `None`: not part of the run.
+    /// `None`: not measured.
     ours: Option<(String, Verdict)>,
     best: String,
 }
 
-/// From best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
     Met,
-    /// The limit is within the interval.
     Open,
     Missed,
 }
@@ -57,7 +52,6 @@ impl Verdict {
     }
 }
 
-/// The worst verdict, with the text of the worst figure. `None` if there are no figures.
 fn worst(all: impl Iterator<Item = (f64, String, Verdict)>) -> Option<(String, Verdict)> {
     let all: Vec<_> = all.collect();
     let verdict = all.iter().map(|one| one.2).max()?;
@@ -73,7 +67,6 @@ pub(super) struct Findings {
     pub(super) wasted: [f64; 3],
 }
 
-/// The filters with goals.
 const RIBBONS: [Contender; 2] = [Contender::Ribbon8, Contender::Ribbon10];
 const BLOCKED: Contender = Contender::Blocked;
 
@@ -181,7 +174,6 @@ fn at(findings: &Findings, keys: usize) -> Option<&Speed> {
     findings.speeds.iter().find(|speed| speed.keys == keys)
 }
 
-/// The time per probe of each of these filters, and of the fastest peer.
 fn probe(findings: &Findings, keys: usize, names: &[String], mode: Mode, what: &str, limit: f64) -> Goal {
     let speed = at(findings, keys);
     let rows = names.iter().filter_map(|name| Some((name, speed?.time(speed?.row(name)?, mode))));
@@ -196,7 +188,7 @@ fn probe(findings: &Findings, keys: usize, names: &[String], mode: Mode, what: &
     }
 }
 
-/// The fastest peer; if `small`, only among filters of less than 9.5 bits per key.
+/// If `small`, only among filters of less than 9.5 bits per key.
 fn fastest(speed: &Speed, mode: Mode, small: bool) -> String {
     let best = speed.best_peer(|speed, row| {
         let large = small && speed.rows[row].bits_per_key > 9.5;

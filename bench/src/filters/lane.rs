@@ -4,16 +4,14 @@ use sievedb::filter::Filter;
 
 use crate::random::number;
 
-/// Ways to probe. The numbers are positions in [`Mode::ALL`].
+/// In the order of [`Mode::ALL`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Absent keys in a plain loop, so the processor can run ahead.
     Absent,
-    /// Present keys in random order, in a plain loop.
     Present,
-    /// Absent keys; each probe depends on the answer of the one before.
+    /// Absent keys; each probe depends on the previous answer.
     Dependent,
-    /// Absent keys, 32 per call (a loop of 32 if the filter has no such call).
+    /// Absent keys, 32 per call, or a loop of 32.
     Batch,
 }
 
@@ -26,7 +24,6 @@ const BATCH: usize = 32;
 pub(super) trait Lane {
     fn bits(&self) -> u64;
 
-    /// The number of these hashes that may be present.
     fn ask(&self, hashes: &[u64], mode: Mode) -> u64;
 }
 
@@ -58,7 +55,7 @@ pub(super) fn ask(probe: &impl Probe, hashes: &[u64], mode: Mode) -> u64 {
         Mode::Dependent => {
             let mut found = 0u64;
             for &hash in hashes {
-                // The result is another random hash, so it is still absent.
+                // Another random hash, still absent.
                 found += u64::from(probe.contains(hash ^ found));
             }
             found
@@ -91,7 +88,7 @@ impl<B: AsRef<[u8]>> Probe for Filter<B> {
     }
 }
 
-/// The least cost of a filter with one memory access: reading a word of a random line and testing one bit.
+/// The least cost of a filter with one memory access: testing one bit in a random line.
 pub(super) struct Line {
     words: Vec<u64>,
 }

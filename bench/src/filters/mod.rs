@@ -1,8 +1,6 @@
-//! Our filters compared with other crates' filters and with the goals.
+//! Our filters compared with other crates' filters and with the goals. All get the same random hashes, so times exclude hashing a
+//! key but include further mixing. All are built and probed in one process, in turn.
 //!
-//! All filters are built from and probed with the same random 64-bit numbers as hashes, so the times exclude
-//! hashing a key. They include further mixing of the hash: ours multiply it with the table's salt, xorf
-//! and pleat mix it again. All are built and probed in one process, in turn.
 //!
 //! | file | contents |
 //! |---|---|
@@ -31,7 +29,6 @@ use speed::Speed;
 use crate::report::{Report, count, keys as keys_text};
 use crate::{Result, clock, machine, wasted};
 
-/// The largest number of keys, whose filters exceed every cache.
 const HUGE: usize = 100_000_000;
 
 /// Compares the filters with other crates' filters and with the goals.
@@ -48,12 +45,11 @@ pub(crate) struct Args {
     /// more noise.
     #[arg(long)]
     together: bool,
-    /// Writes the tables to this file as well.
+    /// Also writes the tables to this file.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
 
-/// Results that do not depend on time: rates, false negatives, and the tree.
 type Untimed = (Vec<rate::Rate>, negatives::Negatives, Vec<wasted::Outcome>);
 
 const OPENING: &str = "This page compares filters of SieveDB and of other crates: their space, their rates of false positives, and the times to probe and to build them. A shorter bar is faster. \"Goals\" has the goals for these filters and the \

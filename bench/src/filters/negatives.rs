@@ -1,23 +1,20 @@
-//! Searches for false negatives, over kinds, sizes and seeds, in filters opened from their bytes: with and
-//! without vector instructions, and in batches.
+//! Searches for false negatives over kinds, sizes and seeds, with and without vector instructions, and in batches.
 
 use super::contender::Contender;
 use super::lane::{Mode, ask};
 use crate::Result;
 use crate::random::number;
 
-/// Sizes in ascending order: near changes of a filter's shape, and with several layers.
+/// In ascending order: around changes of a filter's shape, and with several layers.
 const SIZES: [u64; 12] = [1, 2, 3, 63, 64, 100, 257, 1_000, 6_001, 20_000, 100_000, 1_000_000];
 
 #[derive(Debug, Default)]
 pub(super) struct Negatives {
     pub(super) probes: u64,
     pub(super) filters: u64,
-    /// Must be 0.
     pub(super) wrong: u64,
 }
 
-/// Probes new filters for all of their keys until `probes` probes were made.
 pub(super) fn run(probes: u64) -> Result<Negatives> {
     let mut seen = Negatives::default();
     for seed in 0.. {

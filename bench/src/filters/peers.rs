@@ -1,5 +1,4 @@
-//! The filters of other crates, each with its fastest interface: they receive hashes, and repeated work is
-//! done once.
+//! The filters of other crates, each with its fastest interface for hashes.
 
 use std::fmt::Debug;
 
@@ -13,7 +12,6 @@ use crate::Result;
 
 const BITS_PER_KEY: usize = 10;
 
-/// Converts an error that only implements `Debug`.
 pub(super) fn failed(error: impl Debug) -> Box<dyn std::error::Error> {
     format!("{error:?}").into()
 }
@@ -57,8 +55,7 @@ impl Probe for BloomFilter {
     }
 }
 
-/// The Bloom filter of `lsm-tree`, the engine of `fjall`. Its reader borrows the bytes and parses a header,
-/// here once per loop, in the engine once per lookup.
+/// The Bloom filter of `lsm-tree`, the engine of `fjall`. Its header is parsed once per loop here, once per lookup in the engine.
 pub(super) struct LsmBloom {
     bytes: Vec<u8>,
 }
@@ -81,7 +78,7 @@ impl Lane for LsmBloom {
     }
 
     fn ask(&self, hashes: &[u64], mode: Mode) -> u64 {
-        // The bytes were opened before, so this cannot fail.
+        // Opened before, so this cannot fail.
         StandardBloomFilterReader::new(&self.bytes).map_or(0, |reader| ask(&reader, hashes, mode))
     }
 }

@@ -1,5 +1,4 @@
-//! Compares predicted with measured rates, for keys of three shapes and a store's hash function, and the size
-//! with the theoretical minimum for the measured rate.
+//! Compares predicted with measured rates, and sizes with the theoretical minimum for the measured rate.
 
 use sievedb::hash::key_hash;
 
@@ -9,12 +8,11 @@ use crate::Result;
 use crate::random::{bytes_of, number};
 use crate::report::{Table, keys as keys_text};
 
-/// False positives to find: a standard error of about 0.5 %.
+/// A standard error of about 0.5 %.
 const WANTED: f64 = 40_000.0;
-/// The same for figures of space.
 const WANTED_FOR_SPACE: f64 = 160_000.0;
 
-/// Most keys, except for ribbon filters with 8 columns.
+/// Except for ribbon filters with 8 columns.
 const KEYS_MAX: u64 = 10_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +33,7 @@ impl Shape {
         }
     }
 
-    /// The hash of key number `index`. Absent keys have the numbers after the present keys.
+    /// Absent keys follow the present ones.
     fn hash(self, index: u64) -> u64 {
         match self {
             Self::Random => key_hash(SEED, &bytes_of(number(5, index))),
@@ -59,13 +57,11 @@ pub(super) struct Rate {
     pub(super) keys: u64,
     predicted: f64,
     measured: f64,
-    /// Relative standard error of `measured`.
     standard_error: f64,
     section_bits: u64,
     block_bits: u64,
 }
 
-/// A figure with an interval of two standard errors to each side.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Interval {
     pub(super) least: f64,
@@ -78,12 +74,10 @@ impl Rate {
         self.measured / self.predicted
     }
 
-    /// Whether the row is used for figures of space.
     pub(super) fn is_for_space(&self) -> bool {
         is_for_space(self.contender, self.shape)
     }
 
-    /// Two standard errors of the ratio.
     pub(super) fn ratio_error(&self) -> f64 {
         2.0 * self.standard_error * self.ratio()
     }
@@ -92,7 +86,6 @@ impl Rate {
         self.measured
     }
 
-    /// Two standard errors to each side.
     pub(super) fn measured_interval(&self) -> (f64, f64) {
         let error = 2.0 * self.standard_error;
         (self.measured * (1.0 - error), self.measured * (1.0 + error))
@@ -103,7 +96,7 @@ impl Rate {
         self.over(self.section_bits)
     }
 
-    /// The same for the whole block with header, page checksums and padding.
+    /// The same with header, page checksums and padding.
     pub(super) fn block_over(&self) -> Interval {
         self.over(self.block_bits)
     }
@@ -119,7 +112,6 @@ fn is_for_space(contender: Contender, shape: Shape) -> bool {
     shape == Shape::Random && matches!(contender, Contender::Ribbon8 | Contender::Ribbon10)
 }
 
-/// Measures filters of every kind and shape at these sizes.
 pub(super) fn run(sizes: &[u64]) -> Result<Vec<Rate>> {
     let mut rows = Vec::new();
     for contender in [Contender::Ribbon8, Contender::Ribbon10, Contender::Blocked, Contender::Bloom] {

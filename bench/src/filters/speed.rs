@@ -1,4 +1,4 @@
-//! The time of a probe, for all filters with the same number of keys, in turn.
+//! The time of a probe, for filters with the same number of keys, in turn.
 
 use super::build::{Built, PRESENT, floor_lane};
 use super::lane::{Lane, Mode};
@@ -7,22 +7,18 @@ use crate::random::{below, number};
 use crate::report::{Table, keys as keys_text};
 use crate::rounds::{Rounds, Spread, digits};
 
-/// Random stream of the hashes of absent keys.
 const ABSENT: u64 = 2;
-/// Random stream of absent keys for the rates.
 const RATE: u64 = 3;
 
-/// Probes per round: too many for the branch predictor to learn the answers. The loop reads the hashes
-/// sequentially.
+/// Per round: too many for the branch predictor to learn.
 const QUESTIONS: u64 = 1 << 17;
 
-/// Probes for a rate: a rate of 1/256 has a standard error of 0.4 %.
+/// A rate of 1/256 has a standard error of 0.4 %.
 const RATE_QUESTIONS: u64 = 16 << 20;
 
-/// A run is called noisy if its spread exceeds this fraction of the median.
+/// A run is noisy if its spread exceeds this fraction of the median.
 const NOISE_MAX: f64 = 0.2;
 
-/// The note on noise in the header of a table.
 pub(super) fn noise(spread: f64) -> String {
     if spread <= NOISE_MAX {
         String::new()
@@ -36,12 +32,11 @@ pub(super) struct Row {
     pub(super) bits_per_key: f64,
     pub(super) rate: f64,
     pub(super) is_ours: bool,
-    /// Nanoseconds per key, and the peak of allocated bytes per key.
+    /// Nanoseconds and peak of allocated bytes, per key.
     pub(super) build: Option<(Spread, f64)>,
 }
 
 impl Row {
-    /// Excess of bits over the theoretical minimum, as a fraction of it.
     pub(super) fn overhead(&self) -> f64 {
         self.bits_per_key / -self.rate.log2() - 1.0
     }
@@ -51,11 +46,9 @@ pub(super) struct Speed {
     pub(super) keys: usize,
     pub(super) rounds: usize,
     pub(super) rows: Vec<Row>,
-    /// Nanoseconds per probe for each mode; competitors are the rows.
     times: Vec<Rounds>,
 }
 
-/// Measures `rounds` rounds for each mode.
 pub(super) fn run(keys: usize, built: Vec<Built>, rounds: usize) -> Speed {
     let mut lanes: Vec<Box<dyn Lane>> = Vec::new();
     let mut rows = Vec::new();
@@ -69,7 +62,7 @@ pub(super) fn run(keys: usize, built: Vec<Built>, rounds: usize) -> Speed {
     });
     lanes.push(floor);
     for built in built {
-        // A lane without vector instructions uses the same filter, so its other figures are copied.
+        // Without vector instructions the filter is the same: copies its other figures.
         let mut known: Option<(f64, f64)> = None;
         for (name, lane) in built.lanes {
             let first = known.is_none();
@@ -122,14 +115,12 @@ impl Speed {
         self.times[mode as usize].ratio(row, over)
     }
 
-    /// The peer with the smallest value of `measure`.
     pub(super) fn best_peer(&self, measure: impl Fn(&Self, usize) -> f64) -> Option<usize> {
         (0..self.rows.len())
             .filter(|&row| row != Self::FLOOR && !self.rows[row].is_ours)
             .min_by(|&a, &b| measure(self, a).total_cmp(&measure(self, b)))
     }
 
-    /// The largest spread of a figure, as a fraction of its median.
     pub(super) fn spread(&self) -> f64 {
         let rows = || 0..self.rows.len();
         let times = Mode::ALL.into_iter().flat_map(|mode| rows().map(move |row| self.time(row, mode)));

@@ -1,14 +1,11 @@
-//! Instructions of the store's calls, counted by callgrind: the counts in `docs/benchmarks/limits.md`.
+//! Instructions of the store's calls, counted by callgrind, for `docs/benchmarks/limits.md`.
 //!
-//! 1. `stores` makes two closed stores of the same keys: one with a single run, the other with four runs in
-//!    level 0; and stores whose entries expire, with one run for each bucket of time.
-//! 2. For each row, the program runs itself twice under callgrind, with two lengths of the same work, each on
-//!    a copy of one of these stores or on an empty one.
-//! 3. Each run opens the store, makes the keys of the longer run and reads all blocks into the cache before
-//!    the work begins (`work`), so the difference of the two counts is the cost of the calls.
+//! 1. `stores` makes closed stores of the same keys: with a single run, with four runs in level 0, and with one run per bucket of
+//!    time.
+//! 2. Each row runs under callgrind twice, with two lengths of the same work, on a copy of a store or an empty one.
+//! 3. Each run first makes the keys of the longer one and caches all blocks (`work`): the difference is the calls' cost.
 //!
-//! There are no background threads, and the keys are the same in every run. A new store has a random hash
-//! seed, so the false positives of its filters differ between runs of the command.
+//! Only hash seeds, and so false positives, differ between runs of the command.
 
 mod stores;
 mod work;
@@ -46,7 +43,6 @@ pub(crate) struct Args {
     write: Option<PathBuf>,
 }
 
-/// Name, initial store and work.
 type Row = (&'static str, Shape, Work);
 
 const ROWS: [Row; 30] = [
@@ -114,7 +110,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     report.write(args.write.as_deref())
 }
 
-/// Prints the source files that run at least one instruction in two calls.
 fn print_files(rows: &str, directory: &Path) -> Result<()> {
     let directory = directory.to_str().ok_or("the temporary directory has a name that is not UTF-8")?;
     for (row, _, work) in ROWS.into_iter().filter(|(row, ..)| row.contains(rows)) {
@@ -126,7 +121,6 @@ fn print_files(rows: &str, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The instructions per key, entry or scan.
 fn counted(row: &str, work: Work, directory: &Path, latencies: bool) -> Result<f64> {
     let directory = directory.to_str().ok_or("the temporary directory has a name that is not UTF-8")?;
     let [few, many] = work.lengths();

@@ -1,4 +1,4 @@
-//! The initial stores of the rows. Each row works on a copy.
+//! The initial stores; each row works on a copy.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::{KEYS, VALUE_BYTES};
 use crate::Result;
 use crate::store::{self, KEY_BYTES};
 
-/// Runs of the larger store: as many as level 0 has before it is merged.
+/// As many as level 0 has before it is merged.
 const RUNS: u64 = 4;
 const BATCH_ENTRIES: usize = 1000;
 
@@ -19,14 +19,12 @@ pub(super) enum Shape {
     Empty,
     OneRun,
     FourRuns,
-    /// A store whose entries expire, with so many buckets of time.
     Buckets(u64),
 }
 
-/// Keys of a bucket: more than 1 MiB of entries, so that none shares a run with another.
+/// More than 1 MiB: no two buckets share a run.
 pub(super) const BUCKET_KEYS: u64 = 10_000;
 
-/// Length of a bucket.
 const BUCKET: Duration = Duration::from_secs(3600);
 
 impl Shape {
@@ -39,7 +37,6 @@ impl Shape {
         }
     }
 
-    /// Opens a store of this shape in `dir`: a copy of the one in `stores`.
     pub(super) fn open(self, stores: &Path, dir: &Path, latencies: bool) -> Result<Db> {
         for file in fs::read_dir(stores.join(format!("{self:?}")))? {
             let file = file?;
@@ -48,14 +45,12 @@ impl Shape {
         self.checked(self.options().latency_histograms(latencies).open(dir)?)
     }
 
-    /// Fails if the store has another shape.
     fn checked(self, db: Db) -> Result<Db> {
         let runs: u64 = db.stats().keyspaces.iter().map(|keyspace| keyspace.total().runs).sum();
         if runs == self.runs() { Ok(db) } else { Err(format!("{self:?} has {runs} runs").into()) }
     }
 }
 
-/// Makes a store of each shape that is wanted in a directory below `stores`.
 pub(super) fn make(stores: &Path, is_wanted: impl Fn(Shape) -> bool) -> Result<()> {
     let buckets = [1, 8, 24, 96].map(Shape::Buckets);
     let shapes = [Shape::Empty, Shape::OneRun, Shape::FourRuns].into_iter().chain(buckets);

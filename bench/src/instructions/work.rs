@@ -1,4 +1,4 @@
-//! The work of a row: preparations, which cost the same in both runs, then the counted calls.
+//! The work of a row: equal preparations for both runs, then the counted calls.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -12,10 +12,8 @@ use crate::{Result, random};
 
 type Keys = Vec<[u8; KEY_BYTES]>;
 
-/// Scans per unit of work.
 const SCANS: u64 = 2000;
 
-/// Keys per batch call.
 const BATCH: usize = 1000;
 
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +21,6 @@ pub(super) enum Call {
     Write,
     Contains,
     Insert,
-    /// With one more entry per call.
     InsertThen,
 }
 
@@ -39,14 +36,12 @@ pub(super) enum Work {
     SeenBatches(Call),
     Scan,
     ScanBack,
-    /// Scans of so many entries, each from a present key.
     ShortScans(usize),
     Flush,
     Compaction,
 }
 
 impl Work {
-    /// The two lengths in units of work.
     pub(super) fn lengths(self) -> [u64; 2] {
         match self {
             Self::Flush | Self::Compaction => [0, 1],
@@ -54,7 +49,6 @@ impl Work {
         }
     }
 
-    /// Keys, entries or scans per unit of work.
     pub(super) fn items(self) -> u64 {
         match self {
             // The longer run fills the store.
@@ -65,7 +59,6 @@ impl Work {
         }
     }
 
-    /// The keys of the longer run.
     fn keys(self) -> Keys {
         let present = || (0..KEYS).map(store::key).collect::<Keys>();
         let sorted = || {
@@ -79,7 +72,7 @@ impl Work {
                 present()
             }
             Self::AscendingPuts => sorted(),
-            // Keys with enough entries after them for a whole scan.
+            // Keys that begin whole scans.
             Self::ShortScans(entries) => {
                 let (sorted, end) = (sorted(), KEYS - entries as u64);
                 let places = (0..2 * SCANS).map(|scan| random::below(random::number(30, scan), end) as usize);
@@ -89,7 +82,6 @@ impl Work {
         }
     }
 
-    /// Whether the calls read blocks, which must then be cached.
     fn reads_blocks(self) -> bool {
         matches!(
             self,
@@ -129,7 +121,6 @@ impl Work {
 }
 
 impl Call {
-    /// Makes the call with these keys, of which `new` are new.
     fn of(self, db: &Db, keys: &[[u8; KEY_BYTES]], new: usize) -> Result<()> {
         let entries = keys.iter().map(|key| (key, [7; VALUE_BYTES]));
         let counted = match self {
@@ -151,7 +142,6 @@ impl Call {
     }
 }
 
-/// Runs `times` units of work on a copy of the store of this shape.
 pub(super) fn run(shape: Shape, work: Work, stores: &Path, times: u64, latencies: bool) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let db = shape.open(stores, dir.path(), latencies)?;

@@ -1,14 +1,5 @@
-//! Instructions of the store's calls for keys of several shapes, counted by callgrind: counts
-//! in `docs/benchmarks/limits.md`.
-//!
-//! 1. For each shape, `stores` makes two closed stores of the same keys: one with a single run of several tables, the other
-//!    with four runs in level 0.
-//! 2. For each cell, the program runs itself twice under callgrind, with two lengths of the same work, each on a copy of
-//!    one of these stores or on an empty one.
-//! 3. Each run opens the store, makes all keys, and writes or reads the entries that the counted calls need: they are in
-//!    the memtable or in the block cache.
-//!
-//! There are no background threads, and the keys are the same in every run.
+//! [`instructions`](crate::instructions) for keys of several shapes, for `docs/benchmarks/limits.md`. For each shape there are
+//! two stores of the same keys: a run of several tables, and four runs in level 0.
 
 mod stores;
 mod work;
@@ -22,7 +13,6 @@ use crate::keys::KeyShape;
 use crate::report::{Report, Table, count};
 use crate::{Result, callgrind};
 
-/// Entries of a store, and of a memtable at the end of the longer run.
 const KEYS: u64 = 30_000;
 /// Entries of a unit of work, except for flushes and compactions.
 const UNIT: u64 = 5_000;
@@ -46,15 +36,13 @@ pub(crate) struct Args {
     /// Repeats a unit of work on a store in this directory and prints nothing: the run that callgrind counts.
     #[arg(long, value_names = ["SHAPE", "CALL", "DIRECTORY", "TIMES"], num_args = 4, hide = true)]
     only: Option<Vec<String>>,
-    /// Writes the tables to this file as well.
+    /// Also writes the tables to this file.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
 
-/// Name, initial store and work.
 type Call = (&'static str, Layout, Work);
 
-/// The calls of one table of the report.
 type Group = (&'static str, &'static [Call]);
 
 const GROUPS: [Group; 3] = [
@@ -141,7 +129,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     report.write(args.write.as_deref())
 }
 
-/// A row for each shape, a column for each call.
 fn table(
     counter: callgrind::Counter,
     shapes: &[KeyShape],
@@ -172,7 +159,6 @@ fn table(
     Ok(table)
 }
 
-/// Prints the source files that run at least one instruction in the calls.
 fn print_files(shapes: &[KeyShape], wanted: &str, directory: &str) -> Result<()> {
     for (name, _, work) in calls().filter(|(name, ..)| name.contains(wanted)) {
         let [few, many] = work.lengths();

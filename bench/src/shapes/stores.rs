@@ -1,4 +1,4 @@
-//! The initial stores of the calls, one of each layout for each shape of keys. Each call works on a copy.
+//! The initial stores, one of each layout for each shape of keys.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,20 +13,17 @@ use crate::random::number;
 /// Small, so that a run has several tables.
 pub(super) const TABLE_BYTES: u64 = 1 << 20;
 
-/// Runs in level 0.
 const RUNS: u64 = 4;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Layout {
     Empty,
-    /// All keys, or those before the counted ones, in a memtable.
     Memtable,
     OneRun,
     FourRuns,
 }
 
 impl Layout {
-    /// Runs of a store of this layout before the work begins.
     pub(super) fn runs(self) -> u64 {
         match self {
             Self::Empty | Self::Memtable => 0,
@@ -35,7 +32,6 @@ impl Layout {
         }
     }
 
-    /// Opens a store of this layout in `dir`: a copy of the one in `stores`, if it has runs.
     pub(super) fn open(self, stores: &Path, shape: KeyShape, dir: &Path) -> Result<Db> {
         if self.runs() > 0 {
             for file in fs::read_dir(self.place(stores, shape))? {
@@ -56,7 +52,6 @@ pub(super) fn runs(db: &Db) -> u64 {
     db.stats().keyspaces.iter().map(|keyspace| keyspace.total().runs).sum()
 }
 
-/// Makes the stores of a shape in directories below `stores`.
 pub(super) fn make(stores: &Path, shape: KeyShape) -> Result<()> {
     let db = options().open(Layout::OneRun.place(stores, shape))?;
     write(&db, &(0..KEYS).map(|index| shape.key(index)).collect::<Vec<_>>())?;
@@ -73,13 +68,12 @@ pub(super) fn make(stores: &Path, shape: KeyShape) -> Result<()> {
 }
 
 fn options() -> Options {
-    // Nothing is flushed or merged before the work begins.
+    // Nothing is flushed or merged before the counted work.
     let keyspace =
         KeyspaceOptions::new().memtable_bytes(1 << 30).table_bytes(TABLE_BYTES).l0_runs(2 * RUNS as usize);
     Options::new().memory_budget(4 << 30).background_threads(0).default_keyspace(keyspace)
 }
 
-/// Writes keys in batches of 1,000, and returns how many.
 pub(super) fn write(db: &Db, keys: &[Vec<u8>]) -> sievedb::Result<u64> {
     for keys in keys.chunks(1000) {
         let mut batch = WriteBatch::new();

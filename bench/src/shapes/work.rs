@@ -1,4 +1,4 @@
-//! The work of a call: preparations, which cost the same in both runs, then the counted calls.
+//! The work of a call: equal preparations for both runs, then the counted calls.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -28,7 +28,6 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// The two lengths in units of work.
     pub(super) fn lengths(self) -> [u64; 2] {
         match self {
             Self::Flush | Self::Compaction => [0, 1],
@@ -36,7 +35,6 @@ impl Work {
         }
     }
 
-    /// Keys or entries per unit of work.
     pub(super) fn items(self) -> u64 {
         match self {
             Self::Flush | Self::Compaction => KEYS,
@@ -48,7 +46,7 @@ impl Work {
         matches!(self, Self::Puts | Self::Batches | Self::InsertNew)
     }
 
-    /// One unit of work with these keys, or with as many entries of a scan. Returns how many had the expected answer.
+    /// One unit of work with these keys. Returns the number of expected answers.
     fn once(self, db: &Db, keys: &[Vec<u8>]) -> Result<u64> {
         match self {
             Self::Puts => {
@@ -85,13 +83,11 @@ impl Work {
     }
 }
 
-/// Runs `times` units of work on a store of this layout.
 pub(super) fn run(shape: KeyShape, layout: Layout, work: Work, stores: &Path, times: u64) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let db = layout.open(stores, shape, dir.path())?;
     let absent = matches!(work, Work::AbsentGets | Work::AbsentBatches);
     let present: Vec<_> = (0..KEYS).map(|index| shape.key(index)).collect();
-    // Of these, the last ones are the counted writes.
     let written = if work.writes() { KEYS - 2 * UNIT } else { KEYS } as usize;
     if layout.runs() == 0 {
         stores::write(&db, &present[..written])?;

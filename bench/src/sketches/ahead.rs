@@ -6,17 +6,15 @@ pub(super) const RULE: &str = "A peer is ahead in space if it takes over 1 % les
     (by *over*), and in time if it takes over 10 % less. Only peers without lost keys and with at most 1.5 \
     times the error rate are compared. The reason follows the table.";
 
-/// The name, the ratio from which a peer is ahead, and the ratio of two structures' figures.
+/// Name, ratio from which a peer is ahead, ratio of two structures' figures.
 type Column<'a> = (&'a str, f64, &'a dyn Fn(&Figures, &Figures) -> f64);
 
 pub(super) struct Figures {
     pub(super) ours: bool,
     pub(super) name: String,
-    /// Present keys that were not found.
     pub(super) lost: u64,
     pub(super) bits: f64,
     pub(super) value_bits: f64,
-    /// The rate of false positives: measured, or predicted if measuring took too long.
     pub(super) rate: f64,
     pub(super) absent: Probed,
     pub(super) insert_ns: f64,
@@ -30,10 +28,9 @@ impl Figures {
         (self.rate > 0.0).then(|| self.bits / (self.value_bits - self.rate.log2()) - 1.0)
     }
 
-    /// The columns in which a peer is ahead, each with the best peer.
     pub(super) fn behind(&self, all: &[Self]) -> Vec<String> {
         let peers = || all.iter().filter(|peer| !peer.ours && peer.lost == 0 && peer.rate <= 1.5 * self.rate);
-        // Compares space at the same error rate; the actual space if one structure has no errors.
+        // Space at the same error rate; actual space if one structure has no errors.
         let space = |figures: &Self, other: &Self| match (figures.over(), other.over()) {
             (Some(over), Some(_)) => 1.0 + over,
             _ => figures.bits,

@@ -1,4 +1,4 @@
-//! Sets and maps that are built at once from all of their keys.
+//! Sets and maps that are built at once.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -16,7 +16,6 @@ const VALUE_BITS: u32 = 8;
 
 const VALUES: u64 = 5;
 
-/// Random stream of the fingerprints for a map without its own.
 const FINGERPRINTS: u64 = 6;
 
 fn value_of(key: u64) -> u8 {
@@ -31,7 +30,6 @@ fn boxed<S: Set + 'static>(lane: Lane<S>) -> Box<dyn Contender> {
     Box::new(lane)
 }
 
-/// Unwraps a result that succeeds for valid arguments and distinct keys.
 fn made<T>(made: Result<T, impl Debug>) -> T {
     made.expect("right arguments")
 }
@@ -154,8 +152,7 @@ impl Set for Approximator<Max> {
     encoded!();
 }
 
-/// The value of a key is the key as a number, so the keys with the smallest values have the most keys above
-/// them.
+/// The value is the key as a number: the smallest values have the most keys above them.
 impl Grow for Approximator<Max> {
     fn insert(&mut self, key: u64) {
         Self::insert(self, &bytes_of(key), key);
@@ -168,10 +165,9 @@ impl Set for BinaryFuse8 {
     }
 }
 
-/// A Golomb-coded set of another crate, which each probe reads from the first bit.
 struct Coded(Vec<u8>);
 
-/// Its divisor, and the bits of a remainder.
+/// Divisor, and bits of a remainder.
 const CODED: (u64, u8) = (100, 6);
 
 fn coded(keys: u64) -> Coded {
@@ -198,7 +194,6 @@ impl Set for Coded {
     }
 }
 
-/// A perfect hash function, with a fingerprint and a value for each key.
 struct Perfect {
     function: Mphf<u64>,
     cells: Vec<[u8; 2]>,
@@ -235,7 +230,6 @@ impl Set for Perfect {
     }
 }
 
-/// A table that stores the keys.
 struct Exact<V>(HashMap<u64, V>);
 
 impl Set for Exact<u8> {

@@ -1,5 +1,4 @@
-//! Structures that list or estimate the difference of two sets: cells, bytes and time per item of the
-//! difference.
+//! Structures that list or estimate the difference of two sets: cells, bytes and time per item.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -17,27 +16,25 @@ use crate::random::{bytes_of, number};
 use crate::report::{Report, Table, count};
 use crate::rounds::{Spread, digits};
 
-/// Random streams of the common items and of one set's own items.
 const COMMON: u64 = 7;
 const MINE: u64 = 8;
 const THEIRS: u64 = 9;
 
 const DIFFERENCES: [u64; 4] = [10, 100, 1000, 10_000];
 
-/// Other crates search for the next item from the first cell, which takes too long for larger differences.
+/// Other crates search from the first cell, which takes too long for larger differences.
 const PEER_DIFFERENCES_MAX: u64 = 1000;
 
-/// Items in both sets. They affect only the time of adding and the encoded length of the counts.
+/// They affect only the time of adding and the encoded length of the counts.
 const COMMON_ITEMS: u64 = 100_000;
 
-/// Trials whose encoded bytes are measured.
 const ENCODED_TRIALS: u64 = 5;
 
 fn item(stream: u64, index: u64) -> u128 {
     u128::from(number(stream, index)) << 64 | u128::from(number(stream, !index))
 }
 
-/// Two sets without their common items, which do not affect a table of the difference.
+/// Without common items, which do not affect a table of the difference.
 struct Sets {
     mine: Vec<u128>,
     theirs: Vec<u128>,
@@ -45,13 +42,12 @@ struct Sets {
 }
 
 impl Sets {
-    /// Half of the difference on each side, with other items in each trial.
+    /// Half of the difference on each side; other items in each trial.
     fn new(differences: u64, trial: u64) -> Self {
         let side = |stream| (0..differences / 2).map(|index| item(stream, trial << 24 | index)).collect();
         Self { mine: side(MINE), theirs: side(THEIRS), encoded: trial < ENCODED_TRIALS }
     }
 
-    /// Whether this is exactly the difference.
     fn is(&self, found: &Difference) -> bool {
         let set = |items: &[u128]| items.iter().copied().collect::<BTreeSet<_>>();
         let same = |found: &[u128], items: &[u128]| found.len() == items.len() && set(found) == set(items);
@@ -61,12 +57,10 @@ impl Sets {
 
 struct Listing {
     cells: u64,
-    /// Encoded bytes, if measured.
     bytes: Option<u64>,
     /// Nanoseconds for adding all items of both sets, and for listing.
     add_ns: f64,
     list_ns: f64,
-    /// Whether the difference was listed, and whether the list is correct.
     listed: bool,
     right: bool,
 }
@@ -76,7 +70,6 @@ fn nanos<T>(work: impl FnOnce() -> T) -> (f64, T) {
     (took.as_secs_f64() * 1e9, result)
 }
 
-/// The encoded bytes of a table with the common items added.
 fn encoded_bytes<S: Sketch>(sets: &Sets, mut table: S, insert: fn(&mut S, u128)) -> Option<u64> {
     sets.encoded.then(|| {
         (0..COMMON_ITEMS).for_each(|index| insert(&mut table, item(COMMON, index)));
@@ -84,7 +77,7 @@ fn encoded_bytes<S: Sketch>(sets: &Sets, mut table: S, insert: fn(&mut S, u128))
     })
 }
 
-/// Uses the fewest cells that list the difference; cells are added one by one for up to 1,000 items.
+/// The fewest cells that list the difference, added one by one for up to 1,000 items.
 fn rateless(sets: &Sets) -> Result<Listing> {
     let differences = sets.mine.len() as u64 * 2;
     let table = |items: &[u128], range| {
@@ -104,7 +97,7 @@ fn rateless(sets: &Sets) -> Result<Listing> {
         decoder.extend(&mine, &theirs).map(|()| decoder.finish())
     });
     let found = found?;
-    // Counts are encoded relative to the expected count, so the counts of a large set are used here.
+    // Counts are encoded relative to the expected count of a large set.
     let bytes = encoded_bytes(sets, mine, |table, item| table.insert(item));
     let right = found.as_ref().is_some_and(|found| sets.is(found));
     Ok(Listing { cells, bytes, add_ns, list_ns, listed: found.is_some(), right })
@@ -140,7 +133,7 @@ impl Symbol for Item {
     }
 }
 
-/// Bytes of a `riblt` cell: the sum of the items, the sum of their hashes, and the count.
+/// A `riblt` cell: the sum of the items, the sum of their hashes, and the count.
 const RIBLT_CELL_BYTES: u64 = 16 + 8 + 8;
 
 fn riblt(sets: &Sets) -> Listing {
@@ -161,21 +154,20 @@ fn riblt(sets: &Sets) -> Listing {
         let found = difference.peel_all_symbols();
         difference.is_empty().then_some(found)
     };
-    // More cells also list the difference, so bisection finds the fewest.
+    // More cells also suffice: bisection finds the fewest.
     let (mut low, mut high) = (0, most);
     while low + 1 < high {
         let middle = usize::midpoint(low, high);
         if list(middle).is_some() { high = middle } else { low = middle }
     }
     let (list_ns, found) = nanos(|| list(high));
-    // The crate does not export the type of the listed items, so only the length can be checked.
+    // The type of listed items is private, so only the length can be checked.
     let right = found.as_ref().is_some_and(|found| found.len() == 2 * sets.mine.len());
     let cells = high as u64;
     Listing { cells, bytes: Some(cells * RIBLT_CELL_BYTES), add_ns, list_ns, listed: found.is_some(), right }
 }
 
-/// The crate `iblt` with as many cells as ours, and all items on one side: it removes a listed item of the
-/// other side twice, so it cannot list two-sided differences.
+/// The crate `iblt` with as many cells as ours. All items are on one side: it removes listed items of the other twice.
 fn iblt(sets: &Sets) -> Result<Listing> {
     let cells = Iblt::for_differences(sets.mine.len() as u64 * 2, SEED)?.cells();
     let (add_ns, table) = nanos(|| {
@@ -208,7 +200,6 @@ pub(super) fn run(keys: u64, report: &mut Report) -> Result<()> {
     exchange(keys, report)
 }
 
-/// The number of trials for differences of this size.
 fn trials(differences: u64) -> u64 {
     (20_000 / differences).clamp(5, 500)
 }
@@ -338,7 +329,6 @@ fn sizes(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// A tenth of each set's keys is missing in the other set.
 fn exchange(keys: u64, report: &mut Report) -> Result<()> {
     report.heading("Exchange: most missing keys of another set, found with its Bloom filter");
     report.text(&format!(
@@ -381,7 +371,7 @@ fn exchange(keys: u64, report: &mut Report) -> Result<()> {
                 digits(took / keys as f64),
             ]);
         };
-        // Keys are identified by position: the common keys come first.
+        // Identified by position: the common keys come first.
         row("**certainly_missing**", 8 * bloom.encode().len() as u64, Some(bloom.predicted_rate()), &|| {
             let of = |stream, keys: u64| {
                 certainly_missing(&bloom, (0..keys).map(|index| bytes_of(number(stream, index)))).count()

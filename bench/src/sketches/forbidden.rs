@@ -1,7 +1,4 @@
-//! Counts forbidden answers of every structure. The forbidden answer is stated for each; other errors are not
-//! counted.
-//!
-//! Each round builds the structures with another seed and other keys, and probes for all keys.
+//! Counts the forbidden answers of every structure, with other keys and another seed in each round.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -29,15 +26,13 @@ pub(crate) struct Args {
     /// Only structures whose names contain this.
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
-    /// Writes the report to this file as well.
+    /// Also writes the report to this file.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
 
-/// The rate that filters are made for.
 const RATE: f64 = 0.01;
 
-/// A structure's round for some keys. Returns the numbers of probes and of forbidden answers.
 type Round = fn(&Keys) -> Result<Counted>;
 
 struct Keys {
@@ -63,7 +58,7 @@ impl Counted {
 }
 
 impl Keys {
-    /// Key number `index`, which occurs in this round only. Those from 2^39 on are absent.
+    /// Only in this round. Keys from 2^39 on are absent.
     fn hashable(&self, index: u64) -> [u8; 8] {
         bytes_of(number(100 + self.round, index))
     }
@@ -81,12 +76,10 @@ impl Keys {
         Ok(set)
     }
 
-    /// Encodes and decodes the structure, because a decoded structure is probed.
     fn sent<S: Sketch>(set: &S) -> Result<S> {
         S::decode(&set.encode()).map_err(Into::into)
     }
 
-    /// Removes every other key, and probes for the others.
     fn after_removals<S>(
         &self,
         mut set: S,
@@ -247,7 +240,6 @@ const LAWS: [(&str, &str, Round); 20] = [
         })
     }),
     ("DifferenceSize", "equal sets differ, or an estimate is below the difference of the totals", |keys| {
-        // One set grows, and the other catches up from time to time.
         let (mut mine, mut theirs) =
             (DifferenceSize::with_shape(16, keys.round)?, DifferenceSize::with_shape(16, keys.round)?);
         let mut counted = Counted::default();
@@ -283,7 +275,6 @@ struct Sets<'a> {
     first: u64,
 }
 
-/// Items of the difference in one list.
 const LISTED: u64 = 1000;
 
 impl Sets<'_> {
@@ -296,7 +287,6 @@ impl Sets<'_> {
         LISTED
     }
 
-    /// The first set has the first two thirds of the items, the second set the last two thirds.
     fn both(&self) -> [Box<dyn Iterator<Item = u128> + '_>; 2] {
         let third = LISTED / 2;
         [0, third].map(|start| {
@@ -306,10 +296,9 @@ impl Sets<'_> {
     }
 }
 
-/// The items that only the first set has, and the items that only the second set has.
 type Lists = Option<(Vec<u128>, Vec<u128>)>;
 
-/// Counts the items of the listed differences of several pairs of sets. A missing list is not an error.
+/// Counts the listed items for several pairs of sets. A missing list is not an error.
 fn lists(keys: &Keys, list: impl Fn(&Sets<'_>, u64) -> Result<Lists>) -> Result<Counted> {
     let mut counted = Counted::default();
     for pair in 0..keys.count.div_ceil(LISTED) {

@@ -1,6 +1,4 @@
-//! Uses of sketches inside a store, with figures, and unsuitable uses.
-//!
-//! Counts events in traces that are the same in every run, so the results do not depend on the machine.
+//! Uses of sketches inside a store, by counts of events in deterministic traces.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -20,7 +18,7 @@ pub(crate) struct Args {
     /// Requests, transactions and lookups of each trace.
     #[arg(long, default_value_t = 4_000_000)]
     requests: u64,
-    /// Writes the report to this file as well.
+    /// Also writes the report to this file.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
@@ -58,7 +56,6 @@ const CONTRIVED: &str = "\
 - **Scalable** for the memtable's filter: the memtable has a size limit, which bounds the number of keys.
 - **Digest** inside one process: the filters of the tables exist already. It is for other processes.";
 
-/// Zipf's law: draws `rank` with a probability proportional to `1 / rank^exponent`.
 struct Zipf {
     sums: Vec<f64>,
 }
@@ -73,7 +70,6 @@ impl Zipf {
         Self { sums: terms.collect() }
     }
 
-    /// The rank, from 0, for a random number.
     fn rank(&self, random: u64) -> u64 {
         let most = self.sums.last().copied().unwrap_or_default();
         let at = random as f64 / 64f64.exp2() * most;
@@ -81,7 +77,6 @@ impl Zipf {
     }
 }
 
-/// The least recently used keys are evicted.
 struct Lru<K> {
     capacity: usize,
     now: u64,
@@ -94,7 +89,6 @@ impl<K: Hash + Eq + Copy> Lru<K> {
         Self { capacity, now: 0, stamps: HashMap::new(), order: BTreeMap::new() }
     }
 
-    /// Whether the key is cached; marks it as the most recently used.
     fn hit(&mut self, key: K) -> bool {
         self.now += 1;
         let Some(stamp) = self.stamps.get_mut(&key) else { return false };
@@ -115,7 +109,7 @@ impl<K: Hash + Eq + Copy> Lru<K> {
     }
 }
 
-/// Name, bytes, and a function that returns whether a request is a hit.
+/// Name, bytes, and whether a request is a hit.
 type Policy<'a> = (&'a str, u64, Box<dyn FnMut(u64) -> bool>);
 
 fn admission(requests: u64, report: &mut Report) -> Result<()> {
@@ -240,7 +234,7 @@ fn conflicts(requests: u64, report: &mut Report) -> Result<()> {
     }
     let share = |number: u64| format!("{:.3}", 100.0 * number as f64 / transactions as f64);
     let mut table = Table::new(["", "bytes", "conflicts %", "false conflicts %", "predicted, at most %"]);
-    // A key, a number, and one byte per slot of a hash table that is seven eighths full.
+    // Key, number, and one byte per slot of a hash table that is seven eighths full.
     let bytes = |keys: u64| count(keys * 17 * 8 / 7);
     for (name, keys) in [
         ("exact, short transactions only".to_owned(), OPEN * WRITES),
@@ -250,7 +244,7 @@ fn conflicts(requests: u64, report: &mut Report) -> Result<()> {
         table.row([name, format!("up to {}", bytes(keys)), share(conflicts), share(0), String::new()]);
     }
     for ((sketch, cells), found) in sketches.iter().zip(sizes).zip(found) {
-        // The mean over the ages of transactions.
+        // The mean over transactions' ages.
         let rates = (1..=10).map(|part| sketch.expected_rate(OPEN * WRITES * part / 10));
         let one = rates.map(|rate| 1.0 - (1.0 - rate).powi(READS as i32)).sum::<f64>() / 10.0;
         table.row([

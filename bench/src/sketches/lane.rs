@@ -14,11 +14,9 @@ pub(super) const PRESENT: u64 = 1;
 pub(super) const ABSENT: u64 = 2;
 const EARLIER: u64 = 3;
 
-/// A set to probe. Each hashes the keys itself.
 pub(super) trait Set {
     fn contains(&self, key: u64) -> bool;
 
-    /// Whether the answer for a present key is correct, including the value of a map.
     fn holds(&self, key: u64) -> bool {
         self.contains(key)
     }
@@ -27,7 +25,6 @@ pub(super) trait Set {
         None
     }
 
-    /// Length of the encoding, if there is one.
     fn encoded_bytes(&self) -> Option<usize> {
         None
     }
@@ -41,7 +38,6 @@ pub(super) trait Grow: Set {
     fn insert(&mut self, key: u64);
 }
 
-/// A set of `keys` keys, and its costs.
 pub(super) struct Lane<S> {
     pub(super) name: String,
     set: S,
@@ -56,7 +52,6 @@ impl<S: Set> Lane<S> {
     where
         S: Grow,
     {
-        // Allocation beforehand and the initial filling of a clocked set are not timed.
         let mut took = Duration::ZERO;
         let mut lane = Self::built(name, keys, || {
             let mut set = make();
@@ -81,12 +76,10 @@ impl<S: Set> Lane<S> {
         }
     }
 
-    /// Limits the number of probes of a slow structure.
     pub(super) fn at_most(self, probes_max: u64) -> Self {
         Self { probes_max, ..self }
     }
 
-    /// The reason why a peer may be ahead of it.
     pub(super) fn because(self, why: &'static str) -> Self {
         Self { why, ..self }
     }
@@ -95,20 +88,19 @@ impl<S: Set> Lane<S> {
 pub(super) trait Contender {
     fn name(&self) -> &str;
     fn bits_per_key(&self) -> f64;
-    /// Bits of the encoding per key.
     fn encoded_bits(&self, keys: u64) -> Option<f64>;
     fn value_bits(&self) -> f64;
     fn insert_ns(&self) -> f64;
     fn predicted(&self) -> Option<f64>;
     fn why(&self) -> &'static str;
-    /// Probes for `keys` keys of a stream in a cycle, at most `probes` times.
+    /// Probes for `keys` keys of a stream in a cycle.
     fn probe(&self, stream: u64, keys: u64, probes: u64) -> Probed;
 }
 
 pub(super) struct Probed {
     pub(super) ns: f64,
     pub(super) probes: u64,
-    /// Present keys with a correct answer, or absent keys that were found.
+    /// Correctly answered present keys, or found absent keys.
     pub(super) found: u64,
 }
 
@@ -197,7 +189,6 @@ impl<S> Clocked<S>
 where
     Self: Grow,
 {
-    /// Inserts twice the number of remembered keys beforehand.
     pub(super) fn after(set: S, keys: u64) -> Self {
         let mut clocked = Self { set, now: 0 };
         (0..2 * keys).for_each(|key| clocked.insert(number(EARLIER, key)));

@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// Pins the thread to this processor.
     #[arg(long)]
     cpu: Option<usize>,
-    /// Writes the report to this file as well.
+    /// Also writes the report to this file.
     #[arg(long)]
     write: Option<PathBuf>,
 }
@@ -63,7 +63,6 @@ const SEED: u64 = 42;
 
 type Lanes = Vec<Box<dyn Contender>>;
 
-/// The rate that each structure is made for.
 const RATE: f64 = 0.01;
 
 /// The rate for sets of visited states, as for hash compaction with 16 bits at a load of 95 %.
@@ -75,7 +74,6 @@ macro_rules! lanes {
     };
 }
 
-/// The message of `expect` for our structures.
 const OURS: &str = "arguments that are right";
 
 /// Title, explanation of the table, and structures.
@@ -193,7 +191,7 @@ fn unknown(keys: u64) -> Lanes {
 }
 
 fn counted(keys: u64) -> Lanes {
-    // As many counters in each of seven rows as ours has in all of its rows.
+    // As many counters in seven rows as ours has in all rows.
     let columns = (arithmetic::optimal_bits(keys, RATE) / 7) as usize;
     lanes! { keys;
         "**Spectral**, minimal increase" =>
@@ -250,7 +248,7 @@ fn command() -> String {
     format!("cargo run --release -p sievedb-bench --{}", given.collect::<String>())
 }
 
-/// Fails if a measured rate differs from the predicted one by more than four standard deviations and 1 %.
+/// Fails if measured and predicted rates differ by more than four standard deviations and 1 %.
 fn check_rate(name: &str, absent: &Probed, predicted: f64) -> Result<()> {
     let probes = absent.probes as f64;
     let measured = absent.found as f64 / probes;

@@ -1,5 +1,4 @@
-//! The calls of a thread that write or maintain, and the loop that picks a call. [`super::reads`] has the
-//! calls that read.
+//! The calls of a thread that write or maintain, and the loop that picks a call. [`super::reads`] has the others.
 
 use std::time::Duration;
 
@@ -13,7 +12,6 @@ use super::watch::Call;
 use super::worker::{Worker, space_name};
 
 impl Worker<'_> {
-    /// Makes calls until the life is over; an error is a finding.
     pub(super) fn work(mut self) -> Result<(), String> {
         while !self.life.is_over() {
             let mut dice = self.dice.below(1000);
@@ -31,7 +29,6 @@ impl Worker<'_> {
                 std::thread::sleep(Duration::from_micros(self.dice.below(1000)));
             }
         }
-        // Open snapshots and iterators are read to their end.
         while !self.snapshots.is_empty() {
             self.read_snapshot()?;
         }

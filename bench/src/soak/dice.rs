@@ -22,7 +22,6 @@ impl Dice {
     }
 }
 
-/// Random options, so small that a few thousand entries make several levels.
 pub(super) fn keyspace_options(dice: &mut Dice) -> KeyspaceOptions {
     KeyspaceOptions::new()
         .filter(filter_policy(dice))

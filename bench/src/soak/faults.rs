@@ -1,8 +1,5 @@
-//! A file system that injects faults into another one.
-//!
-//! A fault is *armed* for a while and then disarmed. While it is armed, a fraction of the operations that it
-//! applies to fails; a failed append may have written a part. While no fault is armed, every operation is
-//! passed on.
+//! A file system that injects faults. While a fault is *armed*, a fraction of its operations fails; a failed append may have
+//! written a part.
 
 use std::any::Any;
 use std::ffi::OsString;
@@ -15,7 +12,6 @@ use sievedb::fs::{AppendFile, Fs, LockGuard, LockKind, ReadFile};
 
 use crate::random::{below, number};
 
-/// The message of an injected panic.
 pub(super) const PANIC: &str = "a fault of the soak";
 
 pub(super) fn is_fault(payload: &(dyn Any + Send)) -> bool {
@@ -24,15 +20,12 @@ pub(super) fn is_fault(payload: &(dyn Any + Send)) -> bool {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// `ENOSPC`: creating and appending fail.
     NoSpace,
     /// An append writes a part of its bytes, then fails with `ENOSPC`.
     ShortWrite,
-    /// `EMFILE`: opening a file fails.
     TooManyFiles,
     /// `EIO`, except for syncs.
     InputOutput,
-    /// `EIO` for syncs of files and directories.
     Sync,
     Panic,
 }
@@ -52,7 +45,6 @@ impl Fault {
         }
     }
 
-    /// Whether an operation can fail like this.
     fn concerns(self, op: Op) -> bool {
         match self {
             Self::NoSpace => matches!(op, Op::Create | Op::Append | Op::Rename),
@@ -86,16 +78,14 @@ enum Op {
     Remove,
 }
 
-/// The armed fault, and counts of faults.
 #[derive(Debug)]
 pub(super) struct Weather {
     seed: u64,
     /// 0, or one more than the position of the fault in [`Fault::ALL`].
     armed: AtomicUsize,
-    /// One in this many operations fails.
     one_in: AtomicU64,
     operations: AtomicU64,
-    /// How often faults were armed and disarmed: odd while a fault is armed.
+    /// Odd while a fault is armed.
     changes: AtomicU64,
     fired: [AtomicU64; Fault::ALL.len()],
 }
@@ -135,7 +125,6 @@ impl Weather {
         Some(self.changes.load(Ordering::SeqCst)).filter(|changes| changes % 2 == 0)
     }
 
-    /// Injected faults, in the order of [`Fault::ALL`].
     pub(super) fn fired(&self) -> [u64; Fault::ALL.len()] {
         std::array::from_fn(|at| self.fired[at].load(Ordering::SeqCst))
     }
@@ -144,7 +133,6 @@ impl Weather {
         self.fired().iter().sum()
     }
 
-    /// The fault of an operation, if any.
     fn strike(&self, op: Op) -> Option<Fault> {
         let fault = self.armed().filter(|fault| fault.concerns(op))?;
         let dice = number(self.seed, self.operations.fetch_add(1, Ordering::Relaxed));

@@ -1,47 +1,37 @@
-//! The writes of one thread, and the states that a store may show.
-//!
-//! A thread has keys of its own and makes one write at a time, so its batches are ordered. An acknowledged
-//! batch is *sure*. A batch whose call failed is *in doubt*: either all of it is there or none. At a stop the
-//! whole store is read. It must show a prefix of the batches since the last stop: every sure batch in the
-//! prefix, and any batches in doubt. Unless the power was lost, the prefix contains all batches.
+//! The writes of one thread, and the states that a store may show. A thread has its own keys and makes one write at a time. An
+//! acknowledged batch is *sure*. A failed batch is *in doubt*: present as a whole or absent. At a stop the store must show a
+//! prefix of the batches since the last stop, with any batches in doubt; all batches unless the power was lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) type Space = usize;
 
-/// Keyspaces that all threads share.
 pub(super) const SHARED: usize = 3;
 
-/// The thread's own keyspace, which it creates and drops.
+/// The keyspace that the thread creates and drops.
 pub(super) const OWN: Space = SHARED;
 
 pub(super) type Key = Vec<u8>;
 
-/// The batch that wrote a value, and the value's length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) batch: u64,
     pub(super) len: usize,
 }
 
-/// The value of a key; `None` if it is absent.
 pub(super) type State = Option<Stamp>;
 
-/// The entries of a thread that a store shows.
 pub(super) type Found = BTreeMap<(Space, Key), Stamp>;
 
-/// Whether the thread's own keyspace exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Own {
     Absent,
     Present,
-    /// Creating or dropping it failed, and may have had an effect.
     InDoubt,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Entry {
-    /// The state at the last stop.
     base: State,
     /// Later writes: positions in the batches, and states.
     writes: Vec<(usize, State)>,
@@ -49,13 +39,12 @@ struct Entry {
 
 #[derive(Debug, Clone, Copy)]
 struct Written {
-    /// Call and return, on a clock that counts events.
+    /// On a clock that counts events.
     began: u64,
     ended: u64,
     is_sure: bool,
 }
 
-/// The batches of a thread.
 #[derive(Debug)]
 pub(super) struct History {
     pub(super) thread: usize,
@@ -64,13 +53,11 @@ pub(super) struct History {
     /// The number of the first batch since the last stop.
     first: u64,
     batches: Vec<Written>,
-    /// When the last successful call began that made all earlier writes durable.
+    /// The beginning of the last successful call that made all earlier writes durable.
     pub(super) synced: u64,
-    /// Batches that were written durably.
     durable: usize,
 }
 
-/// The lengths that a surviving prefix may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Prefix {
     pub(super) least: usize,
@@ -90,27 +77,24 @@ impl History {
         }
     }
 
-    /// The number of the next batch.
     pub(super) fn next(&self) -> u64 {
         self.first + self.batches.len() as u64
     }
 
-    /// Batches since the last stop.
     pub(super) fn written(&self) -> usize {
         self.batches.len()
     }
 
-    /// The last batch was acknowledged as durable.
     pub(super) fn set_durable(&mut self, began: u64) {
         (self.synced, self.durable) = (began, self.batches.len());
     }
 
-    /// The number of durable batches, if all batches that returned before `time` are durable.
+    /// Durable batches, if all that returned before `time` are durable.
     pub(super) fn durable(&self, time: u64) -> usize {
         self.returned_before(time).max(self.durable)
     }
 
-    /// Adds a batch. If it writes a key repeatedly, the last write counts.
+    /// The last write of a key counts.
     pub(super) fn add(&mut self, writes: &[(Space, Key, State)], times: (u64, u64), is_sure: bool) {
         let at = self.batches.len();
         self.batches.push(Written { began: times.0, ended: times.1, is_sure });
@@ -121,12 +105,10 @@ impl History {
         }
     }
 
-    /// Removes the entries of the own keyspace.
     pub(super) fn forget_own(&mut self) {
         self.entries.retain(|(space, _), _| *space != OWN);
     }
 
-    /// The possible states of a key.
     pub(super) fn possible(&self, space: Space, key: &Key) -> Vec<State> {
         self.entries.get(&(space, key.clone())).map_or(vec![None], |entry| self.states(entry))
     }
@@ -135,8 +117,7 @@ impl History {
         self.candidates(entry, self.batches.len()).into_iter().map(|(_, state)| state).collect()
     }
 
-    /// The newest sure write among the first `prefix` batches, and later writes in doubt, newest first.
-    /// `None` means the last stop.
+    /// The newest sure write among the first `prefix` batches, and later writes in doubt, newest first. `None`: the last stop.
     fn candidates(&self, entry: &Entry, prefix: usize) -> Vec<(Option<usize>, State)> {
         let mut candidates = Vec::new();
         for (at, state) in entry.writes.iter().rev().filter(|(at, _)| *at < prefix) {
@@ -149,24 +130,20 @@ impl History {
         candidates
     }
 
-    /// All keys that were ever written to a keyspace, with their possible states.
     pub(super) fn all(&self, space: Space) -> BTreeMap<Key, Vec<State>> {
         let range = (space, Key::new())..(space + 1, Key::new());
         self.entries.range(range).map(|((_, key), entry)| (key.clone(), self.states(entry))).collect()
     }
 
-    /// The number of batches that returned before `time`.
     pub(super) fn returned_before(&self, time: u64) -> usize {
         self.batches.iter().rposition(|batch| batch.is_sure && batch.ended < time).map_or(0, |at| at + 1)
     }
 
-    /// When the last sure batch of a prefix began.
     pub(super) fn last_began(&self, prefix: usize) -> Option<u64> {
         self.batches[..prefix].iter().rev().find(|batch| batch.is_sure).map(|batch| batch.began)
     }
 
-    /// The prefixes of at least `durable` batches that explain the found entries. The own keyspace may be
-    /// missing if it is in doubt.
+    /// The prefixes of at least `durable` batches that explain the entries. The own keyspace may be missing if in doubt.
     pub(super) fn explain(&self, found: &Found, durable: usize, has_own: bool) -> Result<Prefix, String> {
         if self.own == Own::Present && !has_own || self.own == Own::Absent && has_own {
             return Err(format!("the keyspace of thread {} is {:?}, but {has_own}", self.thread, self.own));
@@ -218,7 +195,6 @@ impl History {
         }
     }
 
-    /// Makes the found entries the base of further batches.
     pub(super) fn settle(&mut self, found: &Found, has_own: bool) {
         self.own = if has_own { Own::Present } else { Own::Absent };
         self.first = self.next();

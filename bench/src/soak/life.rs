@@ -1,4 +1,4 @@
-//! The state shared by all threads of an open store: which calls may fail, and why.
+//! The state shared by all threads of an open store: the calls that may fail, and the reasons.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,28 +9,21 @@ use sievedb::Error;
 use super::faults::{Fault, PANIC, Weather, is_fault};
 use super::watch::{Call, Watch};
 
-/// The time from one opening of the store to the next.
 #[derive(Debug)]
 pub(super) struct Life {
     pub(super) weather: Arc<Weather>,
     pub(super) watch: Arc<Watch>,
-    /// Counts calls and returns of writes.
     clock: AtomicU64,
-    /// Faults injected before this life.
     fired_before: [u64; Fault::ALL.len()],
     /// The directory was moved, or its `LOCK` removed.
     pub(super) is_disturbed: AtomicBool,
-    /// The store is being closed.
     pub(super) is_closing: AtomicBool,
-    /// Threads must end.
     pub(super) is_over: AtomicBool,
 }
 
 pub(super) enum Outcome<T> {
     Done(T),
-    /// Refused, and nothing was written.
     Refused,
-    /// Failed; the write may have had an effect.
     InDoubt,
 }
 
@@ -47,7 +40,6 @@ impl Life {
         }
     }
 
-    /// The time, on a clock that counts events.
     pub(super) fn tick(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
@@ -56,7 +48,6 @@ impl Life {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// Whether one of these faults was injected in this life.
     fn has_fired(&self, faults: &[Fault]) -> bool {
         let fired = self.weather.fired();
         let happened = |fault: &Fault| fired[*fault as usize] > self.fired_before[*fault as usize];
@@ -67,12 +58,11 @@ impl Life {
         self.has_fired(&Fault::ALL)
     }
 
-    /// Whether an event occurred that disables writing until the store is reopened.
     pub(super) fn may_have_failed(&self) -> bool {
         self.is_disturbed.load(Ordering::SeqCst) || self.has_fired(&[Fault::Sync, Fault::Panic])
     }
 
-    /// Makes a call. An unexplained error is a finding, and so is a panic that was not injected.
+    /// Makes a call. An unexplained error or panic is a finding.
     pub(super) fn call<T>(
         &self,
         thread: usize,
@@ -103,7 +93,6 @@ impl Life {
         Ok(if is_refusal(&error) { Outcome::Refused } else { Outcome::InDoubt })
     }
 
-    /// Whether an earlier event explains an error.
     fn is_excused(&self, error: &Error) -> bool {
         match error {
             Error::Poisoned { cause, .. } => self.may_have_failed() && self.is_excused(cause),
@@ -117,12 +106,10 @@ impl Life {
     }
 }
 
-/// Whether the store rejects all further writes.
 fn ends_writing(error: &Error) -> bool {
     matches!(error, Error::Poisoned { .. } | Error::Closed | Error::LockLost { .. } | Error::Panicked { .. })
 }
 
-/// Whether the error guarantees that nothing was written.
 fn is_refusal(error: &Error) -> bool {
     matches!(error, Error::Closed | Error::LimitExceeded { .. } | Error::InvalidArgument { .. })
 }

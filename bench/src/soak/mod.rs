@@ -1,20 +1,18 @@
 //! A long run with intermittent faults.
 //!
-//! Eight threads make calls of every kind on a store, and compare each answer with their own writes.
-//! Meanwhile the file system fails for a while ([`faults`]), the directory is moved ([`place`]), and the
-//! store is closed while in use. Then all threads stop, and the store, open or failed, must match the model
-//! exactly ([`history`]). It must match again after it was closed, dropped or lost the power, and was
-//! reopened. Two stores take turns, one on disk and one in memory. Calls may be stuck only while a fault is
-//! armed ([`watch`]).
+//! Eight threads make calls of every kind and compare each answer with their own writes. Meanwhile the file system fails
+//! ([`faults`]), the directory is moved ([`place`]), and the store is closed. Then the store must match the model ([`history`]),
+//! open or failed, and again after it was closed, dropped or lost the power, and reopened. Calls may be stuck only while a fault
+//! is armed ([`watch`]).
 //!
-//! The seed determines what each thread does, but not how the threads interleave.
+//! The seed determines the calls of each thread, but not how the threads interleave.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `faults` | a file system that fails for a while |
 //! | `history`, `value` | the writes of a thread, and the states that they allow |
 //! | `dice` | choices that follow from a seed |
-//! | `worker`, `calls`, `reads` | a thread and its state; the calls that write and maintain; the calls that read, and whether each answer is possible |
+//! | `worker`, `calls`, `reads` | a thread and its state; the calls that write and maintain; the calls that read |
 //! | `life` | which errors have a reason |
 //! | `place` | disk and memory; disturbances of the directory |
 //! | `stop` | comparing the whole store |
@@ -70,11 +68,9 @@ pub(crate) struct Args {
     dir: Option<PathBuf>,
 }
 
-/// After the last fault is disarmed, the store must accept writes within this time, unless an event has
-/// disabled writing.
+/// After the last fault, the store must accept writes within this time unless an event has disabled writing.
 const HEALED: Duration = Duration::from_secs(10);
 
-/// One of the two stores, and the writes to it.
 struct Store {
     place: Place,
     histories: Vec<History>,
@@ -83,9 +79,9 @@ struct Store {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// Everything that was acknowledged is there.
+    /// All acknowledged writes are present.
     Whole,
-    /// Only durable writes are certain to be there.
+    /// All durable writes are present.
     PowerLost,
 }
 
@@ -145,7 +141,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     })
 }
 
-/// Suppresses the messages of injected panics.
 fn silence_faults() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -156,7 +151,6 @@ fn silence_faults() {
 }
 
 impl Soak {
-    /// One life of a store: open, compare, use, compare and end. The last life only opens and compares.
     fn round(&mut self, store: &mut Store, round: u64, is_last: bool) -> Result<(), String> {
         let mut dice = Dice::new(self.seed, 100 + round);
         let life = Life::new(&self.weather, &self.watch);
@@ -183,7 +177,6 @@ impl Soak {
         self.watch.set_scene(format!("{doing}, {}", place.dir().display()));
     }
 
-    /// Opens a store. Sometimes the first attempts fail by faults.
     fn open(&mut self, store: &Store, life: &Life, dice: &mut Dice) -> Result<Db, String> {
         self.events.openings += 1;
         let options = store.place.options(&self.weather, dice);
@@ -216,8 +209,7 @@ impl Soak {
         Ok(db)
     }
 
-    /// Runs the threads, arms faults and disturbs the directory. Returns whether the store was closed
-    /// meanwhile.
+    /// Returns whether the store was closed meanwhile.
     fn use_it(
         &mut self,
         store: &mut Store,
@@ -258,7 +250,7 @@ impl Soak {
         })
     }
 
-    /// Alternates times with and without faults until the store has failed or the round is over.
+    /// Arms and disarms faults until the store has failed or the round is over.
     fn direct(&mut self, place: &Place, life: &Life, dice: &mut Dice) -> Result<(), String> {
         let until = Instant::now() + Duration::from_millis(1000 + dice.below(7000));
         let is_calm = dice.one_in(4);
@@ -288,7 +280,7 @@ impl Soak {
         Ok(())
     }
 
-    /// Whether the store rejects all writes. Without a reason for that, it must accept writes soon.
+    /// Whether the store rejects all writes, for which there must be a reason.
     fn has_failed(&mut self, db: &Db, life: &Life) -> Result<bool, String> {
         let until = self.watch.counted() + HEALED.as_nanos() as u64;
         loop {
@@ -309,7 +301,6 @@ impl Soak {
         }
     }
 
-    /// Ends a life by closing, by dropping the last handle, or by a loss of power.
     fn end(&mut self, store: &mut Store, db: Db, life: &Life, dice: &mut Dice) -> Result<(), String> {
         store.ended = Ended::Whole;
         if life.is_closing.load(Ordering::SeqCst) {
@@ -342,7 +333,6 @@ impl Soak {
     }
 }
 
-/// Waits, unless the life ends.
 fn rest(life: &Life, millis: u64) {
     let until = Instant::now() + Duration::from_millis(millis);
     while Instant::now() < until && !life.is_over() {

@@ -1,4 +1,4 @@
-//! The place of a store: a directory on disk, which can be moved, or memory, which can lose the power.
+//! The place of a store: a directory, which can be moved, or memory, which can lose the power.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,14 +18,10 @@ pub(super) enum Place {
     Memory(MemFs),
 }
 
-/// Disturbances of the directory of an open store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Disturbance {
-    /// Renamed, and after a while renamed back.
     Moved,
-    /// The same, with another store in its place meanwhile.
     Replaced,
-    /// Its `LOCK` is removed.
     Unlocked,
 }
 
@@ -59,14 +55,12 @@ impl Place {
             .default_keyspace(keyspace_options(dice))
     }
 
-    /// Loses the power. In memory only.
     pub(super) fn lose_power(&mut self, policy: CrashPolicy) {
         if let Self::Memory(fs) = self {
             *fs = fs.crash(policy);
         }
     }
 
-    /// Disturbs the directory of an open store. On disk only.
     pub(super) fn disturb(&self, what: Disturbance, life: &Life, dice: &mut Dice) -> Result<(), String> {
         let Self::Disk(dir) = self else { return Ok(()) };
         let aside = dir.with_extension("aside");
@@ -94,19 +88,17 @@ impl Place {
         }
     }
 
-    /// Checks that the open store in `dir` cannot be opened again.
     fn is_locked(&self, dir: &Path, life: &Life) -> Result<(), String> {
         let open = || Options::new().create_if_missing(false).open(dir);
         let opened = life.watch.during(life.watch.controller(), Call::OpenSecond, open);
         match opened {
             Err(Error::Locked { .. }) => Ok(()),
-            // The store was closed meanwhile because it had lost its lock.
+            // Closed meanwhile because its lock was lost.
             Ok(_) if life.is_closing.load(Ordering::SeqCst) => Ok(()),
             other => Err(format!("an open store was opened again: {other:?}")),
         }
     }
 
-    /// Keeps the store for analysis.
     pub(super) fn keep(&self, below: &Path) -> PathBuf {
         let Self::Memory(fs) = self else { return self.dir().to_path_buf() };
         let kept = below.join("memory");
@@ -120,7 +112,6 @@ impl Place {
     }
 }
 
-/// Makes a store at `dir`, and checks after a while that it was not changed.
 fn other_store(dir: &Path, lasting: Duration) -> Result<(), Error> {
     let db = Db::open(dir)?;
     db.put("other", "store")?;

@@ -6,7 +6,6 @@ use super::watch::Call;
 use super::worker::{Expected, Walk, Worker};
 
 impl Worker<'_> {
-    /// Checks that an answer is possible.
     fn agree(&self, space: Space, key: &Key, found: Option<&[u8]>) -> Result<(), String> {
         let found = found.map(|found| stamp(key, found)).transpose()?;
         let possible = self.history.possible(space, key);
@@ -64,7 +63,6 @@ impl Worker<'_> {
         missing(&expected)
     }
 
-    /// Checks that entries are ordered and possible, and removes them from `expected`.
     fn agree_all(&self, expected: &mut Expected, found: &[(Key, Vec<u8>)]) -> Result<(), String> {
         if let Some(pair) = found.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
             return Err(format!("{:?} comes before {:?}", pair[0].0, pair[1].0));
@@ -98,7 +96,6 @@ impl Worker<'_> {
         missing(&expected).map_err(|wrong| format!("in a snapshot {wrong}"))
     }
 
-    /// Opens an iterator, and reads an older one further or to its end.
     pub(super) fn iterate(&mut self) -> Result<(), String> {
         let space = self.dice.below(SHARED as u64) as usize;
         let expected = self.history.all(space);
@@ -129,7 +126,6 @@ pub(super) fn collect(
     iter.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec()))).collect()
 }
 
-/// Fails if an entry that must be there was not found.
 fn missing(expected: &Expected) -> Result<(), String> {
     match expected.iter().find(|(_, possible)| !possible.contains(&None)) {
         Some((key, possible)) => Err(format!("{key:?} is missing: {possible:?}")),

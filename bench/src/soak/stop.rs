@@ -1,4 +1,4 @@
-//! Comparing a whole store with the writes to it.
+//! Compares a whole store with the writes to it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,6 @@ use super::watch::Call;
 use super::worker::space_name;
 use super::{Ended, Store};
 
-/// Compares an open store, which may have failed, with all writes.
 pub(super) fn compare(store: &Store, db: &Db, life: &Life) -> Result<(), String> {
     let read = || read_all(store, db);
     let found = life.watch.during(life.watch.controller(), Call::Compare, read)?;
@@ -22,7 +21,6 @@ pub(super) fn compare(store: &Store, db: &Db, life: &Life) -> Result<(), String>
     })
 }
 
-/// Compares a reopened store, whose contents are the base of further writes.
 pub(super) fn settle(store: &mut Store, db: &Db, life: &Life) -> Result<(), String> {
     let controller = life.watch.controller();
     let found = life.watch.during(controller, Call::Compare, || read_all(store, db))?;
@@ -51,7 +49,7 @@ fn explain_all(store: &Store, found: &[(Found, bool)]) -> Result<(), String> {
     in_order(store, &prefixes)
 }
 
-/// If a batch has survived, all batches of all threads that returned before it began must have survived.
+/// If a batch has survived, so must all batches of all threads that returned before it began.
 fn in_order(store: &Store, prefixes: &[Prefix]) -> Result<(), String> {
     for (history, prefix) in store.histories.iter().zip(prefixes) {
         let Some(began) = history.last_began(prefix.least) else { continue };
@@ -67,7 +65,7 @@ fn in_order(store: &Store, prefixes: &[Prefix]) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads everything in order, and groups it by thread; with whether the thread's own keyspace exists.
+/// By thread; with whether its own keyspace exists.
 fn read_all(store: &Store, db: &Db) -> Result<Vec<(Found, bool)>, String> {
     let threads = store.histories.len();
     let mut all = vec![BTreeMap::new(); threads];

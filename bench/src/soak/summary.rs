@@ -1,5 +1,3 @@
-//! The summary of a run.
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -10,7 +8,6 @@ use super::watch::Call;
 use crate::Result;
 use crate::report::{Report, Table, count};
 
-/// Actions of the controller.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     pub(super) openings: u64,

@@ -5,10 +5,9 @@ use byteorder::{BigEndian, ByteOrder, LittleEndian};
 use super::history::{Key, Stamp};
 use crate::random::{bytes_of, number};
 
-/// The shortest value: its head.
 pub(super) const HEAD_BYTES: usize = 16;
 
-/// A key of a thread. Keys of all threads are interleaved and differ in length.
+/// Keys of all threads are interleaved and differ in length.
 pub(super) fn key(thread: usize, index: u64) -> Key {
     let mut key = vec![0; 6];
     key[0] = number(1, index) as u8 % 16;
@@ -18,19 +17,16 @@ pub(super) fn key(thread: usize, index: u64) -> Key {
     key
 }
 
-/// The thread whose key this is.
 pub(super) fn owner(key: &[u8]) -> Option<usize> {
     key.get(1).map(|thread| usize::from(*thread))
 }
 
-/// The value that a batch gives to a key.
 pub(super) fn value(key: &[u8], stamp: Stamp) -> Vec<u8> {
     let mut value = vec![0; stamp.len.max(HEAD_BYTES)];
     let sum = key.iter().fold(key.len() as u64, |sum, byte| number(sum >> 40, sum ^ u64::from(*byte)));
     LittleEndian::write_u64(&mut value, stamp.batch);
     LittleEndian::write_u32(&mut value[8..], stamp.len as u32);
     LittleEndian::write_u32(&mut value[12..], sum as u32);
-    // Half of it can be compressed.
     for (at, part) in value[HEAD_BYTES..].chunks_mut(8).enumerate() {
         let word = if at % 2 == 0 { number(at as u64, stamp.batch) } else { sum };
         part.copy_from_slice(&bytes_of(word)[..part.len()]);
@@ -38,7 +34,6 @@ pub(super) fn value(key: &[u8], stamp: Stamp) -> Vec<u8> {
     value
 }
 
-/// The stamp of a value, if every byte is correct.
 pub(super) fn stamp(key: &[u8], found: &[u8]) -> Result<Stamp, String> {
     let wrong = || format!("the value of {key:?} was never written: {} bytes", found.len());
     if found.len() < HEAD_BYTES {

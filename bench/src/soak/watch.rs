@@ -1,9 +1,6 @@
-//! The current call of each thread, its duration, and counts of calls.
-//!
-//! A call is *stuck* if it takes longer than [`STUCK`] while no fault is armed. The time before the last
-//! fault was disarmed does not count. On a busy machine, other programs take processor time from this one, so
-//! time counts in proportion to the share that this program gets ([`Served`]). If all threads wait for each
-//! other, they use no processor time, and the time counts in full.
+//! The current call of each thread, and counts of calls. A call is *stuck* if it takes longer than [`STUCK`] since the last fault
+//! was disarmed. Time counts in proportion to the program's share of the processor time that it wants ([`Served`]); in a deadlock
+//! it wants none, and the time counts in full.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -12,10 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::faults::Weather;
 
-/// A longer call ends the run.
 pub(super) const STUCK: Duration = Duration::from_secs(5);
 
-/// The interval between checks of the threads.
 const TICK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +45,7 @@ pub(super) enum Call {
 }
 
 impl Call {
-    /// Names, and how often in a thousand a thread chooses the call. The last few are the controller's.
+    /// Names, and choices per thousand. The last few are the controller's.
     pub(super) const ALL: [(Self, &'static str, u64); 27] = [
         (Self::Put, "put", 220),
         (Self::Delete, "delete", 70),
@@ -86,12 +81,11 @@ impl Call {
     }
 }
 
-/// How often a call was made.
 #[derive(Debug, Default)]
 pub(super) struct Count {
     pub(super) done: AtomicU64,
     pub(super) failed: AtomicU64,
-    /// The longest call while no fault was armed: time that counts, and elapsed time.
+    /// Without an armed fault: counted and elapsed time.
     pub(super) longest: AtomicU64,
     pub(super) longest_elapsed: AtomicU64,
 }
@@ -99,22 +93,20 @@ pub(super) struct Count {
 #[derive(Debug, Default)]
 struct Slot {
     call: AtomicUsize,
-    /// Nanoseconds that count; 0 between two calls.
+    /// Counted nanoseconds; 0 between two calls.
     began: AtomicU64,
 }
 
-/// All threads; the last slot is the controller's.
 #[derive(Debug)]
 pub(super) struct Watch {
     weather: Arc<Weather>,
     slots: Vec<Slot>,
     pub(super) counts: [Count; Call::ALL.len()],
-    /// Nanoseconds that count, up to the last check.
+    /// Counted nanoseconds up to the last check.
     counted: AtomicU64,
-    /// The value of `counted` when the last fault was disarmed.
+    /// `counted` when the last fault was disarmed.
     calm_from: AtomicU64,
     ended: AtomicBool,
-    /// The current action of the controller, for messages.
     scene: Mutex<String>,
 }
 
@@ -143,7 +135,6 @@ impl Watch {
         self.scene.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Makes a call of a thread.
     pub(super) fn during<T>(&self, thread: usize, call: Call, work: impl FnOnce() -> T) -> T {
         let slot = &self.slots[thread.min(self.slots.len() - 1)];
         slot.call.store(call as usize, Ordering::SeqCst);
@@ -168,7 +159,6 @@ impl Watch {
         self.ended.store(true, Ordering::SeqCst);
     }
 
-    /// Checks the threads until the end. Returns a description of all threads if one is stuck.
     pub(super) fn watch(&self) -> Option<String> {
         let mut served = Served::now();
         while !self.ended.load(Ordering::SeqCst) {
@@ -183,7 +173,7 @@ impl Watch {
         None
     }
 
-    /// Advances the time; returns the longest time that counts of a current call.
+    /// Advances the time; returns the longest counted time of a current call.
     fn look(&self, passed: Duration) -> Duration {
         let now =
             self.counted.fetch_add(passed.as_nanos() as u64, Ordering::SeqCst) + passed.as_nanos() as u64;
@@ -216,7 +206,7 @@ impl Watch {
     }
 }
 
-/// The processor time that the threads of this program got and waited for.
+/// Processor time that this program's threads got and waited for.
 #[derive(Debug, Clone, Copy)]
 struct Served {
     at: Instant,
@@ -225,7 +215,7 @@ struct Served {
 }
 
 impl Served {
-    /// From Linux; on other systems there is no waiting time.
+    /// On systems other than Linux there is no waiting time.
     fn now() -> Self {
         let (mut got, mut waited) = (0, 0);
         for thread in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
@@ -237,16 +227,15 @@ impl Served {
         Self { at: Instant::now(), got: Duration::from_nanos(got), waited: Duration::from_nanos(waited) }
     }
 
-    /// How much of the time since `before` counts: the processor time that the program got over the time that
-    /// it wanted, which is at most all processors.
+    /// The counted part of the time since `before`: processor time got over time wanted, which is at most all processors.
     fn since(&self, before: &Self) -> Duration {
         let passed = self.at.duration_since(before.at);
-        // Ended threads are no longer counted.
+        // Ended threads are not counted.
         let got = self.got.saturating_sub(before.got).as_secs_f64();
         let waited = self.waited.saturating_sub(before.waited).as_secs_f64();
         let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
         let wanted = (got + waited).min(processors * passed.as_secs_f64());
-        // A program that hardly wants to run is not delayed.
+        // A program that is hardly active is not delayed.
         if wanted < passed.as_secs_f64() / 10.0 { passed } else { passed.mul_f64((got / wanted).min(1.0)) }
     }
 }

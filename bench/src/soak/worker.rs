@@ -1,5 +1,4 @@
-//! A thread: its store, its writes, and its open snapshots and iterators. [`super::calls`] and
-//! [`super::reads`] have its calls.
+//! A thread: its store, writes, and open snapshots and iterators.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,19 +10,15 @@ use super::life::{Life, Outcome};
 use super::value::key;
 use super::watch::Call;
 
-/// Keys of a thread in each keyspace.
 const KEYS: u64 = 400;
 
-/// The possible states of each key at one moment.
 pub(super) type Expected = BTreeMap<Key, Vec<State>>;
 
-/// An open iterator over all keys of a keyspace.
 pub(super) struct Walk {
     pub(super) iter: Iter<'static>,
     pub(super) expected: Expected,
 }
 
-/// A thread in one life of a store.
 pub(super) struct Worker<'a> {
     pub(super) life: &'a Life,
     pub(super) history: &'a mut History,
@@ -44,7 +39,6 @@ impl<'a> Worker<'a> {
         Self { life, history, dice, db, spaces, own, snapshots, walks }
     }
 
-    /// Makes a call whose failure needs no further action.
     pub(super) fn done<T>(
         &self,
         call: Call,
@@ -63,14 +57,12 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// A key of this thread. Small numbers are written often.
     pub(super) fn any_key(&mut self) -> Key {
         let end = if self.dice.one_in(2) { KEYS } else { KEYS / 20 };
         key(self.history.thread, self.dice.below(end))
     }
 }
 
-/// The name of a keyspace; for [`OWN`], the name of the thread's own keyspace.
 pub(super) fn space_name(space: Space, thread: usize) -> String {
     match space {
         0 => "default".into(),

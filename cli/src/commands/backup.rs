@@ -1,28 +1,31 @@
 //! `sievedb backup`: makes, verifies and prunes backups.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use sievedb_backup::{BackupReport, Error, PruneReport, Repository, VerifyReport};
 
 use super::backups::object as backup_object;
 use crate::failure::{Failure, Result, answered};
-use crate::interrupt::watched;
+use crate::interrupt::{Interrupted, watched};
 use crate::json::Format;
 use crate::output::Output;
-use crate::signals::open_many_files;
-use crate::store::{Opening, size};
+use crate::signals::{lower_priority, open_many_files};
+use crate::store::{Opening, note, rate};
 use crate::units;
 
-/// How often a moment of the store is looked for if the writer removes files meanwhile.
+/// Tries of a backup if the writer removes files meanwhile.
 const TRIES_MAX: u32 = 10;
 
-/// Makes a backup of a store in the repository REPO, or verifies or prunes the backups in it.
+/// Makes a backup of a store in the repository REPO, or verifies or prunes its backups.
 ///
-/// A repository is a directory of files that never change, so it can be mirrored with rsync, rclone or aws s3 sync.
-/// Files that it already has are not copied; several stores may share one. It is created if it does not exist. A backup
-/// has all keyspaces at one moment. It works while another process has the store open, and changes nothing in it.
-/// Interrupted or killed at any point, it leaves all other backups complete.
+/// A backup has all keyspaces at one moment. It works next to a writer, changes nothing in the store, and raises the niceness by
+/// 10. Files that REPO has with the right length are not copied.
+///
+/// REPO is a directory of files that never change, so rsync, rclone or aws s3 sync can mirror it; only a damaged file is
+/// replaced, by its intact bytes. Several stores may share it. It is created if it does not exist, but its parent is not. Interrupted or killed at any point, a backup leaves all
+/// others complete, and the next one does not copy the finished files again.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "sievedb backup [OPTIONS] STORE REPO\n       sievedb backup --verify REPO\n       sievedb backup --prune --keep N [STORE] REPO",
@@ -35,17 +38,19 @@ pub(crate) struct Args {
     /// The directory of the store, and the directory of the repository.
     #[arg(value_names = ["STORE", "REPO"], num_args = 1..=2, required = true)]
     paths: Vec<PathBuf>,
-    /// Read every file of every backup and list all damage. Exit code 3 if there is any.
+    /// Read every file of every backup and list all damage. Exit code 3 if there is any. A damaged file gets an empty marker
+    /// NAME.damaged next to it: the next backup of a store that has the file copies it again.
     #[arg(long, conflicts_with_all = ["prune", "limit_rate"])]
     verify: bool,
-    /// Remove old backups, after the new one if there is a STORE, and delete files that no backup has used for 24 hours.
+    /// Remove old backups, after the new one if there is a STORE. Set aside the files that no backup uses, and delete those
+    /// that an earlier --prune set aside 24 hours ago.
     #[arg(long, requires = "keep")]
     prune: bool,
-    /// How many backups of each store --prune keeps.
+    /// How many complete backups of each store --prune keeps.
     #[arg(long, value_name = "N", requires = "prune", value_parser = clap::value_parser!(u64).range(1..))]
     keep: Option<u64>,
-    /// Copy at most so many bytes a second: a number, or one with K, M or G.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    /// Read at most this many bytes of the store a second: a number, or one with K, M or G.
+    #[arg(long, value_name = "SIZE", value_parser = rate)]
     limit_rate: Option<usize>,
     #[command(flatten)]
     opening: Opening,
@@ -58,14 +63,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         [repository] if args.verify => verify(repository, args),
         [_, _] if args.verify => Err(Failure::Usage("--verify takes only REPO".into())),
         [repository] if args.prune => {
-            let pruned = prune(&Repository::open(repository)?, args)?;
+            let pruned = prune(&Repository::open(repository)?, args.keep)?;
             print(None, pruned.as_ref(), args)
         }
         [store, repository] => {
-            let repository = Repository::create(repository)?;
-            let report = back_up(store, &repository, args)?;
+            let repository = Repository::create(repository).map_err(with_order)?;
+            let (report, interrupted) = back_up(store, &repository, args)?;
             // The backup is made, even if pruning fails.
-            let (pruned, failure) = match prune(&repository, args) {
+            let (pruned, failure) = match prune_unless(&interrupted, &repository, args.keep) {
                 Ok(pruned) => (pruned, Ok(())),
                 Err(failure) => (None, Err(failure)),
             };
@@ -75,24 +80,49 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-fn back_up(store: &Path, repository: &Repository, args: &Args) -> Result<BackupReport> {
+/// The arguments may be in the wrong order.
+fn with_order(error: Error) -> Failure {
+    let is_store = matches!(error, Error::NoRepository { .. });
+    let failure = Failure::from(error);
+    if is_store { failure.with_note("the order is STORE REPO") } else { failure }
+}
+
+fn back_up(store: &Path, repository: &Repository, args: &Args) -> Result<(BackupReport, Interrupted)> {
     open_many_files();
-    let mut control = watched(args.limit_rate)?;
+    lower_priority();
+    let (mut control, interrupted) = watched(args.limit_rate, false)?;
     let mut tries = 0;
     loop {
         tries += 1;
         let db = args.opening.for_reading(store)?;
         match repository.backup(&db, &mut control) {
-            // The view could not hold all files open, and one was removed. Contents that were copied are found again.
+            // The view could not hold all files open, and one was removed. Copied files are not copied again.
             Err(Error::Store(sievedb::Error::Changed { .. })) if tries < TRIES_MAX => {}
-            made => return Ok(made?),
+            made => return Ok((made?, interrupted)),
         }
     }
 }
 
-fn prune(repository: &Repository, args: &Args) -> Result<Option<PruneReport>> {
-    let keep = args.keep.filter(|_| args.prune);
-    Ok(keep.map(|keep| repository.prune(keep)).transpose()?)
+/// Prunes, unless an interrupt came too late to end the backup.
+fn prune_unless(
+    interrupted: &AtomicBool,
+    repository: &Repository,
+    keep: Option<u64>,
+) -> Result<Option<PruneReport>> {
+    if keep.is_some() && interrupted.load(Ordering::SeqCst) {
+        return Err(Failure::Interrupted.with_note("the backup is made, but nothing is pruned"));
+    }
+    prune(repository, keep)
+}
+
+fn prune(repository: &Repository, keep: Option<u64>) -> Result<Option<PruneReport>> {
+    let pruned = keep.map(|keep| repository.prune(keep)).transpose();
+    pruned.map_err(|error| match error {
+        Error::Damaged { .. } => Failure::from(error).with_note(
+            "nothing is pruned, because it may name any file: copy it from a mirror, or remove it and so its backup",
+        ),
+        error => error.into(),
+    })
 }
 
 fn print(report: Option<&BackupReport>, pruned: Option<&PruneReport>, args: &Args) -> Result<()> {
@@ -144,7 +174,8 @@ fn pruned_object(pruned: &PruneReport) -> Value {
 
 fn verify(dir: &Path, args: &Args) -> Result<()> {
     let repository = Repository::open(dir)?;
-    let report = repository.verify(&mut watched(None)?)?;
+    let (mut control, _) = watched(None, false)?;
+    let report = repository.verify(&mut control)?;
     let mut out = Output::new();
     let printed = match args.format.json {
         true => out.text(&verified_object(&report).to_string()),
@@ -154,11 +185,30 @@ fn verify(dir: &Path, args: &Args) -> Result<()> {
     let verdict = match report.is_sound() {
         true => Ok(()),
         false => {
-            let files = units::counted(found, "damaged file", "damaged files");
-            Err(Failure::Refused(format!("{files} in {}", dir.display())))
+            let files = units::counted(found, "damaged or unreadable file", "damaged or unreadable files");
+            let failure = Failure::Refused(format!("{files} in {}", dir.display()));
+            Err(match advice(&report) {
+                Some(advice) => failure.with_note(advice),
+                None => failure,
+            })
         }
     };
+    if let Some(error) = &report.not_marked {
+        note(&format!("{error}: the result for that file is not recorded"));
+    }
     answered(printed.and_then(|()| out.finish()), verdict)
+}
+
+fn advice(report: &VerifyReport) -> Option<&'static str> {
+    // An index of a newer version, or without permission, may be intact.
+    let is_damaged = |error: &Error| matches!(error, Error::Damaged { .. });
+    match report.damage.is_empty() {
+        false => Some("the next backup copies damaged and missing files again if the store still has them"),
+        true if report.unreadable.iter().all(is_damaged) => {
+            Some("an index cannot be copied again: remove it")
+        }
+        true => None,
+    }
 }
 
 fn print_verified(report: &VerifyReport, out: &mut Output) -> Result<()> {
@@ -166,7 +216,7 @@ fn print_verified(report: &VerifyReport, out: &mut Output) -> Result<()> {
     let backups = units::counted(report.backups, "backup", "backups");
     out.text(&format!("read       {files} of {backups}, {}", units::bytes(report.bytes)))?;
     for error in &report.unreadable {
-        out.text(&format!("damage     {error}"))?;
+        out.text(&format!("unreadable {error}"))?;
     }
     for (damaged, backups) in &report.damage {
         out.text(&format!("damage     {damaged}"))?;
@@ -192,5 +242,26 @@ fn verified_object(report: &VerifyReport) -> Value {
         "bytes": report.bytes,
         "damage": damage.collect::<Value>(),
         "unreadable": report.unreadable.iter().map(ToString::to_string).collect::<Value>(),
+        "not_marked": report.not_marked.as_ref().map(ToString::to_string),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupt_that_comes_too_late_for_the_backup_prevents_pruning() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = sievedb::Db::open(folder.path().join("db")).unwrap();
+        let repository = Repository::create(folder.path().join("repo")).unwrap();
+        repository.backup(&db, &mut sievedb_backup::Control::new()).unwrap();
+        let interrupted = AtomicBool::new(true);
+        let failure = prune_unless(&interrupted, &repository, Some(1)).unwrap_err();
+        assert_eq!(failure.code(), 130);
+        assert!(failure.to_string().contains("nothing is pruned"), "{failure}");
+        assert!(prune_unless(&interrupted, &repository, None).unwrap().is_none(), "the work is complete");
+        interrupted.store(false, Ordering::SeqCst);
+        assert_eq!(prune_unless(&interrupted, &repository, Some(1)).unwrap().unwrap().kept, 1);
+    }
 }

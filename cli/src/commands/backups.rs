@@ -11,7 +11,7 @@ use crate::units;
 
 /// Lists the backups in the repository REPO, the newest first.
 ///
-/// An index that cannot be read, and a backup that lacks files, are named; the exit code is 3 then.
+/// Exit code 3 if a backup lacks files or an index cannot be read; the message names them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb backups /backup/my.db
@@ -41,6 +41,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for backup in found.backups.iter().filter(|backup| backup.missing > 0) {
         wrong.push(format!("{} lacks {}", backup.id, units::counted(backup.missing, "file", "files")));
     }
+    if found.backups.iter().any(|backup| backup.missing > 0) {
+        wrong.push("the next backup copies missing files again if the store still has them".into());
+    }
     answered(printed, if wrong.is_empty() { Ok(()) } else { Err(Failure::Refused(wrong.join("; "))) })
 }
 
@@ -51,7 +54,6 @@ fn line(backup: &Backup) -> String {
     format!("{id}  {files}, {size}, as of sequence number {}{note}", backup.seqno)
 }
 
-/// A backup for JSON.
 pub(super) fn object(backup: &Backup) -> Object {
     let store: String = backup.store_id.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut object = Object::new();

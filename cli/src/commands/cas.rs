@@ -1,5 +1,3 @@
-//! `sievedb cas`: sets a key if it has the expected value; durable when the command ends.
-
 use std::ffi::OsString;
 
 use sievedb::Durability;
@@ -11,8 +9,7 @@ use crate::keys::OneKey;
 
 /// Sets a key to a value if it has the expected value (compare and set), durably.
 ///
-/// Without --from the key must be absent; without --to it is deleted. If the key has another value, the command
-/// writes nothing, prints that value on standard error, and exits with 1.
+/// If it has another value, nothing is written, that value is printed on standard error, and the exit code is 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb cas my.db state --from draft --to final
@@ -21,7 +18,7 @@ use crate::keys::OneKey;
 pub(crate) struct Args {
     #[command(flatten)]
     at: OneKey,
-    /// The value that the key must hold; without it, the key must be absent.
+    /// The expected value; without it, the key must be absent.
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true, required_unless_present = "to")]
     from: Option<OsString>,
     /// The value to set; without it, the key is deleted.

@@ -1,5 +1,3 @@
-//! `sievedb checkpoint`: makes a store of its own from a store at one moment.
-
 use std::path::PathBuf;
 
 use serde_json::json;
@@ -10,15 +8,14 @@ use crate::json::Format;
 use crate::output::Output;
 use crate::store::{Store, as_of_object};
 
-/// How often a moment of the store is looked for if the writer removes files meanwhile.
+/// Tries of a checkpoint if the writer removes files meanwhile.
 const TRIES_MAX: u32 = 10;
 
 /// Makes a checkpoint: a store of its own in the new directory DIR, with all keyspaces at one moment.
 ///
-/// Tables are hard links, so a checkpoint takes little time and space. Across file systems they are copied. It works
-/// while another process has the store open, and changes nothing in the store. DIR appears when it is complete and
-/// durable; a failure leaves nothing. An interrupted checkpoint leaves DIR.checkpoint-incomplete, which the next one
-/// removes.
+/// Tables are hard links, or copies in another file system. It works next to a writer and changes nothing in the store. DIR
+/// appears when it is complete and durable; a failure leaves nothing. An interrupt leaves DIR.checkpoint-incomplete, which the
+/// next checkpoint to DIR removes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb checkpoint my.db my.db.monday

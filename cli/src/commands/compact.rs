@@ -1,5 +1,3 @@
-//! `sievedb compact`: merges everything or a range into one run, and prints what that changed.
-
 use std::time::Instant;
 
 use sievedb::LevelStats;
@@ -11,11 +9,10 @@ use crate::output::Output;
 use crate::store::Store;
 use crate::{progress, store, units};
 
-/// Merges the tables of each keyspace into one run, and drops overwritten and deleted entries. With a range, it
-/// merges only the tables of one keyspace that overlap it.
+/// Merges the tables of each keyspace into one run, and drops overwritten and deleted entries. With a range, merges only the
+/// tables of one keyspace that overlap it.
 ///
-/// Not needed in daily use: the store compacts itself in the background. Frees the space of deleted entries,
-/// and makes later reads as cheap as they can be.
+/// Rarely needed: the store compacts itself in the background.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb compact my.db
@@ -24,7 +21,7 @@ use crate::{progress, store, units};
 pub(crate) struct Args {
     #[command(flatten)]
     store: Store,
-    /// This keyspace alone; all if not given, or with a range the default one.
+    /// Only this keyspace [default: all; with a range, "default"]
     #[arg(long, value_name = "NAME", value_parser = store::keyspace_name)]
     keyspace: Option<String>,
     #[command(flatten)]

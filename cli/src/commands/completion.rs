@@ -1,12 +1,10 @@
-//! `sievedb completion`: completion scripts for shells.
-
 use clap::ValueEnum;
 use clap_complete::{Shell, generate};
 
 use crate::failure::Result;
 use crate::output::Output;
 
-/// Prints a script with which a shell completes the commands and options of a program.
+/// Prints the completion script of a program for a shell.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb completion bash > ~/.local/share/bash-completion/completions/sievedb
@@ -20,7 +18,6 @@ pub(crate) struct Args {
     program: Program,
 }
 
-/// The programs of this package.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(super) enum Program {
     Sievedb,

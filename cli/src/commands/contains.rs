@@ -1,5 +1,3 @@
-//! `sievedb contains`: whether a key is present. Exact, and reads no value.
-
 use sievedb::Keyspace;
 
 use crate::failure::{Failure, Result, answered};
@@ -10,10 +8,8 @@ use crate::store;
 
 /// Prints whether a key, or each key on standard input, is present.
 ///
-/// For one key it prints `present` (exit code 0) or `absent` (exit code 1). With `-` for the key, keys are
-/// read from standard input, one a line, and each is answered at once by `key<TAB>present` or
-/// `key<TAB>absent`, with the key as it was read. With --only, only the keys with that answer are printed.
-/// The key "-" itself is `--escaped '\x2d'`.
+/// For one key it prints `present` (exit code 0) or `absent` (exit code 1). With `-`, each line of standard input is a key,
+/// answered at once by `key<TAB>present` or `key<TAB>absent`. The key "-" itself is `--escaped '\x2d'`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   if sievedb contains seen.db https://example.org/ > /dev/null; then echo known; fi
@@ -78,7 +74,7 @@ fn answer_many(keyspace: &Keyspace, args: &Args) -> Result<()> {
         if args.only.is_some_and(|only| only != answer) {
             return Ok(());
         }
-        // The key as it was read, so that other commands read it again.
+        // Unchanged, so that other commands can read it.
         out.raw(line)?;
         if args.only.is_none() {
             out.raw(b"\t")?;

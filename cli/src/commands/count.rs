@@ -1,5 +1,3 @@
-//! `sievedb count`: the number of keys.
-
 use crate::bounds::Bounds;
 use crate::failure::Result;
 use crate::json::{Format, Object};
@@ -7,16 +5,12 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::store::{self, Store, Within};
 
-/// Keys between two looks at the clock.
 const STEP: u64 = 1024;
 
-/// Counts keys.
+/// Counts the keys of one keyspace, and names the other keyspaces in a note.
 ///
-/// It counts the keys of one keyspace, and names the other keyspaces in a note.
-///
-/// The number is exact: overwritten versions and deleted keys do not count. It reads every entry in the
-/// range, so it takes about as long as `scan`; `stats` and `keyspaces` show the number of stored entries at
-/// once.
+/// Overwritten and deleted keys do not count. It takes as long as `scan`; `stats` and `keyspaces` print the number of stored
+/// entries at once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb count my.db
@@ -37,7 +31,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let db = args.store.for_reading()?;
     let keyspace = args.within.existing(&db)?;
     args.within.note_left_out(&db);
-    // Without deletions and overwritten versions each stored entry is a key.
+    // Then each stored entry is a key.
     let total = range.is_full().then(|| store::total(&db, Some(keyspace.name())).entries);
     let mut progress = Progress::of_items("counting", total);
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! `sievedb delete`: deletes one key, many, or all keys of a range; durable when the command ends.
+//! `sievedb delete`: deletes one key, many, or a range.
 
 use std::ffi::OsString;
 use std::ops::Bound;
@@ -18,12 +18,11 @@ use crate::units;
 
 /// Deletes a key, each key on standard input, or all keys of a range, durably.
 ///
-/// Deleting an absent key succeeds. With `-` for the key, keys are read from standard input, one a line, and
-/// deleted in batches. The first line that is not a key ends the command, as in
-/// `load`. The key "-" itself is `--escaped '\x2d'`.
+/// Deleting an absent key succeeds. With `-`, keys are read from standard input, one a line, and deleted in batches; the first
+/// invalid line ends the command, as in `load`. The key "-" itself is `--escaped '\x2d'`.
 ///
-/// A range is deleted by one entry in the log, whatever it holds. A first key of a range is in it, its end is not.
-/// Either may be missing.
+/// A range is deleted by one entry in the log. It has its first key but not its end; either may be missing. A range or prefix of
+/// all keys is refused: use `--all`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb delete my.db planet
@@ -68,6 +67,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let key = arguments.decode_optional(args.key.as_ref())?;
     let prefix = arguments.decode_optional(args.prefix.as_ref())?;
     let range = args.range.as_ref().map(|range| bounds(args, range.as_encoded_bytes())).transpose()?;
+    let is_all = |(from, to): &(Vec<u8>, Vec<u8>)| from.is_empty() && to.is_empty();
+    if prefix.as_ref().is_some_and(|prefix| prefix.is_empty()) || range.as_ref().is_some_and(is_all) {
+        return Err(Failure::Usage("this is every key of the keyspace; --all deletes them".into()));
+    }
     let parts = [&key, &prefix].into_iter().flatten().chain(range.iter().flat_map(|(from, to)| [from, to]));
     parts.into_iter().try_for_each(|part| check_limits(part, b""))?;
     let db = args.store.existing()?;
@@ -86,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(db.close()?)
 }
 
-/// The first key of a range, and its end; empty if there is none.
+/// First key and end of a range; empty: unbounded.
 fn bounds(args: &Args, range: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
     let at = range.windows(2).position(|dots| dots == b"..");
     let (from, to) = match at.map(|at| (&range[..at], &range[at + 2..])) {

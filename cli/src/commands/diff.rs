@@ -15,19 +15,19 @@ use crate::output::Output;
 use crate::store::{self, Opening, Within};
 use crate::{units, whole_file};
 
-/// Lists what two stores do not share.
+/// Lists the differences of two stores.
 ///
-/// With two stores it prints a line for each key that only one of them has: `-` for the first, `+` for the second;
-/// with --values also `~` for keys whose values differ. Other keyspaces are named; a keyspace of only one store is
-/// named with its number of keys. The last line has the number of bytes that two machines would have exchanged. With
-/// --json the side of a key is `first`, `second` or `both`, and the last object has the numbers.
+/// With two stores it prints a line for each key that only one of them has: `-` for the first, `+` for the second; with --values
+/// also `~` for keys whose values differ. A keyspace of only one store is named with its number of keys. The last line has the
+/// number of bytes that two machines would have exchanged. With --json the side of a key is `first`, `second` or `both`, and the
+/// last object has the numbers.
 ///
-/// Between machines A and B, through files, whose size depends on the difference and not on the stores:
+/// Between machines A and B, through files, whose size depends on the difference:
 ///
-/// 1. A writes an estimate (4 to 8 KiB), B writes cells of a matching size, and A lists the differences: keys that
-///    only A has, and fingerprints of keys that only B has, in a file from which B prints the keys. With --values A
-///    lists a key with another value as its own, and B marks it with `~`.
-/// 2. If there are too few cells, A reports this and the number of cells to request from B.
+/// 1. A writes an estimate (4 to 8 KiB), B writes cells of a matching size, and A lists the keys that only A has, and writes
+///    fingerprints of the keys that only B has, from which B prints them. With --values A lists a key with another value as its
+///    own, and B marks it with `~`.
+/// 2. If there are too few cells, A prints the number to request from B.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb diff a.db b.db --values
@@ -43,11 +43,11 @@ use crate::{units, whole_file};
 pub(crate) struct Args {
     /// The directory of the store.
     db: PathBuf,
-    /// The directory of the store to compare it with.
+    /// The directory of the other store.
     other: Option<PathBuf>,
     #[command(flatten)]
     opening: Opening,
-    /// Values count too, not only keys.
+    /// Compare values, not only keys.
     #[arg(long)]
     values: bool,
     /// Writes the estimate for the other side.
@@ -59,13 +59,13 @@ pub(crate) struct Args {
     /// Writes the cells from which the other side lists the difference.
     #[arg(long, value_name = "FILE", requires = "size")]
     write_cells: Option<PathBuf>,
-    /// The first cell to write, if the first ones fell short.
+    /// The first cell to write, if the earlier ones were too few.
     #[arg(long, value_name = "CELL", requires = "count", default_value_t = 0)]
     from: u64,
-    /// Number of cells to write, in place of the estimate.
+    /// Number of cells to write, instead of the estimate.
     #[arg(long, value_name = "CELLS")]
     count: Option<u64>,
-    /// A file of the other side, written with --write-cells; repeat the option for several files, in their order.
+    /// A file of the other side, written with --write-cells; repeat the option for several files, in order.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["other", "write_size", "size"])]
     cells: Vec<PathBuf>,
     /// Writes the fingerprints that only the other side has and, if values count, the keys listed here.
@@ -80,17 +80,14 @@ pub(crate) struct Args {
     format: Format,
 }
 
-/// Where a key is. With files, the first is the side that lists, the second the one it compares with.
 #[derive(Debug, Clone, Copy)]
 enum Side {
     First,
     Second,
-    /// In both, with different values.
     Both,
 }
 
 impl Side {
-    /// The sign before a key, and the name in JSON.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::First => ("-", "first"),
@@ -100,7 +97,6 @@ impl Side {
     }
 }
 
-/// Prints keys and numbers as lines or as JSON.
 struct Printer {
     out: Output,
     format: Format,
@@ -122,7 +118,6 @@ impl Printer {
         Ok(())
     }
 
-    /// Numbers, as a comment in a line or as an object.
     fn numbers(&mut self, line: &str, object: &serde_json::Value) -> Result<()> {
         if self.format.json {
             self.out.text(&object.to_string())
@@ -160,7 +155,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     printer.out.finish()
 }
 
-/// A store, and its keyspace to compare.
 struct Opened {
     db: Db,
     snapshot: KeyspaceSnapshot,
@@ -173,7 +167,6 @@ impl Opened {
         Ok(Self { db, snapshot })
     }
 
-    /// The number of keys in a keyspace.
     fn keys(&self, keyspace: &str) -> Result<u64> {
         let mut keys = 0;
         for entry in &store::existing_keyspace(&self.db, keyspace)? {
@@ -184,8 +177,7 @@ impl Opened {
     }
 }
 
-/// The keyspaces that are not compared, because none was named; keyspaces of only one store with their number of
-/// keys.
+/// Keyspaces left out without a choice; a keyspace of only one store has its number of keys.
 struct LeftOut {
     only_first: BTreeMap<String, u64>,
     only_second: BTreeMap<String, u64>,
@@ -296,7 +288,6 @@ fn list(args: &Args, snapshot: &KeyspaceSnapshot, printer: &mut Printer) -> Resu
     let keys = fingerprints.keys(snapshot, &found.mine)?;
     printer.keys(Side::First, &keys)?;
     let (first, second) = (found.mine.len(), found.theirs.len());
-    // With values, a key of both sides is an entry of each.
     let what = if fingerprints.values() { "entries " } else { "" };
     printer.numbers(
         &format!("{first} {what}only here, {second} {what}only there"),
@@ -312,15 +303,14 @@ fn list(args: &Args, snapshot: &KeyspaceSnapshot, printer: &mut Printer) -> Resu
     Ok(())
 }
 
-/// The request of one side to the other: a file with a line for the seed and one for each fingerprint. With values,
-/// it also has a line for each key listed here, in hexadecimal after `key `.
+/// One side's request: lines for the seed and for each fingerprint; with values also `key ` lines in hexadecimal for the keys
+/// listed here.
 struct Wanted {
     seed: u64,
     items: Vec<u128>,
     keys: BTreeSet<Vec<u8>>,
 }
 
-/// Digits of the seed.
 const SEED_DIGITS: u64 = 16;
 
 impl Wanted {

@@ -1,5 +1,3 @@
-//! `sievedb digest`: a small file that contains the keys of a store in approximate form.
-
 use std::path::PathBuf;
 
 use serde_json::json;
@@ -11,11 +9,9 @@ use crate::output::Output;
 use crate::store::{Store, Within};
 use crate::whole_file;
 
-/// Writes a digest: a small file that contains the keys of a store in approximate form.
+/// Writes a digest: a small file with an approximate set of the keys of a store, for `Digest::decode` of `sievedb-sketches`.
 ///
-/// The digest is a filter of all keys, with its own public seed (it does not contain the secret seed of the store).
-/// Other processes can probe it before they send a lookup to this one. A key of the store is always found in it; any
-/// other key is found with the given rate. `sievedb-sketches` reads it: `Digest::decode`.
+/// A key of the store is always found, any other key with the given rate. Its seed is public, not the secret seed of the store.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb digest my.db --output my.digest
@@ -26,7 +22,7 @@ pub(crate) struct Args {
     /// The file to write.
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// How many of the keys that are not there may be found.
+    /// The share of absent keys that may be found.
     #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = rate, allow_negative_numbers = true)]
     rate: f64,
     #[command(flatten)]
@@ -35,7 +31,6 @@ pub(crate) struct Args {
     format: Format,
 }
 
-/// The argument of `--rate`.
 fn rate(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(rate) if rate > 0.0 && rate < 1.0 => Ok(rate),

@@ -1,15 +1,12 @@
-//! `sievedb drop-keyspace`: removes a keyspace with everything in it.
-
 use crate::escape::escape;
 use crate::failure::Result;
 use crate::output::Output;
 use crate::store::{self, JOURNALS, Store};
 use crate::units;
 
-/// Drops a keyspace with all its entries, durably.
+/// Drops a keyspace with all its entries and files, durably.
 ///
-/// The files of the keyspace are removed. The keyspace "default" cannot be dropped. If `uniq` has a journal for the
-/// keyspace, its record is dropped too; the file of the journal is left as it is.
+/// The keyspace "default" cannot be dropped. Also drops the record of its `uniq` journal; the journal's file stays.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb drop-keyspace my.db users")]

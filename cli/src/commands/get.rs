@@ -1,7 +1,4 @@
-//! `sievedb get`: the value of one key, or of many from standard input.
-//!
-//! Keys from standard input are answered one by one, before the next is read: a program can send keys and
-//! read answers over two pipes.
+//! `sievedb get`: values of keys. Each key of standard input is answered before the next is read, for use with two pipes.
 
 use sievedb::Keyspace;
 
@@ -14,9 +11,8 @@ use crate::store;
 
 /// Prints the value of a key, or of each key on standard input.
 ///
-/// With `-` for the key, keys are read from standard input, one a line, and `key<TAB>value` is printed for
-/// each that is present, as `scan` prints it, in the order of the input. Absent keys are left out; with
-/// --json their value is null. The key "-" itself is `--escaped '\x2d'`.
+/// With `-`, each line of standard input is a key, and `key<TAB>value` is printed for each present one, in the order of the
+/// input. Absent keys are omitted; with --json their value is null. The key "-" itself is `--escaped '\x2d'`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb get my.db planet
@@ -25,7 +21,7 @@ use crate::store;
 pub(crate) struct Args {
     #[command(flatten)]
     keys: Keys,
-    /// Print the bytes of the value, without escapes and without a newline.
+    /// Print only the bytes of the value, without escapes or a newline.
     #[arg(long, conflicts_with = "json")]
     raw: bool,
 }

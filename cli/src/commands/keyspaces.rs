@@ -1,5 +1,3 @@
-//! `sievedb keyspaces`: the keyspaces of a store.
-
 use std::time::Duration;
 
 use serde_json::json;
@@ -15,10 +13,9 @@ use crate::{describe, store, units, window};
 
 /// Lists the keyspaces of a store.
 ///
-/// For each keyspace: its stored entries, its tables, their size, the filters of new tables, how long entries live if they
-/// expire, and its name; with --json all its options, its buckets of time, and the time of the next expiry. Entries are in
-/// memtables and tables, and include overwritten versions and tombstones that compaction has not dropped yet; `count`
-/// counts keys.
+/// For each keyspace: stored entries, tables, their size, the filters of new tables, the time to live, and the name; with --json
+/// all options, the buckets of time, and the next expiry. Entries include overwritten versions and tombstones; `count` counts
+/// keys.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb keyspaces my.db
@@ -64,13 +61,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     out.finish()
 }
 
-/// The name comes last: it may be long.
 fn row(entries: &str, tables: &str, size: &str, filter: &str, ttl: Option<String>, name: &str) -> String {
     let ttl = ttl.map_or(String::new(), |ttl| format!("{ttl:<6}  "));
     format!("{entries:>15}  {tables:>8}  {size:>10}  {filter:<24}  {ttl}{name}")
 }
 
-/// How long the entries of a keyspace live, if they expire.
 fn ttl_of(keyspace: &KeyspaceStats) -> Option<Duration> {
     keyspace.expiry.as_ref()?.ttl
 }

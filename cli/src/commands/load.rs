@@ -1,9 +1,8 @@
-//! `sievedb load`: writes a line as an entry, in order; durable when the command ends.
-
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use sievedb::limits::{KEY_BYTES_MAX, KEYSPACE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
 use sievedb::{Db, Keyspace};
@@ -17,17 +16,15 @@ use crate::lines::Lines;
 use crate::output::Output;
 use crate::store::{self, Settling, Store, Within};
 use crate::units;
-use crate::window::Window;
+use crate::window::{Window, time};
 
 /// Loads lines: `key` or `key<TAB>value`. Creates the store if it does not exist.
 ///
-/// A line is split at its first tab; without a tab the value is empty. Lines are used unchanged. With --escaped, \t,
-/// \n, \\ and \xHH are read as a tab, a newline, a backslash and any byte, as `scan` prints them. With --from-json, a
-/// line is an object as `scan --json` prints it. By default, blank lines are skipped, and lines that end with a
-/// carriage return are refused. A later line replaces an earlier one with the same key. The first line that cannot be
-/// loaded ends the command with exit code 2, an interrupt (Ctrl-C) with 130; the lines before it are loaded. After
-/// the last line the command waits for compactions, so that lookups are fast from the start, unless --no-settle is
-/// given.
+/// A line is split at its first tab; without a tab the value is empty. A later line replaces an earlier one with the same key.
+/// Lines are used unchanged. --escaped reads \t, \n, \\ and \xHH, --from-json the output of `scan --json`. By default, blank
+/// lines are skipped, and lines that end with a carriage return are refused. The first invalid line ends the command with exit
+/// code 2, Ctrl-C with 130; the lines before it are loaded. At the end the command waits for compactions, so that lookups are
+/// fast, unless --no-settle is given.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb load words.db /usr/share/dict/words
@@ -43,14 +40,18 @@ pub(crate) struct Args {
     /// Read one JSON object a line, as `scan --json` prints it.
     #[arg(long, conflicts_with_all = ["escaped", "literal", "empty_key"])]
     from_json: bool,
-    /// Read the keyspace of each entry before its key, as `scan --all-keyspaces` prints it; keyspaces that are missing are
-    /// created with default options.
+    /// Read the keyspace of each entry before its key, as `scan --all-keyspaces` prints it; missing keyspaces are created.
     #[arg(long, conflicts_with_all = ["keyspace", "ttl"])]
     all_keyspaces: bool,
     #[command(flatten)]
     within: Within,
-    #[command(flatten)]
-    window: Window,
+    /// Forget each entry so long after it was written: a number with s, m, h or d, such as 90s or 24h. The keyspace keeps this
+    /// option, and its present entries expire too.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    ttl: Option<Duration>,
+    /// Number of steps in which entries are forgotten during --ttl [default: 24, or the keyspace's].
+    #[arg(long, value_name = "N", requires = "ttl", value_parser = clap::value_parser!(u64).range(1..=128))]
+    ttl_buckets: Option<u64>,
     #[command(flatten)]
     settling: Settling,
     #[command(flatten)]
@@ -59,17 +60,14 @@ pub(crate) struct Args {
     format: Format,
 }
 
-/// Longest line with a keyspace before the entry, as text with escapes.
 const PLACED_BYTES_MAX: usize = 4 * (KEYSPACE_NAME_BYTES_MAX + KEY_BYTES_MAX + VALUE_BYTES_MAX) + 2;
 
-/// A line: the name of a keyspace, if it has one, a key and a value.
 struct Entry<'l> {
     keyspace: Option<String>,
     key: Cow<'l, [u8]>,
     value: Cow<'l, [u8]>,
 }
 
-/// The parts of a line.
 fn entry<'l>(mut line: &'l [u8], args: &Args) -> Result<Entry<'l>> {
     let named = |name: &str| store::keyspace_name(name).map_err(Failure::Usage);
     if args.from_json {
@@ -93,16 +91,13 @@ fn entry<'l>(mut line: &'l [u8], args: &Args) -> Result<Entry<'l>> {
     Ok(Entry { keyspace, key: args.lines.decode(key)?, value: args.lines.decode(value)? })
 }
 
-/// The parts before and after the first tab.
 fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let tab = line.iter().position(|&byte| byte == b'\t')?;
     Some((&line[..tab], &line[tab + 1..]))
 }
 
-/// The keyspaces that lines were loaded into, by name.
 struct Targets {
     db: Db,
-    /// Where lines go that name none.
     default: Keyspace,
     by_name: HashMap<String, Keyspace>,
 }
@@ -129,7 +124,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut lines = Lines::open(&args.file, args.lines, content)?;
     let db = args.store.or_create()?;
     let default = args.within.or_create(&db)?;
-    args.window.set(&default)?;
+    Window { ttl: args.ttl, buckets: args.ttl_buckets, refresh: None }.set(&default)?;
     let mut targets = Targets { db: db.clone(), default, by_name: HashMap::new() };
     let tally = write_lines(db, &mut lines, args.settling, "loaded", |line, batch| {
         let Entry { keyspace, key, value } = entry(line, args)?;

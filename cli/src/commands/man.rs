@@ -1,4 +1,4 @@
-//! `sievedb man`: manual pages, made from the definitions of the arguments.
+//! `sievedb man`: manual pages from the definitions of the arguments.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::failure::{Failure, Result};
 #[command(after_help = "Examples:
   sievedb man ~/.local/share/man/man1 && man sievedb-scan")]
 pub(crate) struct Args {
-    /// The directory. It is created if it does not exist; pages of the same names are replaced.
+    /// The directory, created if it does not exist. Pages of the same names are replaced.
     dir: PathBuf,
 }
 
@@ -29,7 +29,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Writes the pages of a command and of its subcommands.
 fn write_pages(command: &Command, dir: &Path) -> io::Result<()> {
     command.get_subcommands().try_for_each(|command| write_pages(command, dir))?;
     let help = command.get_after_long_help().or_else(|| command.get_after_help());
@@ -49,8 +48,7 @@ fn write_pages(command: &Command, dir: &Path) -> io::Result<()> {
     std::fs::write(dir.join(man.get_filename()), page)
 }
 
-/// The text below the options in the help of a command. A line that ends with a colon is the title of a
-/// section; indented lines stay as they are, others are filled.
+/// The text below the options of a command's help. Lines that end with a colon are titles; indented lines are kept.
 fn sections(help: &str) -> String {
     let mut page = String::new();
     let mut is_literal = false;
@@ -72,7 +70,6 @@ fn sections(help: &str) -> String {
     page
 }
 
-/// Text without meaning to the formatter.
 fn escaped(line: &str) -> String {
     let line = line.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq").replace('`', "\\(ga");
     if line.starts_with('.') { format!("\\&{line}") } else { line }

@@ -1,4 +1,4 @@
-//! One file per command: its arguments and its code.
+//! One file per command.
 
 pub(crate) mod backup;
 pub(crate) mod backups;

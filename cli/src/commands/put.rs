@@ -1,5 +1,3 @@
-//! `sievedb put`: one entry, durable when the command ends.
-
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,8 +13,7 @@ use crate::keys::OneKey;
 
 /// Sets a key to a value, durably. Creates the store if it does not exist.
 ///
-/// The key is taken as it is: `-` is a key of one byte. `load` reads entries from standard input. With
-/// --if-absent a key that is present is left as it is, and the exit code is 1.
+/// The key is used unchanged: `-` is a key of one byte. `load` reads entries from standard input.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb put my.db planet Saturn
@@ -29,7 +26,7 @@ pub(crate) struct Args {
     /// The value.
     #[arg(allow_negative_numbers = true, required_unless_present = "value_file")]
     value: Option<OsString>,
-    /// Take the bytes of this file as the value; `-` is standard input.
+    /// Read the value from this file; `-` is standard input.
     #[arg(long, value_name = "FILE", conflicts_with = "value")]
     value_file: Option<PathBuf>,
     /// Only if the key is absent; exit code 1 if it is present.
@@ -57,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if is_done { Ok(()) } else { Err(Failure::Declined(format!("present: {}", escape(&key)))) }
 }
 
-/// The bytes of a file or of standard input, up to one more than a value may have.
+/// Reads up to one byte more than a value may have.
 fn read_value(path: &Path) -> Result<Vec<u8>> {
     let is_input = path.as_os_str() == "-";
     let name = if is_input { "standard input".into() } else { path.display().to_string() };

@@ -1,5 +1,3 @@
-//! `sievedb refilter`: new filters for existing tables.
-
 use std::time::Instant;
 
 use clap::ValueEnum;
@@ -14,9 +12,8 @@ use crate::{progress, store, units};
 
 /// Gives existing tables new filters.
 ///
-/// Without options the filters become the filters of a new store, so this brings a store to the current defaults. The
-/// keyspace keeps the policy: later tables follow it too. Tables are read, not rewritten; each new filter is a
-/// separate file. If the command is interrupted, every filter in the store is valid; run it again to continue.
+/// Without options, the filters of a new store. The keyspace keeps the policy for later tables. Tables are not rewritten; each
+/// new filter is a separate file. After an interrupt every filter is valid; run the command again to continue.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb refilter my.db
@@ -25,13 +22,13 @@ use crate::{progress, store, units};
 pub(crate) struct Args {
     #[command(flatten)]
     store: Store,
-    /// This keyspace alone; all if not given.
+    /// Only this keyspace [default: all]
     #[arg(long, value_name = "NAME", value_parser = store::keyspace_name)]
     keyspace: Option<String>,
     /// The kind of filter.
     #[arg(long, value_enum, default_value_t = Kind::Auto)]
     kind: Kind,
-    /// Bits per key, fractions included; 10 if neither this nor a rate is given.
+    /// Bits per key, fractions included [default: 10, without a rate]
     #[arg(long, value_name = "BITS", conflicts_with = "false_positive_rate")]
     bits_per_key: Option<f64>,
     /// The false-positive rate instead of the bits: 0.01 is 1 %.
@@ -44,7 +41,6 @@ pub(crate) struct Args {
     format: Format,
 }
 
-/// [`FilterKind`] as an argument.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Kind {
     /// Chosen for each table by cost: ribbon for nearly all.
@@ -111,7 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     out.finish()
 }
 
-/// The filters of one keyspace, or of all. For a table that cannot be opened, the data in the manifest count.
+/// Tables that cannot be opened count with the manifest's data.
 fn filters(db: &Db, keyspace: Option<&str>) -> Result<LevelStats> {
     db.open_tables()?;
     Ok(store::total(db, keyspace))

@@ -1,11 +1,10 @@
-//! `sievedb repair`: makes a new store from what can be read of a damaged one.
-
 use std::ops::Bound;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use sievedb::{DoubtfulKeys, LostEntries, LostRange, LostWrites, ManifestCondition, RepairReport};
 
+use super::stats::expiry_in_short;
 use super::verify::{message, name};
 use crate::escape::escape;
 use crate::failure::{Failure, Result, answered};
@@ -15,16 +14,14 @@ use crate::progress::Progress;
 use crate::store::Opening;
 use crate::units;
 
-/// Most ranges that are printed of a table or of a keyspace; JSON has all of them.
 const RANGES_SHOWN: usize = 20;
 
-/// Makes a new store from what can be read of a damaged one.
+/// Makes a new store from the readable part of a damaged one, which is only read.
 ///
-/// The damaged store is only read. NEW must be missing or empty. Its keyspaces get the values that are certain: no
-/// write up to a sequence number has deleted or replaced them. It is the last sequence number, or, if writes may be
-/// lost, the last one before the lost writes; it is printed. Doubtful values go to the keyspace "doubtful", or
-/// "doubtful:NAME" for a keyspace other than "default". Lost and doubtful data are printed as ranges of keys and
-/// counts. Exit code 0: all data are certain; 3: some are lost or doubtful, and NEW has all readable data.
+/// NEW must be missing or empty. Its keyspaces get the certain values: no write up to the printed sequence number, the last one
+/// before lost writes, has deleted or replaced them. Doubtful values go to the keyspace "doubtful", or "doubtful:NAME" for a
+/// keyspace other than "default". Lost and doubtful data are printed as ranges of keys and counts. Exit code 0: all data are
+/// certain; 3: some are lost or doubtful.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb repair my.db --into repaired.db
@@ -77,7 +74,6 @@ fn print(report: &RepairReport, out: &mut Output) -> Result<()> {
     }
 }
 
-/// Prints everything but the verdict.
 pub(super) fn print_findings(report: &RepairReport, out: &mut Output) -> Result<()> {
     let manifest = match report.manifest {
         ManifestCondition::Whole => "whole",
@@ -94,6 +90,9 @@ pub(super) fn print_findings(report: &RepairReport, out: &mut Output) -> Result<
         let as_of = keyspace.as_of.filter(|_| may_lack_writes);
         let as_of = as_of.map_or_else(String::new, |seqno| format!(", as of sequence {seqno}"));
         out.text(&format!("{what} {keys} in keyspace {}{as_of}", escape(keyspace.name.as_bytes())))?;
+        if let Some(expiry) = &keyspace.expiry {
+            out.text(&format!("           {}", expiry_in_short(expiry)))?;
+        }
     }
     print_doubtful(&report.doubtful, out)?;
     report.lost_entries.iter().try_for_each(|lost| print_lost(lost, out))?;
@@ -198,7 +197,8 @@ fn object(report: &RepairReport) -> Value {
         _ => "lost",
     };
     let keyspaces = report.keyspaces.iter().map(
-        |keyspace| json!({ "name": keyspace.name, "keys": keyspace.keys, "doubtful": keyspace.is_doubtful, "as_of": keyspace.as_of }),
+        |keyspace| json!({ "name": keyspace.name, "keys": keyspace.keys, "doubtful": keyspace.is_doubtful, "as_of": keyspace.as_of,
+            "expiry": serde_json::to_value(&keyspace.expiry).unwrap_or_default() }),
     );
     let writes = report.lost_writes.iter().map(|lost| {
         let (first, last) = lost.seqnos;

@@ -1,5 +1,3 @@
-//! `sievedb report`: a page about a store, for a browser.
-
 use std::path::{Path, PathBuf};
 
 use sievedb::Error;
@@ -13,9 +11,11 @@ use crate::{units, whole_file};
 
 /// Writes a page about a store, for a browser: its tree, filters, memory and work.
 ///
-/// The page is one file that loads nothing, so it can be sent to somebody. It shows the first and the last key of each
-/// table. Works while another process has the store open: the page then shows one moment of it. A damaged store still
-/// gives a page, without its memory and the entries that are not yet in tables, and exit code 3. Changes nothing.
+/// The page loads nothing, so it can be sent; it shows the first and the last key of each table. Works next to a writer: the page
+/// then shows one moment. Changes nothing.
+///
+/// Damage is listed in the page, and the exit code is 3. A store that does not open gives a page without memory and unflushed
+/// entries. Data blocks are checked only with --verify.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb report my.db -o report.html
@@ -30,8 +30,8 @@ pub(crate) struct Args {
     /// Read and verify every byte of the store, and list all damage.
     #[arg(long)]
     verify: bool,
-    /// Show statistics over time: a file of lines of `stats --json`. The library's `Stats` as JSON, one line each, have
-    /// the answers of filters too.
+    /// Show statistics over time: a file of lines of `stats --json`, or of the library's `Stats` as JSON, which have the answers
+    /// of filters too.
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
 }
@@ -55,7 +55,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     answered(out.finish(), found)
 }
 
-/// The report on a store, and the failure of the command because of damage.
 fn read(store: &Store) -> Result<(Report, Result<()>)> {
     let db = match store.for_reading() {
         Ok(db) => db,

@@ -3,22 +3,24 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use sievedb_backup::{Repository, Restore, RestoreReport};
+use sievedb_backup::{Error, Repository, Restore, RestoreReport};
 
 use super::backups::object as backup_object;
 use crate::failure::{Failure, Result, answered};
 use crate::interrupt::watched;
 use crate::json::Format;
 use crate::output::Output;
-use crate::store::{Opening, note, size};
+use crate::store::{Opening, note, rate};
 use crate::units;
 
 /// Restores a backup from the repository REPO: makes a store of its own in the new directory DIR.
 ///
-/// The newest complete backup is restored, unless --at names one. All checksums are verified while files are copied, and
-/// then the whole store is, before DIR appears. A failure or an interrupt leaves nothing; after a crash the next restore
-/// to DIR removes DIR.restore-incomplete. A damaged backup is refused with the file and the offset; --salvage
-/// restores the readable data of it, and `sievedb backups` lists older ones. Exit code 3: something is damaged or lost.
+/// The newest complete backup is restored, unless --at names one. All checksums and then the whole store are verified before DIR
+/// appears. The restored store has an id of its own, so its backups count as another store's.
+///
+/// A failure or an interrupt leaves nothing; verifying is completed first. After a crash the next restore to DIR removes
+/// DIR.restore-incomplete. A damaged backup is refused with the file and the offset; --salvage restores its readable data, and
+/// `sievedb backups` lists older ones. Exit code 3: something is damaged or lost.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb restore /backup/my.db restored.db
@@ -33,11 +35,14 @@ pub(crate) struct Args {
     /// The backup to restore: its id, or the beginning of it.
     #[arg(long, value_name = "ID")]
     at: Option<String>,
+    /// Restore the newest complete backup of this store: the beginning of its id, the second part of the ids of its backups.
+    #[arg(long, value_name = "ID", conflicts_with = "at")]
+    store: Option<String>,
     /// Restore the readable data of a damaged backup, as `sievedb repair` does.
     #[arg(long)]
     salvage: bool,
-    /// Copy at most so many bytes a second: a number, or one with K, M or G.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    /// Copy at most this many bytes a second: a number, or one with K, M or G.
+    #[arg(long, value_name = "SIZE", value_parser = rate)]
     limit_rate: Option<usize>,
     #[command(flatten)]
     opening: Opening,
@@ -51,7 +56,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(at) = &args.at {
         restore = restore.at(at);
     }
-    let report = repository.restore(&args.dir, &restore, &mut watched(args.limit_rate)?)?;
+    if let Some(store) = &args.store {
+        restore = restore.store(store);
+    }
+    let (mut control, _) = watched(args.limit_rate, true)?;
+    let report = repository.restore(&args.dir, &restore, &mut control);
+    let report = report.map_err(|error| {
+        let is_ambiguous = matches!(error, Error::Ambiguous { .. });
+        let failure = Failure::from(error);
+        if is_ambiguous { failure.with_note("choose one with --at ID or --store ID") } else { failure }
+    })?;
     report.passed_over.iter().for_each(|why| note(&format!("passed over: {why}")));
     let mut out = Output::new();
     let printed = match args.format.json {
@@ -80,15 +94,26 @@ fn print(report: &RestoreReport, args: &Args, out: &mut Output) -> Result<()> {
     }
     let tables = units::counted(report.tables, "table", "tables");
     let batches = units::counted(report.batches, "batch", "batches");
-    let entries = units::counted(report.entries, "entry", "entries");
     let (dir, id) = (args.dir.display(), &report.backup.id);
-    out.text(&format!("{dir} is a verified store from {id}: {tables} with {entries}, {batches} in its log"))
+    let from = match is_whole(report) {
+        true => format!("{dir} is a verified store from {id}"),
+        false => format!("{dir} is a sound store with the readable data of {id}"),
+    };
+    out.text(&format!("{from}: {tables}, and {batches} in its log"))
+}
+
+fn is_whole(report: &RestoreReport) -> bool {
+    report.damage.is_empty() && report.repair.is_none()
 }
 
 fn verdict(report: &RestoreReport, args: &Args) -> Result<()> {
-    if report.damage.is_empty() && report.repair.is_none() {
+    if is_whole(report) {
         return Ok(());
     }
     let (dir, id) = (args.dir.display(), &report.backup.id);
-    Err(Failure::Refused(format!("{dir} has what could be read of {id}, which is damaged")))
+    let what = match report.damage.is_empty() {
+        true => format!("the store was damaged before backup {id} was made"),
+        false => format!("backup {id} is damaged"),
+    };
+    Err(Failure::Refused(format!("{what}: the losses of {dir} are listed")))
 }

@@ -1,5 +1,3 @@
-//! `sievedb scan`: prints entries in the order of their keys.
-
 use sievedb::Iter;
 
 use crate::bounds::Bounds;
@@ -10,8 +8,8 @@ use crate::store::{self, Store, Within};
 
 /// Prints entries as `key<TAB>value`, in the order of their keys.
 ///
-/// `load --escaped` reads the output back, byte for byte; with --json, `load --from-json` does. `--prefix` together with `--from` or `--to` prints the keys
-/// that all of them allow. Other keyspaces are named in a note on standard error, if --keyspace is not given.
+/// `load --escaped` reads the output back, byte for byte; with --json, `load --from-json` does. `--prefix` with `--from` or
+/// `--to` prints the keys that all allow. Without --keyspace, a note on standard error names other keyspaces.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb scan my.db --prefix user/ --limit 10
@@ -51,7 +49,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     printer.out.finish()
 }
 
-/// All keyspaces as of one moment, in the order of their creation.
 fn scan_all(args: &Args) -> Result<()> {
     let db = args.store.for_reading()?;
     let snapshot = db.snapshot();
@@ -69,9 +66,7 @@ type Entry = sievedb::Result<(sievedb::Value, sievedb::Value)>;
 struct Printer {
     out: Output,
     format: Format,
-    /// Entries that may still be printed.
     left: u64,
-    /// Printed before each entry.
     keyspace: Option<String>,
 }
 

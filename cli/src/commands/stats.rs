@@ -1,5 +1,3 @@
-//! `sievedb stats`: the size and shape of a store, from its manifest, its logs and the filters of its tables.
-
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -13,12 +11,11 @@ use crate::output::Output;
 use crate::store::Store;
 use crate::{describe, store, units, window};
 
-/// Prints the size and shape of a store: keyspaces, levels, tables and filters.
+/// Prints the size and shape of a store.
 ///
-/// For each keyspace: its filter policy and its other options, entries in memtables and in tables, and for each level its
-/// sorted runs, tables, keys, sizes, and the false-positive rate that its filters predict. If entries expire: the buckets of
-/// time, and when each expires. Works while another process has
-/// the store open: then it prints on standard error as of when. Changes nothing.
+/// For each keyspace: its options, entries in memtables and in tables, and for each level its sorted runs, tables, keys, sizes,
+/// and predicted false-positive rate. If entries expire: the buckets of time, and when each expires. Works next to a writer, and
+/// then prints the shown moment on standard error. Changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb stats my.db
@@ -27,11 +24,10 @@ use crate::{describe, store, units, window};
 pub(crate) struct Args {
     #[command(flatten)]
     store: Store,
-    /// This keyspace alone; all if not given.
+    /// Only this keyspace [default: all]
     #[arg(long, value_name = "NAME", value_parser = store::keyspace_name)]
     keyspace: Option<String>,
-    /// Draw the size of the tables, filters and logs again every so many seconds, until interrupted. Another program can
-    /// write to the store meanwhile.
+    /// Draw the size of the tables, filters and logs every so many seconds, until interrupted.
     #[arg(long, value_name = "SECONDS", value_parser = watch::seconds, conflicts_with = "json")]
     watch: Option<Duration>,
     #[command(flatten)]
@@ -45,7 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let db = args.store.for_reading()?;
     let keyspace = args.keyspace.as_deref();
     keyspace.map(|name| store::existing_keyspace(&db, name)).transpose()?;
-    // A table that cannot be opened is printed with the data of the manifest; the error is returned at the end.
+    // A table that cannot be opened is printed from the manifest; its error is returned at the end.
     let opened = db.open_tables();
     let mut out = Output::new();
     let stats = db.stats();
@@ -138,8 +134,7 @@ fn print_keyspace(stats: &KeyspaceStats, options: &KeyspaceOptions, out: &mut Ou
 fn print_buckets(expiry: &ExpiryStats, out: &mut Output) -> Result<()> {
     let moment = |millis| window::moment(millis, expiry.time_source);
     out.text("")?;
-    let (horizon, next) = (units::count(expiry.horizon), moment(expiry.next_expiry));
-    out.text(&format!("  hidden below sequence number {horizon}; next expiry {next}"))?;
+    out.text(&format!("  {}", horizon(expiry)))?;
     out.text("  bucket from           to                    expires                 runs  tables        entries        size")?;
     for bucket in &expiry.buckets {
         let held = if bucket.is_hidden { "  expired, held by a snapshot" } else { "" };
@@ -157,7 +152,20 @@ fn print_buckets(expiry: &ExpiryStats, out: &mut Output) -> Result<()> {
     Ok(())
 }
 
-/// The buckets of time; null if the entries of the keyspace do not expire.
+/// The age from which entries are hidden, and the next change.
+fn horizon(expiry: &ExpiryStats) -> String {
+    let (horizon, next) =
+        (units::count(expiry.horizon), window::moment(expiry.next_expiry, expiry.time_source));
+    format!("hidden below sequence number {horizon}; next expiry {next}")
+}
+
+/// With the number of buckets, for reports of all keyspaces.
+pub(super) fn expiry_in_short(expiry: &ExpiryStats) -> String {
+    let buckets = units::counted(expiry.buckets.len() as u64, "bucket", "buckets");
+    format!("{buckets} of time in tables, {}", horizon(expiry))
+}
+
+/// Null if the entries do not expire.
 pub(super) fn expiry_object(stats: &KeyspaceStats) -> Value {
     serde_json::to_value(&stats.expiry).unwrap_or_default()
 }

@@ -1,10 +1,9 @@
-//! `sievedb verify`: reads everything in a store and lists all damage.
-
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use sievedb::{Concerned, Damage, Error, VerifyReport};
 
+use super::stats::expiry_in_short;
 use crate::escape::escape;
 use crate::failure::{Failure, Result, answered};
 use crate::json::{Format, Object, put_bytes};
@@ -15,13 +14,10 @@ use crate::units;
 
 /// Reads everything in a store and lists all damage.
 ///
-/// Every table, block, filter, log and the manifest is read and held against each other, and every key
-/// against the filters of its table. It goes on after damage, also in a store that cannot be opened any more,
-/// and prints each piece with its file, its offset and the keys that it can concern. Exit code 0: the store
-/// is sound; 3: it is damaged. Files that do not belong to the store and the torn end that a crash leaves are
-/// listed and are no damage. If another process writes to the store, one moment of it is verified. A file that it removes
-/// before it is verified, because too few files can be open, is listed as changed, which is no damage; the exit code is 3.
-/// Changes nothing.
+/// Every table, block, filter, log and the manifest is read and compared, and every key is probed in its table's filters. It
+/// continues after damage, and prints each piece with its file, its offset and the keys that it can concern. Exit code 0: no
+/// damage; 3: damage. Foreign files and the torn end that a crash leaves are listed, but are no damage. Next to a writer, one
+/// moment of the store is verified; a file that the writer removes is listed as changed, also with exit code 3. Changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb verify my.db
@@ -76,7 +72,11 @@ fn print(report: &VerifyReport, out: &mut Output) -> Result<()> {
         units::bytes(report.bytes)
     ))?;
     let filters = units::counted(report.filters, "filter", "filters");
-    out.text(&format!("filters    {filters} held against every key"))?;
+    out.text(&format!("filters    {filters} probed with every key"))?;
+    for (keyspace, expiry) in &report.expiry {
+        let expiry = expiry_in_short(expiry);
+        out.text(&format!("expiry     keyspace {}: {expiry}", escape(keyspace.as_bytes())))?;
+    }
     for tail in &report.dropped {
         let bytes = units::counted(tail.bytes, "byte", "bytes");
         out.text(&format!("torn       {} from offset {}: {bytes}", name(&tail.file), tail.offset))?;
@@ -99,7 +99,6 @@ fn print(report: &VerifyReport, out: &mut Output) -> Result<()> {
     }
 }
 
-/// The file without the directory, which is the same for all.
 pub(super) fn name(file: &Path) -> String {
     escape(file.file_name().unwrap_or(file.as_os_str()).as_encoded_bytes())
 }
@@ -113,7 +112,6 @@ pub(super) fn message(error: &Error) -> String {
     }
 }
 
-/// The subject of a piece of damage, in words.
 fn concerns(damage: &Damage) -> String {
     let keys = match damage.concerns() {
         Concerned::Keys(keys) => keys,
@@ -143,6 +141,7 @@ fn object(report: &VerifyReport) -> Value {
         "table_bytes": report.bytes,
         "entries": report.entries,
         "filters": report.filters,
+        "expiry": serde_json::to_value(&report.expiry).unwrap_or_default(),
         "torn": torn.collect::<Value>(),
         "ignored": ignored.collect::<Value>(),
         "changed": report.changed.iter().map(ToString::to_string).collect::<Value>(),

@@ -1,7 +1,4 @@
-//! `sievedb stats --watch`: the size and shape of a store over time, drawn again and again in the terminal.
-//!
-//! One handle that is open for reading is refreshed before each drawing, so it works next to a program that writes to the
-//! store, and each drawing shows one moment.
+//! `sievedb stats --watch`: refreshes one read-only handle and draws it in the terminal.
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal, stdout};
@@ -17,16 +14,12 @@ use crate::output::Output;
 use crate::store::Store;
 use crate::units::{bytes, count};
 
-/// Moments in a sparkline.
 const MOMENTS: usize = 48;
 
-/// Bars from the lowest to the highest.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Moves the cursor to the first column of the first line, and clears the screen from there on.
 const CLEAR: &[u8] = b"\x1b[H\x1b[J";
 
-/// The argument of `--watch`.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
@@ -34,7 +27,6 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Draws the store at once and after each interval, until the reader closes the output or a signal ends the program.
 pub(super) fn run(store: &Store, keyspace: Option<&str>, interval: Duration) -> Result<()> {
     let start = Instant::now();
     let dir = &store.db;
@@ -42,7 +34,7 @@ pub(super) fn run(store: &Store, keyspace: Option<&str>, interval: Duration) -> 
     let mut history = VecDeque::new();
     for moment in 1.. {
         match db.refresh() {
-            // The store changes too fast now: its earlier state is drawn once more.
+            // The store changes too fast: draws the earlier state.
             Err(Error::Changed { .. }) => {}
             refreshed => drop(refreshed?),
         }
@@ -73,10 +65,8 @@ pub(super) fn run(store: &Store, keyspace: Option<&str>, interval: Duration) -> 
     Ok(())
 }
 
-/// The name of a quantity, its value, and how it is shown.
 type Quantity = (&'static str, fn(&Sample) -> u64, fn(u64) -> String);
 
-/// Quantities at one moment.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sample {
     entries: u64,
@@ -85,7 +75,6 @@ struct Sample {
     tables: u64,
     runs: u64,
     log_bytes: u64,
-    /// Wasted reads per absent lookup, in millionths, in the keyspace that wastes most.
     wasted: u64,
 }
 
@@ -131,7 +120,6 @@ fn lines(history: &VecDeque<Sample>, interval: Duration) -> Vec<String> {
     lines
 }
 
-/// Values as bars, each its share of the greatest.
 fn sparkline(values: &[u64]) -> String {
     let most = values.iter().copied().max().unwrap_or(0).max(1);
     let bar = |&value: &u64| BARS[(value as f64 / most as f64 * (BARS.len() - 1) as f64).round() as usize];

@@ -1,9 +1,5 @@
-//! Draws the shape of a store.
-//!
-//! Every run is a line with its tables at the positions of their keys: `[===]` reaches from a table's
-//! smallest to its largest key. Positions follow the order of all tables' bounds, not their distance, so that
-//! overlaps are visible however the keys are spread. No line is longer than the terminal, if that has at
-//! least 40 columns.
+//! Draws a store: a line for each run, `[===]` for a table from its smallest to its largest key. Positions follow the order of
+//! all bounds, so overlaps are visible for any distribution.
 
 use sievedb::TimeSource;
 use sievedb::inspect::tree::{
@@ -15,16 +11,12 @@ use crate::escape::escape;
 use crate::units::{bytes, count, counted, share};
 use crate::window::{length, moment};
 
-/// Tables of a keyspace, and logs, that are listed without `--all`.
 const LISTED_MAX: usize = 40;
 
-/// Columns before the lines about a table, for its level.
 const TABLE_INDENT: usize = 7;
 
-/// Columns before the lines about its filters and keys.
 const PART_INDENT: usize = 14;
 
-/// The store in lines of at most `columns` columns.
 pub(super) fn draw(tree: &Tree, all: bool, columns: usize) -> Vec<String> {
     let most = if all { usize::MAX } else { LISTED_MAX };
     let manifest = tree.manifest.file_name().unwrap_or_default().to_string_lossy();
@@ -110,7 +102,6 @@ fn describe_bucket(bucket: &BucketShape, source: TimeSource) -> String {
     format!("bucket from {begins} to {ends}, expires {expires}{hidden}")
 }
 
-/// A run on one line, or on several if one is too long.
 fn run_lines(run: &RunShape, columns: usize) -> Vec<String> {
     let name =
         if run.level == 0 { format!("level 0, run {}", run.run) } else { format!("level {}", run.level) };
@@ -129,9 +120,7 @@ fn run_lines(run: &RunShape, columns: usize) -> Vec<String> {
     }
 }
 
-/// Maps keys to columns.
 struct Scale<'t> {
-    /// The bounds of all tables, in order.
     bounds: Vec<&'t [u8]>,
     width: usize,
 }
@@ -154,7 +143,6 @@ impl<'t> Scale<'t> {
         let mut line = vec![b' '; self.width];
         for table in tables {
             let (from, to) = (self.column(&table.smallest), self.column(&table.largest));
-            // Several tables in one column are drawn as one `|`.
             if from == to || line[from] != b' ' {
                 line[from..=to].fill(b'|');
                 continue;
@@ -166,7 +154,6 @@ impl<'t> Scale<'t> {
     }
 }
 
-/// Lists tables with their levels, a few lines each.
 fn list<'t>(
     lines: &mut Vec<String>,
     mut tables: impl Iterator<Item = (String, &'t TableShape)>,
@@ -249,7 +236,6 @@ mod tests {
     use super::*;
     use sievedb::fs::StdFs;
 
-    /// A store of several levels.
     fn store() -> Tree {
         let dir = tempfile::tempdir().unwrap();
         let small = sievedb::KeyspaceOptions::new()

@@ -4,9 +4,8 @@
 //! {"event":"span","depth":1,"offset":8,"length":2,"bytes":"0100","label":"file kind","value":1,"note":"table"}
 //! ```
 //!
-//! Offsets count from the start of the file. For the content of a compressed block, or of a record of several
-//! fragments, `within` is the offset of the block or record, and `offset` counts from the start of its
-//! content.
+//! `offset` counts from the start of the file; with `within`, the offset of a compressed block or fragmented record, from the
+//! start of its contents.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,7 +15,6 @@ use sievedb::inspect::{Event, Place, Sink, Span, Value};
 
 use crate::json::{Object, put_bytes};
 
-/// Prints events to `to`.
 pub(super) struct Events<'p, W> {
     to: W,
     path: &'p Path,

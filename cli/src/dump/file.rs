@@ -1,4 +1,4 @@
-//! `sievedb-dump FILE`: the kind of a file and the meaning of its bytes. `tree` shows a directory.
+//! `sievedb-dump FILE`: the kind of a file and the meaning of its bytes.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -26,13 +26,11 @@ pub(super) struct Args {
     /// Show everything, to the byte; of a directory, list all tables and logs.
     #[arg(long, conflicts_with_all = ["block", "keys", "values"])]
     all: bool,
-    /// Show only block N of a table, or record N of a log or manifest, to the byte; counted from 0. A table's
-    /// filters are blocks too, and a filter file is block 0. With --keys or --values: only the entries of
-    /// that block.
+    /// Show only block N of a table, or record N of a log or manifest, to the byte; from 0. Filters are blocks too; a filter file
+    /// is block 0. With --keys or --values: only the entries of that block.
     #[arg(long, value_name = "N")]
     block: Option<u64>,
-    /// Show only the keys, one entry a line: sequence number, put or delete, key. In a log the keyspace id
-    /// comes first.
+    /// Show only the keys, one entry a line: sequence number, put or delete, key; in a log the keyspace id first.
     #[arg(long)]
     keys: bool,
     /// Show only the entries: like --keys, with the value last.
@@ -73,7 +71,6 @@ impl Args {
         view
     }
 
-    /// Fails if a file of this kind lacks the parts that the options select.
     fn check_kind(&self, path: &Path, kind: Kind) -> Result<()> {
         let lacks =
             |what| Err(Failure::Usage(format!("{} is a {} and has no {what}", path.display(), kind.name())));
@@ -91,10 +88,9 @@ pub(super) fn run(args: &Args) -> Result<()> {
     for path in &args.files {
         match describe(args, path) {
             Ok(()) => {}
-            // Damage in a file before this one counts more.
+            // Damage in an earlier file takes precedence.
             Err(Failure::PipeClosed) => return worst.and(Err(Failure::PipeClosed)),
             Err(failure) if args.files.len() == 1 => return Err(failure),
-            // The other files are shown too.
             Err(failure) => {
                 let _ = failure.report(PROGRAM);
                 let code = worst.as_ref().err().map_or(0, Failure::code);
@@ -136,8 +132,6 @@ fn describe(args: &Args, path: &Path) -> Result<()> {
     }
 }
 
-/// Prints a description of the file at `path`, as text or as JSON. If a reader closes the pipe the rest is
-/// not described; damage found by then is still a failure.
 pub(super) fn print(
     path: &Path,
     json: bool,

@@ -1,5 +1,3 @@
-//! `sievedb-dump filter`: shows, verifies and measures a filter.
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,22 +17,20 @@ use crate::units::{count, counted, share};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Shows a filter: a summary with bits per key, predicted rate and the distance from the fewest bits that
-    /// any filter could have; then its header, its sections and their checksums.
+    /// Shows a filter: a summary with bits per key, predicted rate and the distance from the fewest possible bits; then its
+    /// header, sections and checksums.
     Show(Show),
-    /// Verifies a filter: probes it for every key of its table, and fails if it denies one.
+    /// Verifies a filter: probes every key of its table, and fails if it denies one.
     Verify(Probed),
-    /// Measures a filter: probes it for absent keys, random ones and ones that differ from a present key in
-    /// one byte.
+    /// Measures a filter: probes random absent keys, and ones that differ from a present key in one byte.
     Measure(Measure),
-    /// Plans the filters of a store: the present filters of each run, the best filters of the same size, and filters
-    /// of other sizes.
+    /// Plans the filters of a store: the present filters of each run, the best of the same size, and other sizes.
     Plan(plan::Args),
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Show {
-    /// A table, a filter file, or a filter block by itself.
+    /// A table, a filter file, or a filter block.
     file: PathBuf,
     /// Show fields that are zero too.
     #[arg(long)]
@@ -107,8 +103,7 @@ fn show(args: &Show) -> Result<()> {
     intact(path, &report)
 }
 
-/// Whether an event is a field of zeros that no check refers to, such as a section that this kind does not
-/// use.
+/// A field of zeros that no check refers to, such as an unused section.
 fn is_empty_field(event: &Event<'_>) -> bool {
     match event {
         Event::Span(span) => {
@@ -121,7 +116,6 @@ fn is_empty_field(event: &Event<'_>) -> bool {
     }
 }
 
-/// A table, and the file that holds its filter if that is another one.
 struct Opened<'a> {
     path: &'a Path,
     table: Arc<dyn ReadFile>,
@@ -154,7 +148,6 @@ impl Probed {
         }
     }
 
-    /// Opens the files and runs `probe`, which reads the table `times` times; shows how much of that is done.
     fn probe<T>(
         &self,
         times: u64,
@@ -165,7 +158,6 @@ impl Probed {
         found.map_err(|trouble| troubled(path, &self.file, trouble))
     }
 
-    /// An object that names the file.
     fn object(&self) -> Object {
         let mut object = Object::new();
         put_bytes(&mut object, "file", self.file.as_os_str().as_encoded_bytes());

@@ -1,4 +1,4 @@
-//! Text that fits a number of terminal columns: a long text continues on the next line, or loses its middle.
+//! Text for a number of terminal columns: wrapped, or shortened in the middle.
 
 use textwrap::core::Word;
 use textwrap::wrap_algorithms::wrap_first_fit;
@@ -6,16 +6,13 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::escape::escape;
 
-/// A placeholder for omitted lines.
 const ELLIPSIS: &str = "...";
 
-/// Columns that a text takes on a terminal.
 pub(super) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// `text` behind `first`, in as many lines as it takes. Lines are broken after commas, semicolons and colons;
-/// those after the first begin with `indent` spaces, at least as many as `first` has columns.
+/// `first`, then `text`, broken after commas, semicolons and colons. `indent` of later lines is at least the width of `first`.
 pub(super) fn flow(first: &str, indent: usize, text: &str, columns: usize) -> Vec<String> {
     let room = columns.saturating_sub(indent);
     let fitted = |piece: String| fit(piece.as_bytes(), room) + " ";
@@ -28,7 +25,6 @@ pub(super) fn flow(first: &str, indent: usize, text: &str, columns: usize) -> Ve
     lines.map(|(line, words)| start(line) + &join(words)).collect()
 }
 
-/// The parts of a text that stay on one line.
 fn unbroken(text: &str) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -43,7 +39,6 @@ fn unbroken(text: &str) -> Vec<String> {
     pieces
 }
 
-/// Bytes in at most `room` columns, escaped: only their beginning and their end, if they are too long.
 pub(super) fn fit(bytes: &[u8], room: usize) -> String {
     let text = escape(bytes);
     if width(&text) <= room {
@@ -59,7 +54,6 @@ pub(super) fn fit(bytes: &[u8], room: usize) -> String {
     first.concat()
 }
 
-/// Each character of `bytes`, and each byte that is not part of one, escaped.
 fn characters(bytes: &[u8]) -> Vec<String> {
     let mut all = Vec::new();
     for chunk in bytes.utf8_chunks() {
@@ -69,7 +63,6 @@ fn characters(bytes: &[u8]) -> Vec<String> {
     all
 }
 
-/// The first of `characters` that fit into `room` columns together.
 fn fitting<'c>(characters: impl Iterator<Item = &'c String>, room: usize) -> Vec<&'c str> {
     let mut columns = 0;
     let fits = |character: &&'c str| {

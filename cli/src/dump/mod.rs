@@ -1,16 +1,14 @@
-//! `sievedb-dump`: inspects the files of a store.
+//! `sievedb-dump`: inspects the files of a store without a lock, next to a running store and on damaged ones.
 //!
-//! `sievedb::inspect` decodes files; this module prints the results. It only reads and takes no lock, so it also
-//! works next to a running store and on the remains of a broken one.
 //!
-//! | file | what |
+//! | file | noun |
 //! |---|---|
 //! | `file` | a file: its kind, and what its bytes mean |
 //! | `filter` | a filter: shown, verified, measured |
 //! | `tree`, `draw`, `layout` | a store: its levels, runs and tables, drawn to fit a terminal |
 //! | `plan` | a store: the best sizes of its filters |
 //! | `report` | a file: a page for a browser |
-//! | `sketch` | a sketch: what it is and what its parameters are |
+//! | `sketch` | a sketch: its kind and parameters |
 //! | `events` | a description as JSON |
 //! | `opening`, `watched` | opening files, and their errors; a progress bar while one is read |
 
@@ -33,13 +31,12 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::failure::Failure;
 use crate::signals;
 
-/// The program's name in messages.
 const PROGRAM: &str = "sievedb-dump";
 
-/// Inspects the files of a SieveDB store: their kinds, the meaning of their bytes, and whether they are intact.
+/// Inspects the files of a SieveDB store: their kinds, the meaning of their bytes, and damage.
 ///
-/// Files are only read, and never locked. A small file is shown to the byte, a large one in outline; all of
-/// it is read and verified unless --summary or --block is given. A directory is shown as `tree` shows it.
+/// Reads without a lock. A small file is shown to the byte, a large one in outline; all of it is verified unless
+/// --summary or --block is given. A directory is shown as by `tree`.
 #[derive(Debug, Parser)]
 #[command(name = PROGRAM, version, after_help = AFTER_HELP)]
 #[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
@@ -78,12 +75,11 @@ Exit codes:
   3  something is damaged, is newer than this program, or cannot be read; also if a log ends
      in the middle of a record, which opening the store drops";
 
-/// The arguments of the program, for its manual pages and completions.
 pub(crate) fn command() -> clap::Command {
     Cli::command()
 }
 
-/// The program: parses its arguments, runs the command, prints why it failed.
+/// Runs the command, and prints a failure.
 #[must_use]
 pub fn main() -> ExitCode {
     signals::prepare();

@@ -1,5 +1,3 @@
-//! Opening files to inspect, and the errors on the way.
-
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,20 +9,17 @@ use sievedb::inspect::{self, Event, FileDamage, Kind, Report, Stop, Trouble, Vie
 use super::PROGRAM;
 use crate::failure::{Failure, Result, warn};
 
-/// The view of the file at `path`.
 pub(super) fn view_of(path: &Path) -> View {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
     name.map_or_else(View::new, |name| View::new().name(name))
 }
 
-/// Opens a file and finds out its kind.
 pub(super) fn identify(path: &Path) -> Result<(Arc<dyn ReadFile>, Kind)> {
     let file = open(path)?;
     let kind = inspect::kind_of(&*file, &view_of(path)).map_err(|stop| stopped(path, stop))?;
     Ok((file, kind))
 }
 
-/// Fails if a file is of no kind that a store writes.
 pub(super) fn refuse_foreign(path: &Path, file: &dyn ReadFile, kind: Kind) -> Result<()> {
     if kind != Kind::Unknown {
         return Ok(());
@@ -36,7 +31,7 @@ pub(super) fn refuse_foreign(path: &Path, file: &dyn ReadFile, kind: Kind) -> Re
 
 fn open(path: &Path) -> Result<Arc<dyn ReadFile>> {
     let failed = |source| Failure::io(format!("open {}", path.display()), source);
-    // Links are followed here; a store follows none.
+    // Follows links, unlike a store.
     let real = path.canonicalize().map_err(failed)?;
     if real.is_dir() {
         let message = format!("{} is a directory; `sievedb-dump tree` shows a store", path.display());
@@ -45,7 +40,6 @@ fn open(path: &Path) -> Result<Arc<dyn ReadFile>> {
     StdFs.open(&real).map_err(failed)
 }
 
-/// The failure for a description that ended early.
 pub(super) fn stopped(path: &Path, stop: Stop) -> Failure {
     match stop {
         Stop::Sink(error) if error.kind() == ErrorKind::BrokenPipe => Failure::PipeClosed,
@@ -57,7 +51,6 @@ pub(super) fn stopped(path: &Path, stop: Stop) -> Failure {
     }
 }
 
-/// The failure for an error in probing the filter of a table, or its separate filter file.
 pub(super) fn troubled(table: &Path, beside: &Path, trouble: Trouble) -> Failure {
     match trouble {
         Trouble::Stopped(stop) => stopped(table, stop),
@@ -68,7 +61,6 @@ pub(super) fn troubled(table: &Path, beside: &Path, trouble: Trouble) -> Failure
     }
 }
 
-/// The failure for a file of another kind than the one wanted.
 pub(super) fn is_not(path: &Path, kind: Kind, wanted: &str) -> Failure {
     Failure::Usage(match kind {
         Kind::Unknown => format!("{} is not a {wanted}", path.display()),
@@ -76,19 +68,16 @@ pub(super) fn is_not(path: &Path, kind: Kind, wanted: &str) -> Failure {
     })
 }
 
-/// Damage in a sentence.
 pub(super) fn damaged(path: &Path, damage: &FileDamage) -> String {
     let newer = if damage.newer { "is newer than this program" } else { "is corrupt" };
     format!("{} {newer} at offset {}: {}: {}", path.display(), damage.offset, damage.what, damage.detail)
 }
 
-/// Prints all damage on standard error, and fails if there is any.
 pub(super) fn print_damage(tree: &Tree) -> Result<()> {
     tree.damage.iter().for_each(|(path, damage)| warn(PROGRAM, &damaged(path, damage)));
     if tree.damage.is_empty() { Ok(()) } else { Err(Failure::Printed(3)) }
 }
 
-/// Fails if a description found damage.
 pub(super) fn intact(path: &Path, report: &Report) -> Result<()> {
     let Some(first) = &report.first_damage else { return Ok(()) };
     if is_foreign(report) {
@@ -105,7 +94,6 @@ pub(super) fn intact(path: &Path, report: &Report) -> Result<()> {
     Err(Failure::Refused(damaged(path, first) + &more))
 }
 
-/// Whether the first bytes show that no store wrote the file.
 fn is_foreign(report: &Report) -> bool {
     report.kind == Kind::Unknown
         && report.first_damage.as_ref().is_some_and(|first| first.what == "file magic")

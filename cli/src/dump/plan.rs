@@ -1,8 +1,7 @@
-//! `sievedb-dump filter plan`: the filters of a store, the best filters of the same size, and filters of other sizes.
+//! `sievedb-dump filter plan`: the filters of a store, the best of the same size, and other sizes.
 //!
-//! Every absent lookup is taken to probe every run, as if all runs covered all keys: an upper bound of the
-//! wasted reads. The present filters count with the predicted rates in their headers; the best ones are
-//! computed by the planner of the store (`sievedb::filter::allocation`), with ribbon filters on every run.
+//! Assumes that each absent lookup probes every run: an upper bound. Present filters count with predicted rates; the best are
+//! ribbon filters planned by `sievedb::filter::allocation`.
 
 use std::path::PathBuf;
 
@@ -19,7 +18,6 @@ use crate::json::Format;
 use crate::output::Output;
 use crate::units::{bytes, count, counted, share};
 
-/// Bits per key of the table of budgets.
 const BUDGETS: [f64; 10] = [2.0, 4.0, 6.0, 7.0, 8.0, 10.0, 12.0, 14.0, 16.0, 20.0];
 
 #[derive(Debug, clap::Args)]
@@ -56,16 +54,12 @@ pub(super) fn run(args: &Args) -> Result<()> {
     answered(printed.and_then(|()| out.finish()), print_damage(&tree))
 }
 
-/// The filters of a keyspace, and the best ones.
 struct Plan<'k> {
     keyspace: &'k KeyspaceShape,
     keys: u64,
     filter_bytes: u64,
-    /// Bits per key.
     now: f64,
-    /// Wasted reads per absent lookup.
     wasted: f64,
-    /// Bits per key to plan for.
     budget: f64,
     total: Total,
     shares: Vec<Share>,
@@ -129,8 +123,7 @@ impl<'k> Plan<'k> {
         })
     }
 
-    /// Size in bytes of filters with this many bits per key, and the wasted reads per absent lookup of the
-    /// best allocation and of an even one.
+    /// Bytes of filters; wasted reads per absent lookup with the best and with an even allocation.
     fn with_bits(&self, bits: f64) -> (u64, f64, f64) {
         let memory = (bits * self.keys as f64 / 8.0) as u64;
         let total = Total::bytes(memory);

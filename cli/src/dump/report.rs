@@ -1,5 +1,3 @@
-//! `sievedb-dump report`: a page about one file, for a browser.
-
 use std::path::PathBuf;
 
 use sievedb::inspect::Kind;
@@ -13,8 +11,7 @@ use crate::{units, whole_file};
 
 /// Writes a page about one file, for a browser: a table, a filter, another file of a store, or a sketch.
 ///
-/// The page is one file that loads nothing. All of the file is read and verified; damage is listed in the page, and the
-/// exit code is 3.
+/// The page loads nothing. All of the file is verified; damage is listed, and the exit code is 3.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sievedb-dump report my.db/000007.sst -o table.html")]

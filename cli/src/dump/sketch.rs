@@ -1,5 +1,3 @@
-//! `sievedb-dump FILE` of a file with a sketch: its kind and its parameters.
-
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -14,7 +12,6 @@ use crate::failure::{Failure, Result};
 use crate::json::{Object, put_bytes};
 use crate::units::share;
 
-/// Whether a file has the first bytes of a sketch.
 pub(super) fn is_sketch(path: &Path, file: &dyn ReadFile) -> Result<bool> {
     let mut magic = [0; MAGIC.len()];
     let unreadable = |source| Failure::io(format!("read {}", path.display()), source);
@@ -25,7 +22,6 @@ pub(super) fn is_sketch(path: &Path, file: &dyn ReadFile) -> Result<bool> {
     Ok(magic == MAGIC)
 }
 
-/// Reads the whole of a file that holds a sketch, and verifies it.
 fn read(path: &Path) -> Result<Summary> {
     let bytes =
         std::fs::read(path).map_err(|source| Failure::io(format!("read {}", path.display()), source))?;
@@ -36,7 +32,6 @@ fn read(path: &Path) -> Result<Summary> {
     })
 }
 
-/// The page of a file that holds a sketch.
 pub(super) fn page(path: &Path) -> Result<FilePage> {
     let summary = read(path)?;
     let page = FilePage::new(path, &format!("sketch: {}", summary.kind), summary.body_bytes);
@@ -47,7 +42,6 @@ pub(super) fn page(path: &Path) -> Result<FilePage> {
     })
 }
 
-/// Prints the kind of a file with a sketch.
 pub(super) fn describe(path: &Path, json: bool, secrets: bool) -> Result<()> {
     let summary = read(path)?;
     let printed =

@@ -1,5 +1,3 @@
-//! `sievedb-dump tree`: the shape of a store, drawn to fit the terminal or as JSON.
-
 use std::io::{IsTerminal, stdout};
 use std::path::{Path, PathBuf};
 
@@ -13,23 +11,23 @@ use crate::failure::{Result, answered};
 use crate::json::put_bytes;
 use crate::output::Output;
 
-/// Columns if standard output is not a terminal, and the fewest that are drawn on.
+/// Without a terminal; the minimum.
 const COLUMNS: (usize, usize) = (80, 40);
 
 /// Shows the shape of a store: levels, runs, tables, key ranges, sizes, filters.
 ///
-/// Each run is a line with its tables at the positions of their keys in the order of all keys; newer runs are above,
-/// and are probed first. No lock is taken; in tables only the headers of filters are read. If CURRENT and the
-/// manifest are missing, the tables are listed with their own data.
+/// Each run is a line with its tables at the positions of their keys; newer runs are above. Takes no lock; reads only the filter
+/// headers of tables. Without CURRENT and manifest, lists the tables with their own data.
+/// tables are listed with their own data.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The directory of the store.
     dir: PathBuf,
-    /// List all tables and logs, however many.
+    /// List all tables and logs.
     #[arg(long)]
     all: bool,
-    /// Print JSON, one object a table. Bytes that are not UTF-8 are base64 under NAME_base64. If there is no
-    /// manifest, level and run are null, and the keyspace is the one in the table.
+    /// Print JSON, one object a table. Bytes that are not UTF-8 are base64 under NAME_base64. Without a manifest, level and run
+    /// are null, and the keyspace is the table's.
     #[arg(long)]
     json: bool,
 }
@@ -38,7 +36,6 @@ pub(super) fn run(args: &Args) -> Result<()> {
     show(&args.dir, args.all, args.json)
 }
 
-/// Prints the tree of the store in `dir`.
 pub(super) fn show(dir: &Path, all: bool, json: bool) -> Result<()> {
     let tree = Tree::read(&StdFs, dir)?;
     let mut out = Output::new();

@@ -1,5 +1,3 @@
-//! A file that shows on a progress bar how much of it has been read.
-
 use std::fmt;
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -8,16 +6,13 @@ use sievedb::fs::ReadFile;
 
 use crate::progress::Progress;
 
-/// A file, the bytes that were read of it, and the bar that shows them.
 pub(super) struct Watched<'f> {
     file: &'f dyn ReadFile,
-    /// Bytes that will be read in all.
     total: u64,
     progress: Mutex<(u64, Progress)>,
 }
 
 impl<'f> Watched<'f> {
-    /// For a file that is read `times` times from front to back.
     pub(super) fn new(file: &'f dyn ReadFile, label: &'static str, times: u64) -> Self {
         let total = file.len().unwrap_or(0).saturating_mul(times);
         Self { file, total, progress: Mutex::new((0, Progress::of_bytes(label, Some(total)))) }

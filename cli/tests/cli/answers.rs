@@ -1,5 +1,3 @@
-//! `contains`, `delete`, and results for programs.
-
 use crate::tool::{Conversation, run, run_with, temp_store};
 
 #[test]
@@ -57,6 +55,10 @@ fn ranges_prefixes_and_all_keys_are_deleted_without_a_word() {
     assert_eq!(run(&["scan", db]).ok(), "b\t2\nc\t5\n");
     for range in ["c..b", "b", "a..b..c", "a...b"] {
         run(&["delete", db, "--range", range]).fails(2);
+    }
+    for all in [["--range", ".."], ["--prefix", ""]] {
+        let message = run(&["delete", db, all[0], all[1]]).fails(2);
+        assert!(message.contains("--all deletes them"), "{message}");
     }
     run(&["delete", db, "b", "--all"]).fails(2);
     run(&["delete", db]).fails(2);
@@ -172,7 +174,6 @@ fn refilter_gives_existing_tables_the_requested_filters() {
     assert!(built < 16.0 && (20.0..22.0).contains(&twenty) && tables == 1, "{built} {twenty} {tables}");
     let (before, none, tables) = bits(&["--kind", "none"]);
     assert!(before > 19.0 && none == 0.0 && tables == 2, "{before} {none} {tables}");
-    // Without options: the filters of a new store.
     let (_, again, _) = bits(&["--keyspace", "default"]);
     assert!((again - built).abs() < 0.01, "{again} {built}");
     let text = run(&["refilter", db, "--false-positive-rate", "0.001", "--uniform"]).ok();

@@ -1,5 +1,3 @@
-//! `backup`, `backups` and `restore`.
-
 use std::path::Path;
 
 use crate::tool::{TempStore, run, temp_store};
@@ -11,6 +9,13 @@ fn lines(count: u32, value: &str) -> Vec<u8> {
 fn ids(repository: &str) -> Vec<String> {
     let listed = run(&["backups", repository]).ok();
     listed.lines().map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
+}
+
+fn ids_of(repository: &str) -> Vec<String> {
+    let mut ids = ids(repository);
+    let mut stores = std::collections::BTreeSet::new();
+    ids.retain(|id| stores.insert(id.split('-').nth(1).unwrap().to_owned()));
+    ids
 }
 
 fn paths(store: &TempStore) -> (String, String) {
@@ -26,7 +31,6 @@ fn a_store_in_use_is_backed_up_listed_verified_restored_and_pruned() {
     run(&["compact", &store.db]).ok();
     let first = run(&["backup", &store.db, &repository]).ok();
     assert!(first.contains(" files, ") && first.contains("; copied "), "{first}");
-    // Open in this process.
     let db = sievedb::Db::open(&store.db).unwrap();
     db.put("written", "later").unwrap();
     let second = run(&["backup", &store.db, &repository, "--json", "--limit-rate", "1G"]);
@@ -43,7 +47,8 @@ fn a_store_in_use_is_backed_up_listed_verified_restored_and_pruned() {
     assert!(made.contains(&format!(" is a verified store from {}", ids[0])), "{made}");
     assert_eq!(run(&["get", &restored, "written"]).ok(), "later\n");
     assert_eq!(run(&["count", &restored]).ok(), "3,001\n".replace(',', ""));
-    run(&["restore", &repository, &restored]).fails(3);
+    let exists = run(&["restore", &repository, &restored]).fails(3);
+    assert!(exists.contains("it exists; a store is restored to a new directory"), "{exists}");
     let older = format!("{restored}2");
     run(&["restore", &repository, "--at", &ids[1], &older]).ok();
     run(&["get", &older, "written"]).fails(1);
@@ -52,6 +57,19 @@ fn a_store_in_use_is_backed_up_listed_verified_restored_and_pruned() {
     let both = run(&["backup", &store.db, &repository, "--prune", "--keep", "1"]);
     assert_eq!(String::from_utf8(both.stdout).unwrap().lines().count(), 2);
     drop(db);
+    // A restored store is another one: then a backup or a store must be chosen.
+    run(&["put", &restored, "only", "here"]).ok();
+    run(&["backup", &restored, &repository]).ok();
+    let third = format!("{restored}3");
+    let message = run(&["restore", &repository, &third]).fails(2);
+    let newest = ids_of(&repository);
+    assert!(message.contains(" 2 stores: store ") && message.contains("--at ID or --store ID"), "{message}");
+    assert!(newest.iter().all(|id| message.contains(id)), "{message}");
+    let id = newest[0].split('-').nth(1).unwrap();
+    run(&["restore", &repository, &third, "--store", id]).ok();
+    assert_eq!(run(&["get", &third, "only"]).ok(), "here\n");
+    let message = run(&["restore", &repository, &format!("{restored}4"), "--at", "20"]).fails(2);
+    assert!(message.contains("several ids begin with 20: ") && message.contains("--at ID"), "{message}");
 }
 
 #[test]
@@ -76,16 +94,26 @@ fn damage_is_named_and_the_rest_is_salvaged() {
     let verified = run(&["backup", "--verify", &repository]);
     assert_eq!(verified.code, Some(3));
     assert!(String::from_utf8(verified.stdout).unwrap().contains("damage     "));
+    let heal = "the next backup copies damaged and missing files again if the store still has them";
+    assert!(verified.stderr.contains(heal), "{}", verified.stderr);
+    assert!(
+        run(&["backups", &repository]).stderr.contains(" lacks 1 file; the next backup copies missing files")
+    );
     let salvaged = run(&["restore", &repository, &restored, "--salvage"]);
     assert_eq!(salvaged.code, Some(3), "{salvaged:?}");
-    assert!(String::from_utf8(salvaged.stdout).unwrap().contains("lost"));
+    let printed = String::from_utf8(salvaged.stdout).unwrap();
+    assert!(printed.contains("lost") && !printed.contains("verified"), "{printed}");
+    assert!(salvaged.stderr.contains(" is damaged: the losses of "), "{}", salvaged.stderr);
     let left: u32 = run(&["count", &restored]).ok().trim().parse().unwrap();
     assert!((1..3000).contains(&left), "{left}");
+    let again = run(&["backup", &store.db, &repository]).ok();
+    assert!(again.contains("; copied 1 file, "), "{again}");
+    run(&["backup", "--verify", &repository]).ok();
     std::fs::remove_file(&table).unwrap();
     let listed = run(&["backups", &repository]);
     assert_eq!(listed.code, Some(3));
     assert!(listed.stderr.contains(" lacks 1 file"), "{listed:?}");
-    // A damaged index keeps --prune from its work, and the backup is made and printed.
+    // A damaged index prevents only pruning.
     let index =
         std::fs::read_dir(Path::new(&repository).join("backups")).unwrap().next().unwrap().unwrap().path();
     let mut bytes = std::fs::read(&index).unwrap();
@@ -94,9 +122,45 @@ fn damage_is_named_and_the_rest_is_salvaged() {
     let made = run(&["backup", &store.db, &repository, "--prune", "--keep", "3"]);
     assert_eq!((made.code, String::from_utf8(made.stdout).unwrap().contains("; copied ")), (Some(3), true));
     assert!(made.stderr.contains(index.to_str().unwrap()), "{}", made.stderr);
-    let restored = run(&["restore", &repository, &format!("{restored}2")]);
-    assert_eq!(restored.code, Some(0));
-    assert!(restored.stderr.contains("note: passed over: "), "{restored:?}");
+    assert!(
+        made.stderr.contains("nothing is pruned") && made.stderr.contains("or remove it"),
+        "{}",
+        made.stderr
+    );
+    let passed = run(&["restore", &repository, &format!("{restored}2")]);
+    assert_eq!(passed.code, Some(0));
+    assert!(passed.stderr.contains("note: passed over: "), "{passed:?}");
+    let advice = "an index cannot be copied again: remove it";
+    let verified = run(&["backup", "--verify", &repository]);
+    assert_eq!(verified.code, Some(3));
+    let message = verified.stderr;
+    assert!(message.contains("1 damaged or unreadable file in ") && message.contains(advice), "{message}");
+    // An index that cannot be opened may be intact.
+    std::fs::create_dir(index.with_file_name("20270101T000000.000Z-00000000-00000000.index")).unwrap();
+    let verified = run(&["backup", "--verify", &repository]);
+    assert_eq!(verified.code, Some(3));
+    let message = verified.stderr;
+    assert!(
+        message.contains("2 damaged or unreadable files in ") && !message.contains("remove"),
+        "{message}"
+    );
+    // A store that was damaged before its backup.
+    let (store, repository) = (temp_store(), format!("{repository}2"));
+    store.load(&lines(3000, "value"));
+    run(&["compact", &store.db]).ok();
+    let tables = std::fs::read_dir(&store.db).unwrap().map(|entry| entry.unwrap().path());
+    let table = tables.filter(|path| path.extension().is_some_and(|end| end == "sst")).max().unwrap();
+    let mut bytes = std::fs::read(&table).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&table, bytes).unwrap();
+    run(&["backup", &store.db, &repository]).ok();
+    let salvaged = run(&["restore", &repository, &format!("{restored}3"), "--salvage"]);
+    assert_eq!(salvaged.code, Some(3));
+    let message = salvaged.stderr;
+    assert!(
+        message.contains("the store was damaged before backup ") && message.contains(" are listed"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -113,6 +177,7 @@ fn arguments_that_make_no_sense_are_refused() {
         vec!["backup", db, &repository, "--keep", "3"],
         vec!["backup", db, &repository, "--prune", "--keep", "0"],
         vec!["backup", db, &repository, "--limit-rate", "fast"],
+        vec!["backup", db, &repository, "--limit-rate", "0"],
         vec!["backup", db, &format!("{db}/repo")],
     ] {
         run(&args).fails(2);
@@ -127,6 +192,15 @@ fn arguments_that_make_no_sense_are_refused() {
     ] {
         run(&args).fails(3);
     }
+    let swapped = run(&["backup", &repository, db]).fails(3);
+    assert!(swapped.contains("it is a store; the order is STORE REPO"), "{swapped}");
+    let missing = run(&["backups", &repository]).fails(3);
+    assert!(missing.contains("there is no such directory"), "{missing}");
+    let unmounted = run(&["backup", db, &format!("{repository}/below")]).fails(3);
+    assert!(unmounted.contains(&format!("there is no directory {repository}")), "{unmounted}");
+    assert!(!Path::new(&repository).exists());
+    run(&["backup", db, &repository]).ok();
+    run(&["restore", &repository, &restored, "--at", ""]).fails(2);
     assert_eq!(run(&["get", db, "a"]).ok(), "1\n");
 }
 
@@ -137,13 +211,13 @@ fn an_interrupted_backup_and_restore_leave_nothing_half_done() {
     let store = temp_store();
     let (repository, restored) = paths(&store);
     store.load(&lines(3000, "value"));
-    let interrupt = |args: &[&str], is_begun: &dyn Fn() -> bool| {
+    let interrupt = |signal: &str, args: &[&str], is_begun: &dyn Fn() -> bool| {
         let child = command(args).spawn().unwrap();
         while !is_begun() {
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
         let id = child.id().to_string();
-        assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+        assert!(std::process::Command::new("kill").args([signal, &id]).status().unwrap().success());
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130), "{output:?}");
         assert_eq!(
@@ -152,15 +226,65 @@ fn an_interrupted_backup_and_restore_leave_nothing_half_done() {
         );
     };
     let count = |dir: &str| std::fs::read_dir(Path::new(&repository).join(dir)).map_or(0, Iterator::count);
-    interrupt(&["backup", &store.db, &repository, "--limit-rate", "1"], &|| count("incomplete") > 0);
-    assert_eq!((count("incomplete"), count("backups")), (0, 0));
+    for signal in ["-INT", "-TERM"] {
+        interrupt(signal, &["backup", &store.db, &repository, "--limit-rate", "1"], &|| {
+            count("incomplete") > 0
+        });
+        assert_eq!((count("incomplete"), count("backups")), (0, 0));
+    }
     run(&["backup", &store.db, &repository]).ok();
     let incomplete = format!("{restored}.restore-incomplete");
     let image = Path::new(&incomplete).join("image");
-    interrupt(&["restore", &repository, &restored, "--limit-rate", "1"], &|| image.exists());
-    assert!(!Path::new(&restored).exists() && !Path::new(&incomplete).exists());
+    for signal in ["-INT", "-TERM"] {
+        interrupt(signal, &["restore", &repository, &restored, "--limit-rate", "1"], &|| image.exists());
+        assert!(!Path::new(&restored).exists() && !Path::new(&incomplete).exists());
+    }
     run(&["restore", &repository, &restored]).ok();
     assert_eq!(run(&["count", &restored]).ok(), "3000\n");
+}
+
+/// With a log of two lines.
+#[test]
+fn the_recipe_of_the_guide_deduplicates_backs_up_and_goes_on_from_a_restored_store() {
+    let guide = include_str!("../../../src/guide/live_reads.md");
+    let recipe = guide.split_once("## Deduplicate").unwrap().1.split("```").nth(1).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("access.log"), "one\ntwo\none\n").unwrap();
+    std::fs::create_dir(folder.path().join("backup")).unwrap();
+    let mut outputs = Vec::new();
+    for line in recipe.lines().skip(1) {
+        let args: Vec<&str> = line.split(" #").next().unwrap().split_whitespace().skip(1).collect();
+        let input = std::fs::File::open(folder.path().join("access.log")).unwrap();
+        let output = crate::tool::command(&args).current_dir(folder.path()).stdin(input).output().unwrap();
+        assert!(output.status.success(), "{line}: {output:?}");
+        outputs.push(String::from_utf8(output.stdout).unwrap());
+    }
+    assert_eq!(std::fs::read_to_string(folder.path().join("new.log")).unwrap(), "one\ntwo\n");
+    assert_eq!((outputs.len(), &*outputs[3]), (4, "seen\tone\nseen\ttwo\nseen\tone\n"));
+}
+
+#[cfg(target_os = "linux")]
+fn niceness(id: &str) -> i64 {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+    stat.rsplit_once(')').unwrap().1.split_whitespace().nth(16).unwrap().parse().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_backup_runs_at_low_priority() {
+    let store = temp_store();
+    let (repository, _) = paths(&store);
+    store.load(&lines(100, "value"));
+    let args = ["backup", &store.db, &repository, "--limit-rate", "1"];
+    let mut child = crate::tool::command(&args).spawn().unwrap();
+    let incomplete = Path::new(&repository).join("incomplete");
+    while std::fs::read_dir(&incomplete).map_or(0, Iterator::count) == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    let found = niceness(&child.id().to_string());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(found, (niceness("self") + 10).min(19));
 }
 
 /// `kill -9` at other moments in each run.

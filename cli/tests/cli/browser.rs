@@ -1,31 +1,26 @@
-//! Chromium without a window, if it is installed.
+//! Headless Chromium, if it is installed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value as Json;
 
-/// The colours requested from a page.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Theme {
     Dark = 0,
     Light = 1,
 }
 
-/// The program.
 pub(crate) struct Browser(PathBuf);
 
-/// The result of a visit of a page.
 pub(crate) struct Visit {
     pub(crate) dom: String,
-    /// Lines on the console.
     pub(crate) console: Vec<String>,
-    /// Addresses that the page has requested, whether or not there is a network.
     pub(crate) requests: Vec<String>,
 }
 
 impl Browser {
-    /// The browser; `None`, with a printed line, if there is none. In continuous integration there must be one.
+    /// Prints a line if it is missing, which fails in continuous integration.
     pub(crate) fn find() -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let names = ["chromium", "chromium-browser", "google-chrome"];
@@ -74,7 +69,7 @@ impl Browser {
         let log: Json = serde_json::from_slice(&std::fs::read(net_log).unwrap()).unwrap();
         let addresses =
             log["events"].as_array().unwrap().iter().filter_map(|event| event["params"]["url"].as_str());
-        // The browser has requests of its own, for updates and the time.
+        // The browser's own requests, for updates and the time.
         let is_own = |url: &str| {
             let host = url.split('/').nth(2).unwrap_or_default();
             host.ends_with(".google.com") || host.ends_with(".googleapis.com")
@@ -87,7 +82,6 @@ impl Browser {
         Visit { console: console.collect(), requests, dom: String::from_utf8(output.stdout).unwrap() }
     }
 
-    /// A picture of a page, as a file.
     pub(crate) fn screenshot(&self, page: &Path, width: u32, theme: Theme) -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
         let picture = folder.path().join("picture.png");
@@ -95,7 +89,6 @@ impl Browser {
         std::fs::read(picture).unwrap()
     }
 
-    /// The document after a script that is not the page's own, in a copy that permits it.
     pub(crate) fn after(&self, page: &Path, script: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         let copy = copy_with(page, folder.path(), script);
@@ -106,7 +99,7 @@ impl Browser {
         String::from_utf8(self.run(page, 1400, Theme::Light, &["--dump-dom".to_owned()]).stdout).unwrap()
     }
 
-    /// By how many pixels a page is wider than a frame of this width. A window may have a least width, a frame has none.
+    /// The pixels by which a page is wider than a frame of this width.
     pub(crate) fn overflow(&self, page: &Path, width: u32) -> i64 {
         let folder = tempfile::tempdir().unwrap();
         let script = "parent.postMessage([innerWidth, document.documentElement.scrollWidth].join(), '*');";
@@ -125,7 +118,6 @@ impl Browser {
     }
 }
 
-/// A copy of a page with a script at its end.
 fn copy_with(page: &Path, folder: &Path, script: &str) -> PathBuf {
     let copy = folder.join("copy.html");
     let text = std::fs::read_to_string(page).unwrap().replace("<meta http-equiv=", "<meta name=");

@@ -1,4 +1,4 @@
-//! Damaged stores: exit code 3, the word "corrupt", the file and the offset; never a wrong answer.
+//! Damaged stores: exit code 3, "corrupt", file and offset; never a wrong answer.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,6 @@ fn line(n: usize) -> String {
     format!("key{n:05}\tthe value of number {n}\n")
 }
 
-/// A store with one table and a log without entries.
 fn compacted() -> (TempStore, PathBuf) {
     let store = temp_store();
     store.load((0..KEYS).map(line).collect::<String>().as_bytes());
@@ -37,17 +36,14 @@ fn names_the_damage(message: &str, file: &Path) {
 #[test]
 fn every_reader_of_a_damaged_block_reports_its_file_and_offset() {
     let (store, table) = compacted();
-    // The first data block follows the file header, and holds the first key.
     flip(&table, 200);
     names_the_damage(&run(&["get", &store.db, "key00000"]).fails(3), &table);
     names_the_damage(&run_with(&["get", &store.db, "-"], b"key00000\n").fails(3), &table);
     names_the_damage(&run(&["scan", &store.db]).fails(3), &table);
-    // Reads of other blocks are right.
     let last = line(KEYS - 1);
     assert_eq!(run(&["scan", &store.db, "--reverse", "--limit", "1"]).ok(), last);
     assert!(run(&["stats", &store.db]).ok().contains("2,000 entries"));
 
-    // Entries before the damage are printed before it is reported.
     let scan = run(&["scan", &store.db, "--reverse"]);
     assert_eq!(scan.code, Some(3));
     names_the_damage(&scan.stderr, &table);
@@ -55,7 +51,6 @@ fn every_reader_of_a_damaged_block_reports_its_file_and_offset() {
     assert!(printed.lines().count() > KEYS / 2);
     assert!((0..KEYS).rev().map(line).collect::<String>().starts_with(&printed));
 
-    // A compaction that reads the block fails, and leaves the table as it was.
     let before = std::fs::read(&table).unwrap();
     run(&["put", &store.db, "key00000", "new"]).ok();
     names_the_damage(&run(&["compact", &store.db]).fails(3), &table);
@@ -132,7 +127,7 @@ fn damage_in_a_closed_log_is_corruption() {
 fn a_torn_tail_that_was_never_synced_is_reported_and_the_rest_is_read() {
     let (store, copy) = (temp_store(), temp_store());
     store.load(b"a\t1\n");
-    // A process died during a write: its log has no close record, and ends in the middle of a record.
+    // The log has no close record, and ends within a record.
     let db = sievedb::Db::open(&store.db).unwrap();
     db.put("b", "2").unwrap();
     db.put("c", "3".repeat(100)).unwrap();

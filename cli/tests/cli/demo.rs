@@ -1,4 +1,4 @@
-//! The demo: on a few thousand lines and paths, run twice, and never in a foreign keyspace.
+//! The demo on a few thousand lines and paths.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,6 @@ fn words(store: &TempStore) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// The two figures of a row of the report.
 #[track_caller]
 fn figures(report: &str, label: &str) -> [f64; 2] {
     let row = report.lines().find(|line| line.trim_start().starts_with(&format!("{label}  ")));
@@ -57,19 +56,18 @@ fn the_demo_reports_the_savings_of_filters_and_its_suggested_commands_work() {
     assert!(from_memory.iter().all(|share| (99.5..100.0).contains(share)), "{report}");
     let with = figures(&report, "data blocks read per lookup");
     let without = figures(&report, "data blocks read per lookup, no filters");
-    // About 8 of 20,000 lookups read a block; that none does has a chance of 1 in 3,000.
+    // About 8 of 20,000 lookups read a block; none with a probability of 1 in 3,000.
     assert!(with.iter().all(|blocks| (0.00004..0.004).contains(blocks)), "{report}");
     assert!(without.iter().all(|blocks| (0.9..1.05).contains(blocks)), "{report}");
     let bits = figures(&report, "filter bits per key");
     assert!(bits.iter().all(|bits| (10.0..30.0).contains(bits)), "{report}");
 
-    // The page has the counts of the demo's lookups.
     let page = format!("{}.html", store.db);
     assert!(report.contains(&format!("iB), a page about it in {page}.\n")), "{report}");
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("data-value=\"20000\">20,000<") && page.contains("<small>of "), "{page}");
 
-    // The commands to try are real: the first finds its key, the second does not, the others print something.
+    // The printed commands work.
     assert!(report.contains(env!("CARGO_BIN_EXE_sievedb-dump")), "{report}");
     let commands: Vec<Vec<&str>> = report
         .lines()
@@ -101,7 +99,6 @@ fn the_demo_prints_its_figures_as_one_object() {
         assert_eq!(with["lookups"].as_u64(), Some(LINES as u64));
         assert!(with["answered_from_memory"].as_u64().unwrap() > LINES as u64 * 99 / 100);
     }
-    // The store is there, as after a demo that prints its report.
     assert_eq!(run(&["count", &store.db]).ok().trim(), "20000");
 }
 
@@ -119,7 +116,7 @@ fn a_second_demo_deletes_the_entries_of_the_first() {
     let third = run(&["demo", &store.db, "--from", &words]).ok();
     let shape = |report: &str| report.lines().find(|line| line.starts_with("levels /")).map(str::to_owned);
     assert_eq!(shape(&third), shape(&first));
-    // Files of earlier demos do not pile up.
+    // Files of earlier demos are removed.
     assert!(store.files().len() < 15, "{:?}", store.files().keys());
 }
 
@@ -172,7 +169,7 @@ fn a_directory_of_another_user_in_the_place_of_the_demo_is_not_used() {
     symlink(&theirs, temporary.join(format!("sievedb-demo-{user}"))).unwrap();
     let second = temporary.join(format!("sievedb-demo-{user}-2"));
     std::fs::create_dir(&second).unwrap();
-    // Only the superuser can give a directory away.
+    // The superuser can change the owner of a directory.
     let is_given_away = std::os::unix::fs::chown(&second, Some(65534), None).is_ok();
     let output = command(&["demo", "--from", &words]).env("TMPDIR", &temporary).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -253,13 +250,11 @@ fn a_store_in_the_temporary_directory_that_cannot_be_used_is_left_as_it_is() {
     };
     let user = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&temporary).unwrap());
     let dir = |number: &str| temporary.join(format!("sievedb-demo-{user}{number}"));
-    // As if another user had a store there.
     let of_all = temporary.join("sievedb-demo");
     run(&["put", of_all.to_str().unwrap(), "k", "v"]).ok();
     assert!(demo().contains(&format!("kept in {} (", dir("").display())));
     assert_eq!(run(&["get", of_all.to_str().unwrap(), "k"]).ok(), "v\n");
 
-    // Every table of the first store is damaged; the second is a file.
     for entry in std::fs::read_dir(dir("")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "sst") {

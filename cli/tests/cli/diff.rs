@@ -1,5 +1,3 @@
-//! The differences of two stores, in one place and through files; digests.
-
 use crate::dump::dump;
 use crate::tool::{TempStore, run, temp_store};
 
@@ -7,18 +5,13 @@ fn lines(range: std::ops::Range<u32>, changed: u32) -> String {
     range.map(|key| format!("key{key:05}\t{}\n", if key == changed { 0 } else { key })).collect()
 }
 
-/// The exchange of two machines.
 struct Exchange {
-    /// The output of the second machine after it wrote cells.
+    /// The second machine's output after it wrote cells.
     told: Vec<String>,
-    /// The output of the first machine when there were too few cells.
     short: Vec<String>,
-    /// Its final list.
     found: String,
 }
 
-/// Compares two stores through files. The second one first writes as many cells as `options` or the estimate give,
-/// which are sometimes too few; then it writes the cells that the first one requests.
 fn exchange(one: &TempStore, two: &TempStore, options: &[&str], wanted: &str, json: bool) -> Exchange {
     let file = |name: String| one.folder.path().join(name).to_str().unwrap().to_owned();
     let format: &[&str] = if json { &["--json"] } else { &[] };
@@ -164,7 +157,6 @@ fn a_diff_through_files_needs_a_second_round_if_the_cells_fall_short() {
     let named = run(&["diff", &two.db, "--wanted", &wanted]).ok();
     assert_eq!((named.lines().count(), named.lines().next()), (50, Some("+\tkey02000")));
 
-    // Far too few cells, and then others.
     let in_rounds = exchange(&one, &two, &["--count", "20"], &wanted, false);
     let short = &in_rounds.short[0];
     assert!(short.contains("20 cells are too few") && short.contains("--from 20 --count "), "{short}");
@@ -173,7 +165,7 @@ fn a_diff_through_files_needs_a_second_round_if_the_cells_fall_short() {
     assert!(wrong.contains("sketch kind"), "{wrong}");
 }
 
-/// The cells of a small difference suffice but for one time in twenty; then the other side sends more.
+/// The first cells suffice with a probability of 95 %.
 #[test]
 fn a_diff_of_values_through_files_lists_different_keys_on_both_sides() {
     let (one, two) = (temp_store(), temp_store());
@@ -188,7 +180,7 @@ fn a_diff_of_values_through_files_lists_different_keys_on_both_sides() {
     assert_eq!(run(&["diff", &two.db, "--wanted", &wanted]).ok(), "+\tkey02000\n~\tkey01000\n");
 }
 
-/// A digest is sent to others, who could choose keys that the store's filters report as present.
+/// Recipients of a digest could choose keys that the store's filters recognize.
 #[test]
 fn a_digest_does_not_have_the_secret_seed_of_its_store() {
     let store = temp_store();

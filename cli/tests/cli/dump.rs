@@ -16,7 +16,6 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// A store with a table and a log.
 fn filled_store() -> TempStore {
     let store = temp_store();
     let lines: String = (0..KEYS).map(|n| format!("key{n:05}\tthe value of number {n}\n")).collect();
@@ -36,7 +35,6 @@ fn table(store: &TempStore) -> PathBuf {
     only(store, ".sst")
 }
 
-/// The offset of damage in a message; the exit code is the code for damage.
 #[track_caller]
 fn names_the_damage(outcome: &Outcome, path: &Path) -> u64 {
     assert_eq!(outcome.code, Some(3), "{outcome:?}");
@@ -66,10 +64,9 @@ fn every_file_of_a_store_is_named_accounted_for_and_left_as_it_was() {
         let verdict = out.lines().last().unwrap();
         assert!(verdict.starts_with("intact: all "), "{name}: {verdict}");
         let all = dump(&["--all", text(&path)]).ok();
-        // Bytes without meaning are not printed.
         let shows_little = bytes.len() < 100 || kind == "RESERVE";
         assert!(all.len() >= out.len() && shows_little || all.len() > bytes.len(), "{name}");
-        // A page or two, whatever the size of the file.
+        // For any size of the file.
         assert!(out.lines().count() < 150, "{name}: {} lines", out.lines().count());
     }
     assert!(store.files() == before, "looking changed the store");
@@ -177,7 +174,6 @@ fn files_that_cannot_be_shown_are_refused_with_the_right_exit_code() {
         assert_eq!(outcome.stderr.lines().count(), 1, "{args:?}: {outcome:?}");
         assert!(outcome.stderr.contains(message), "{args:?}: {outcome:?}");
     }
-    // Of several files the others are shown all the same.
     let both = dump(&["--summary", text(&missing), text(&table)]);
     assert_eq!(both.code, Some(3));
     assert!(String::from_utf8(both.stdout).unwrap().contains("intact as far as it was read"));
@@ -190,7 +186,6 @@ fn a_file_without_read_permission_is_reported() {
     let store = filled_store();
     let table = table(&store);
     std::fs::set_permissions(&table, std::fs::Permissions::from_mode(0o000)).unwrap();
-    // The superuser may read everything.
     if std::fs::File::open(&table).is_err() {
         let outcome = dump(&[text(&table)]);
         assert!(outcome.fails(3).contains("cannot open "));
@@ -208,7 +203,6 @@ fn a_file_cut_anywhere_is_shown_up_to_the_cut_and_the_offset_is_named() {
             std::fs::write(&cut, &good[..len]).unwrap();
             let outcome = dump(&[text(&cut)]);
             if len < 8 {
-                // Without its whole magic the kind is unknown.
                 assert!(outcome.fails(3).contains("cut is not a file of a store: it is "));
                 continue;
             }
@@ -255,7 +249,7 @@ fn a_filter_is_shown_verified_and_measured() {
     {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    // The summary comes first; fields of zeros are shown only on request.
+    // Fields of zeros are shown only on request.
     let kind = shown.lines().nth(2).unwrap();
     assert!(
         kind.starts_with("  kind  ") && shown.find("\n\noffset  bytes") > shown.find("log2(1/rate)"),
@@ -278,7 +272,6 @@ fn a_filter_is_shown_verified_and_measured() {
     assert_eq!(measured.matches("as predicted").count(), 2, "{measured}");
     assert_eq!(measured, dump(&["filter", "measure", "--probes", "200000", text(&table)]).ok());
 
-    // The block by itself is a filter too, and is verified with its table.
     let bytes = std::fs::read(&table).unwrap();
     let is_filter = |at: &usize| bytes[*at..].starts_with(b"\x89SVFLT\r\n");
     let start = (4096..bytes.len()).step_by(4096).find(is_filter).expect("the table has a filter block");
@@ -289,7 +282,7 @@ fn a_filter_is_shown_verified_and_measured() {
     dump(&["filter", "verify", "--table", text(&table), text(&alone)]).ok();
     let wrong = dump(&["filter", "verify", text(&alone)]).fails(2);
     assert!(wrong.contains("filter is a filter block: name its table with --table"), "{wrong}");
-    // So is one in a filter file, of which it is block 0.
+    // The filter is block 0 of a filter file.
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/v1/filter-file.bin");
     let file = store.folder.path().join("000001.filter");
     let head = std::fs::read(golden).unwrap()[..4096].to_vec();
@@ -298,7 +291,6 @@ fn a_filter_is_shown_verified_and_measured() {
     let block = dump(&["--block", "0", text(&file)]).ok();
     assert!(block.contains("\n  4096  ") && !block.contains("file header"), "{block}");
     assert!(dump(&["filter", "show", text(&file)]).ok().contains("section 0"));
-    // The damaged one of the two files is named.
     let other = store.folder.path().join("other");
     std::fs::write(&other, &bytes[..bytes.len() - 1]).unwrap();
     names_the_damage(&dump(&["filter", "verify", "--table", text(&other), text(&alone)]), &other);
@@ -314,7 +306,7 @@ fn a_filter_is_shown_verified_and_measured() {
 fn a_tree_fits_eighty_columns_and_is_drawn_without_a_current_file() {
     let store = filled_store();
     let tree = dump(&["tree", &store.db]).ok();
-    // How long it is depends on the moment at which a thread has made it.
+    // Its existence depends on timing.
     let has_reserve = store.files().contains_key("RESERVE");
     assert_eq!(tree.ends_with("iB, kept free for a full disk\n"), has_reserve, "{tree}");
     assert_eq!(tree.contains("\nRESERVE    "), has_reserve, "{tree}");
@@ -348,7 +340,7 @@ fn a_tree_of_several_levels_is_drawn_and_planned_level_by_level() {
     let options = || sievedb::Options::new().background_threads(0);
     let db = options().default_keyspace(small).open(&store.db).unwrap();
     for n in 0..20_000u64 {
-        // Every number once, in an order that has nothing to do with it.
+        // Every number once, in an unrelated order.
         db.put(format!("key{:06}", n * 7919 % 20_000), [b'v'; 20]).unwrap();
         while n.is_multiple_of(500) && db.step().unwrap() {}
     }
@@ -365,7 +357,6 @@ fn a_tree_of_several_levels_is_drawn_and_planned_level_by_level() {
         levels.len(),
         "{tree}"
     );
-    // The best allocation is never worse than equal bits.
     let rows = plan.lines().skip_while(|line| !line.contains("the same bits")).skip(1);
     let mut seen = 0;
     for row in rows {
@@ -395,7 +386,7 @@ fn filter_results_are_the_same_in_json() {
         let number = |name: &str| sample[name].as_f64().unwrap();
         let (rate, probed) = (number("rate"), number("probed"));
         assert!(number("rate_low") <= rate && rate <= number("rate_high"), "{measured}");
-        // Six standard deviations: the store is another one every time.
+        // Six standard deviations, because the store has a random seed.
         let spread = (predicted * (1.0 - predicted) / probed).sqrt();
         assert!((rate - predicted).abs() <= 6.0 * spread + 1.0 / probed, "{measured}");
     }
@@ -447,7 +438,6 @@ fn without_the_first_edit_of_the_manifest_tables_are_listed_by_their_properties(
     let json = dump(&["tree", "--json", &store.db]);
     let object: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!((&object["keys"], &object["level"]), (&KEYS.into(), &serde_json::Value::Null));
-    // A file that is not a table is reported as such.
     std::fs::write(Path::new(&store.db).join("000099.sst"), b"hello").unwrap();
     let message = dump(&["tree", &store.db]).stderr;
     assert!(message.contains("000099.sst is corrupt at offset 0: table: it is none"), "{message}");
@@ -499,7 +489,7 @@ fn the_help_has_examples_and_no_output_has_two_blank_lines_in_a_row() {
     }
 }
 
-/// The golden files of sketches are what programs exchange.
+/// Sketches are exchanged between programs.
 #[test]
 fn a_sketch_is_named_and_described_and_a_damaged_one_is_refused() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sketches/tests/golden/v1");

@@ -80,7 +80,6 @@ fn load_and_uniq_end_with_a_settled_store() {
         for round in 0..3 {
             let lines: String =
                 (0..40_000).map(|n| format!("{:032x}\n", n * 7919 % 40_009 * 3 + round)).collect();
-            // The last lines are left in a memtable that nothing flushes.
             let options: &[&str] = if round == 1 { &["--no-settle"] } else { &[] };
             let args = [&[command, &store.db, "-", "--memory", "1M"], options].concat();
             run_with(&args, lines.as_bytes()).ok();
@@ -108,7 +107,6 @@ fn a_later_line_replaces_an_earlier_one_and_a_file_is_read_like_standard_input()
     assert_eq!(run(&["scan", &store.db]).ok(), "k\t2\n");
 }
 
-/// Numbers that look random: SplitMix64.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -116,7 +114,6 @@ fn random(state: &mut u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// Bytes in which what escaping could get wrong is frequent.
 fn random_bytes(state: &mut u64) -> Vec<u8> {
     const PIECES: [&[u8]; 16] = [
         b"\t",
@@ -170,7 +167,6 @@ fn load_reads_the_output_of_scan_byte_for_byte() {
     db.close().unwrap();
     assert_eq!(run(&["scan", &two.db]).ok(), printed);
 
-    // The other commands that read lines agree. Among keys alone the empty key would be a blank line.
     let keys: String =
         printed.lines().skip(1).map(|line| line.split('\t').next().unwrap().to_owned() + "\n").collect();
     let found = run_with(&["get", &two.db, "-", "--escaped"], keys.as_bytes()).ok();
@@ -208,7 +204,6 @@ fn the_same_line_is_the_same_key_for_every_command() {
     with(&["load", "-"]);
     assert_eq!(with(&["uniq"]).ok(), "");
     assert_eq!(run(&["get", db, "C:\\temp\\new"]).ok(), "\n");
-    // With escapes it is another key, for every command too.
     assert_eq!(with(&["contains", "-", "--escaped"]).ok(), "C:\\temp\\new\tabsent\n");
     assert_eq!(with(&["uniq", "--escaped"]).ok(), "C:\\temp\\new\n");
     assert_eq!(with(&["get", "-", "--escaped"]).ok(), "C:\\temp\\new\t\n");

@@ -1,11 +1,26 @@
-//! Keyspaces whose entries expire: the options that set them, and the commands that show them.
-
 use serde_json::Value;
 
+use crate::dump::dump;
 use crate::tool::{run, run_with, temp_store};
 
 fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(run(arguments).ok().lines().next().unwrap()).unwrap()
+}
+
+#[test]
+fn uniq_sets_what_restarts_the_time_to_live() {
+    let store = temp_store();
+    let options = || json(&["keyspaces", &store.db, "--json"])["options"]["refresh"].clone();
+    let uniq = |more: &[&str]| run_with(&[&["uniq", &store.db], more].concat(), b"a\n");
+    uniq(&["--ttl", "1h"]).ok();
+    assert_eq!(options(), "on_write");
+    let seen = uniq(&["--ttl", "1h", "--refresh", "on-sight"]);
+    assert_eq!((seen.code, seen.stdout.is_empty(), options()), (Some(0), true, "on_sight".into()));
+    uniq(&["--ttl", "1h"]).ok();
+    assert_eq!(options(), "on_sight", "it is kept");
+    for bad in [&["--ttl", "1h", "--refresh", "sometimes"][..], &["--refresh", "on-sight"]] {
+        assert_eq!(uniq(bad).code, Some(2), "{bad:?}");
+    }
 }
 
 #[test]
@@ -57,4 +72,55 @@ fn stats_keyspaces_and_the_dump_show_buckets_and_the_next_expiry() {
     let text = run(&["stats", &store.db, "--keyspace", "seen"]).ok();
     assert!(text.contains("options    ttl 1d in 1 buckets, block_bytes "), "{text}");
     assert!(text.contains("  hidden below sequence number 0; next expiry 2"), "{text}");
+
+    let tree = dump(&["tree", &store.db]).ok();
+    assert!(tree.lines().all(|line| line.len() <= 80), "{tree}");
+    let tree = tree.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in ["after 1d, in 1 buckets; hidden below sequence number 0; next expiry 2", "bucket from 2"] {
+        assert!(tree.contains(part), "{part}: {tree}");
+    }
+    let tables = dump(&["tree", "--json", &store.db]).ok();
+    let table = tables.lines().find(|line| line.contains("bucket_begins_ms")).unwrap();
+    let table: Value = serde_json::from_str(table).unwrap();
+    assert_eq!(
+        [&table["bucket_begins_ms"], &table["bucket_expires_ms"], &table["next_expiry_ms"]],
+        [&bucket["begins"], &expires.into(), &expires.into()]
+    );
+
+    let text = run(&["verify", &store.db]).ok();
+    let seen = "1 bucket of time in tables, hidden below sequence number 0; next expiry 2";
+    assert!(text.contains(&format!("\nexpiry     keyspace seen: {seen}")), "{text}");
+    assert_eq!(&json(&["verify", &store.db, "--json"])["expiry"]["seen"], expiry);
+    for is_json in [true, false] {
+        let into = format!("{}-{is_json}", store.db);
+        let arguments = ["repair", &store.db, "--into", &into, "--json"];
+        let text = run(&arguments[..4 + usize::from(is_json)]).ok();
+        if is_json {
+            let report: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+            let keyspaces = report["keyspaces"].as_array().unwrap();
+            let seen = keyspaces.iter().find(|keyspace| keyspace["name"] == "seen").unwrap();
+            assert_eq!(seen["expiry"]["next_expiry"], expiry["next_expiry"]);
+        } else {
+            assert!(text.contains(&format!(" in keyspace seen\n           {seen}")), "{text}");
+        }
+    }
+
+    let page = format!("{}-report.html", store.db);
+    run(&["report", &store.db, "-o", &page]).ok();
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("written from 2") && page.contains("expires 2"), "{page}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn lines_that_expired_while_the_store_was_closed_are_new_to_the_first_call() {
+    let stores: Vec<_> = (0..8).map(|_| temp_store()).collect();
+    let tagged = |db: &str| {
+        let arguments = ["uniq", db, "--ttl", "1s", "--ttl-buckets", "1", "--tag"];
+        run_with(&arguments, b"line\n").ok()
+    };
+    stores.iter().for_each(|store| assert_eq!(tagged(&store.db), "new\tline\n"));
+    // The time to live and a bucket. The clock is trusted: the machine has been up for a bucket.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    stores.iter().for_each(|store| assert_eq!(tagged(&store.db), "new\tline\n"));
 }

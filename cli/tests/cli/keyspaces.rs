@@ -1,10 +1,7 @@
-//! Keyspaces: scanned and loaded together, dropped, and described; and how much memory a store has.
-
 use serde_json::Value;
 
 use crate::tool::{TempStore, run, run_with, temp_store};
 
-/// A store with entries in three keyspaces, of which one needs escapes.
 fn sample() -> TempStore {
     let store = temp_store();
     run(&["put", &store.db, "a", "1"]).ok();
@@ -54,7 +51,6 @@ fn lines_without_a_keyspace_are_refused_with_their_number() {
         assert!(refused.stderr.contains(why), "{why}: {}", refused.stderr);
     }
     assert_eq!(load("", &["--keyspace", "a"]).code, Some(2));
-    // A line with a keyspace that was printed as JSON is no key either.
     let json = "{\"key\":\"a\",\"keyspace\":\"b\",\"value\":\"c\"}\n";
     assert_eq!(run_with(&["load", &store.db, "-"], json.as_bytes()).code, Some(2));
 }

@@ -1,10 +1,8 @@
-//! Lines that have no end, and lines that another command printed in another form.
-
 use std::process::{Command, Stdio};
 
 use crate::tool::{Outcome, run, run_with, temp_store};
 
-/// A shell script in which `sievedb` is the program and `DB` a store, with 700 MB of address space.
+/// `sievedb` is the program and `DB` a store, with 700 MB of address space.
 #[cfg(target_os = "linux")]
 fn with_little_memory(script: &str, db: &str) -> Outcome {
     let script = script.replace("sievedb ", &format!("{} ", env!("CARGO_BIN_EXE_sievedb"))).replace("DB", db);

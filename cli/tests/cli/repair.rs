@@ -1,11 +1,8 @@
-//! `repair` on stores with and without damage.
-
 use std::path::Path;
 
 use crate::dump::dump;
 use crate::tool::{TempStore, run, temp_store};
 
-/// A store with a table of 2,000 entries and two keyspaces.
 fn filled() -> (TempStore, String) {
     let store = temp_store();
     let lines: String = (0..2000).map(|n| format!("key{n:05}\tvalue {n}\n")).collect();

@@ -1,4 +1,4 @@
-//! `report`: it has the numbers of `stats --json`, and a browser opens it without a request or an error.
+//! `report`: has the numbers of `stats --json`, and opens in a browser without requests or errors.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,10 +9,9 @@ use crate::browser::{Browser, Theme};
 use crate::dump::dump;
 use crate::tool::{Conversation, Outcome, TempStore, run, run_with, temp_store};
 
-/// A key that would be an element and a script if it were not escaped.
+/// Would be an element and a script without escaping.
 const HOSTILE: &str = "<img src=http://example.org/a.png onerror=alert(1)></script><!--";
 
-/// A store with two keyspaces, tables, and entries in a log.
 fn filled_store() -> TempStore {
     let store = temp_store();
     let lines: String = (0..3000).map(|n| format!("key{n:05}\tthe value of number {n}\n")).collect();
@@ -25,19 +24,16 @@ fn filled_store() -> TempStore {
     store
 }
 
-/// Where the page of a store is written.
 fn page_path(store: &TempStore) -> String {
     store.folder.path().join("report.html").to_str().unwrap().to_owned()
 }
 
-/// Writes the page of a store with more arguments.
 fn write(store: &TempStore, more: &[&str]) -> (Outcome, String) {
     let path = page_path(store);
     let outcome = run(&[&["report", &store.db, "-o", &path][..], more].concat());
     (outcome, std::fs::read_to_string(path).unwrap())
 }
 
-/// The numbers of a page by their names.
 fn figures(page: &str) -> BTreeMap<String, f64> {
     let figure = |part: &str| {
         let (stat, rest) = part.split_once('"')?;
@@ -48,7 +44,6 @@ fn figures(page: &str) -> BTreeMap<String, f64> {
     parts.map(|part| figure(part).unwrap_or_else(|| panic!("{}", &part[..60.min(part.len())]))).collect()
 }
 
-/// The same number in the object that `stats --json` prints.
 fn in_stats(stats: &Json, name: &str) -> f64 {
     let parts: Vec<&str> = name.split('.').collect();
     let number = match parts[..] {

@@ -1,9 +1,7 @@
-//! The output and exit code of every command in many situations: the table `tests/golden/situations.txt`.
-//! `SIEVEDB_BLESS=1 cargo test -p sievedb-cli situations` writes it again; read it before you commit it.
-//!
-//! The table has the first three lines of an output, and all lines of `verify` and `repair`. Values that differ
-//! between runs are replaced: the directory by `DB`, checksums by `########`, points in time by `TIME`, sizes, times,
-//! rates and the offsets of filters by `#`.
+//! Output and exit code of every command in many situations: `tests/golden/situations.txt`, with the first three lines of an
+//! output, and all of `verify` and `repair`. Varying values are replaced: the directory by `DB`, checksums by `########`, points
+//! in time by `TIME`, sizes, times, rates and the offsets of filters by `#`. `SIEVEDB_BLESS=1 cargo test -p sievedb-cli
+//! situations` writes it again; read it before you commit it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -19,11 +17,10 @@ use crate::tool::{TempStore, command, dump_command, temp_store};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/situations.txt");
 
-/// The user `nobody`.
 const NOBODY: u32 = 65534;
 
-/// The commands, of `sievedb` unless `sievedb-dump` is named, and their standard input. `DB` is replaced by
-/// the store, `INPUT` by a file that holds the input, `TABLE` by the store's table.
+/// Commands of `sievedb`, unless `sievedb-dump` is named, and their input. `DB` is the store, `INPUT` a file with the input,
+/// `TABLE` the store's table.
 const COMMANDS: [(&str, &str); 28] = [
     ("get DB key00000", ""),
     ("get DB none", ""),
@@ -55,14 +52,11 @@ const COMMANDS: [(&str, &str); 28] = [
     ("sievedb-dump filter plan DB", ""),
 ];
 
-/// Something that is kept while commands run: an open store, a mounted file system.
 type Held = Box<dyn std::any::Any>;
 
 struct Situation {
     name: &'static str,
-    /// Sets it up; `Err` has the reason why that is impossible here.
     make: fn(&TempStore) -> Result<Held, String>,
-    /// Commands run as the user `nobody`.
     as_nobody: bool,
 }
 
@@ -161,7 +155,6 @@ fn failed(error: std::io::Error) -> Result<Held, String> {
     Err(error.to_string())
 }
 
-/// The files of a store with a table and a log.
 static STORE: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
     let store = temp_store();
     let db = Options::new().background_threads(0).open(&store.db).unwrap();
@@ -174,7 +167,6 @@ static STORE: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
     store.files()
 });
 
-/// The name of its table.
 static TABLE: LazyLock<&str> =
     LazyLock::new(|| STORE.keys().find(|name| name.ends_with(".sst")).expect("the store has a table"));
 
@@ -215,7 +207,6 @@ fn permit(store: &TempStore, dir: u32, files: u32) {
     set(Path::new(&store.db), dir);
 }
 
-/// A file system of its own without free space. Only where this user may mount one.
 fn full_disk(store: &TempStore) -> Result<Held, String> {
     struct Mounted(String);
     impl Drop for Mounted {
@@ -238,7 +229,7 @@ fn full_disk(store: &TempStore) -> Result<Held, String> {
     Ok(Box::new(mounted))
 }
 
-/// A command as another user, so that permissions count: the superuser has them all.
+/// The superuser ignores permissions.
 fn as_nobody(mut command: Command, store: &TempStore) -> Command {
     if std::fs::metadata(store.folder.path()).unwrap().uid() == 0 {
         command.uid(NOBODY).gid(NOBODY);
@@ -246,7 +237,6 @@ fn as_nobody(mut command: Command, store: &TempStore) -> Command {
     command
 }
 
-/// Fails if commands cannot be run as another user here.
 fn check_nobody(store: &TempStore) -> Result<(), String> {
     let can = |command: Command| {
         let status = as_nobody(command, store).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -255,7 +245,7 @@ fn check_nobody(store: &TempStore) -> Result<(), String> {
     if !can(command(&["--version"])) {
         return Err("only the superuser can run the program".into());
     }
-    // A folder for temporary files may be its owner's alone.
+    // A temporary folder may be restricted to its owner.
     let mut list = Command::new("ls");
     list.arg(store.folder.path());
     if !can(list) {
@@ -285,7 +275,6 @@ fn try_all(situation: &Situation) -> Result<String, String> {
         let output = command.stdin(std::fs::File::open(&input_path).unwrap()).output().unwrap();
         drop(held);
         if situation.as_nobody {
-            // Lets it be removed.
             std::fs::set_permissions(&store.db, std::fs::Permissions::from_mode(0o700)).unwrap();
         }
         writeln!(table, "{line:22} {}", output.status.code().expect("it is ended by no signal")).unwrap();
@@ -305,7 +294,6 @@ fn try_all(situation: &Situation) -> Result<String, String> {
     Ok(table)
 }
 
-/// A line without what differs between runs.
 fn plain(line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     let mut out = Vec::new();

@@ -1,5 +1,3 @@
-//! Running the binaries.
-
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
@@ -8,7 +6,6 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// The output and exit code of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) code: Option<i32>,
@@ -17,14 +14,12 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// The output of a command that succeeded and printed no note.
     #[track_caller]
     pub(crate) fn ok(self) -> String {
         assert!(self.code == Some(0) && self.stderr.is_empty(), "{self:?}");
         String::from_utf8(self.stdout).expect("output is printable")
     }
 
-    /// The message of a command that printed nothing and ended with `code`.
     #[track_caller]
     pub(crate) fn fails(self, code: i32) -> String {
         assert!(self.code == Some(code) && self.stdout.is_empty(), "{self:?}");
@@ -32,31 +27,26 @@ impl Outcome {
     }
 }
 
-/// `sievedb` with these arguments.
 pub(crate) fn command<S: AsRef<OsStr>>(args: &[S]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sievedb"));
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// `sievedb-dump` with these arguments.
 pub(crate) fn dump_command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sievedb-dump"));
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// Runs `sievedb` with an empty standard input.
 pub(crate) fn run<S: AsRef<OsStr>>(args: &[S]) -> Outcome {
     run_with(args, b"")
 }
 
-/// Runs `sievedb` with `input` on standard input.
 pub(crate) fn run_with<S: AsRef<OsStr>>(args: &[S], input: &[u8]) -> Outcome {
     let mut child = command(args).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
-    // A command that fails early leaves its input unread.
     let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();
@@ -64,7 +54,7 @@ pub(crate) fn run_with<S: AsRef<OsStr>>(args: &[S], input: &[u8]) -> Outcome {
     Outcome { code: output.status.code(), stdout: output.stdout, stderr }
 }
 
-/// A temporary folder, and in it the path of a store that does not exist yet.
+/// A temporary folder, and the path of a new store in it.
 pub(crate) struct TempStore {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) db: String,
@@ -77,18 +67,15 @@ pub(crate) fn temp_store() -> TempStore {
 }
 
 impl TempStore {
-    /// Loads lines in the form of `scan` and returns the report.
     #[track_caller]
     pub(crate) fn load(&self, lines: &[u8]) -> String {
         run_with(&["load", &self.db, "-", "--escaped"], lines).ok()
     }
 
-    /// The files of the store: name to content.
     pub(crate) fn files(&self) -> BTreeMap<String, Vec<u8>> {
         self.paths().map(|path| (name(&path), std::fs::read(&path).unwrap())).collect()
     }
 
-    /// The files of the store whose names end like this.
     pub(crate) fn paths_of(&self, ending: &str) -> Vec<PathBuf> {
         self.paths().filter(|path| name(path).ends_with(ending)).collect()
     }
@@ -102,7 +89,6 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap().to_str().unwrap().to_owned()
 }
 
-/// A running command that is sent keys line by line.
 pub(crate) struct Conversation {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -125,13 +111,12 @@ impl Conversation {
         self.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
-    /// The next line. A command that does not answer within a minute fails the test.
+    /// Fails after a minute without an answer.
     #[track_caller]
     pub(crate) fn receive(&self) -> String {
         self.answers.recv_timeout(Duration::from_secs(60)).expect("no answer within a minute")
     }
 
-    /// Ends the input; the command must succeed without another line.
     pub(crate) fn end(mut self) {
         drop(self.stdin.take());
         assert!(self.child.wait().unwrap().success());
@@ -141,7 +126,6 @@ impl Conversation {
 
 impl Drop for Conversation {
     fn drop(&mut self) {
-        // Has no effect if it has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

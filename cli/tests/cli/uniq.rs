@@ -1,4 +1,4 @@
-//! `sievedb uniq`: exact, in order, and exactly once with a journal, whenever it is killed.
+//! `sievedb uniq`: exact, in order, and exactly once with a journal, even if killed.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::tool::{Conversation, TempStore, command, run, run_with, temp_store};
 
-/// Numbers that look random: SplitMix64.
+/// SplitMix64.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,7 +21,7 @@ fn sample(seed: u64, lines: u64, kinds: u64) -> String {
     (0..lines).map(|_| format!("line {}\n", random(&mut state) % kinds)).collect()
 }
 
-/// The first of equal lines, in order; `seen` has the lines of earlier inputs.
+/// The first of equal lines, in order; `seen` has earlier inputs.
 fn unique<'a>(input: &'a str, seen: &mut HashSet<&'a str>) -> String {
     input.split_inclusive('\n').filter(|line| seen.insert(line)).collect()
 }
@@ -41,7 +41,7 @@ fn each_line_is_printed_once_over_all_runs_for_any_bytes() {
     assert_eq!(odd.stderr, note);
     assert_eq!(uniq(&store, &["--keyspace", "other"], b"a\n"), "a\n");
     assert_eq!(uniq(&store, &[], b""), "");
-    // Keys stored for another reason count as seen.
+    // Keys stored by other commands count as seen.
     run(&["put", &store.db, "put", "value"]).ok();
     assert_eq!(uniq(&store, &[], b"put\n"), "");
     assert_eq!(run(&["get", &store.db, "put"]).ok(), "value\n", "and is left as it is");
@@ -119,7 +119,7 @@ fn a_line_is_answered_before_the_next_one_is_sent() {
     conversation.end();
 }
 
-/// Sends the input, and leaves the pipe open; kills the command once `is_time`.
+/// Leaves the pipe open, and kills the command once `is_time`.
 fn kill_when(args: &[&str], input: &str, stdout: Stdio, mut is_time: impl FnMut() -> bool) {
     let mut child = command(args).stdin(Stdio::piped()).stdout(stdout).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
@@ -153,12 +153,12 @@ fn with_a_journal_each_line_is_written_exactly_once_whenever_it_is_killed() {
     let args = ["uniq", &store.db, "-", "--batch", "60", "--journal", out];
     let mut state = 5;
     for _ in 0..8 {
-        // More than there is, so that it has cut the file before it is killed.
+        // Larger than the file, so that the journal has been cut before the kill.
         let goal = len(&path) + 1 + random(&mut state) % 3000;
         kill_when(&args, &input, Stdio::null(), || len(&path) >= goal);
         let so_far = std::fs::read_to_string(&path).unwrap();
         assert!(expected.starts_with(&so_far), "{} bytes", so_far.len());
-        // A possible result of a crash of the machine: lines that were never committed.
+        // As after a crash of the machine: uncommitted lines.
         if random(&mut state).is_multiple_of(2) {
             let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
             file.write_all(b"line 1\nnever commit").unwrap();
@@ -216,7 +216,7 @@ fn a_file_that_is_not_the_journal_is_refused_and_stays() {
         "{message}"
     );
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious\n");
-    // Another keyspace has a journal of its own.
+    // Another keyspace has its own journal.
     let third = store.folder.path().join("third");
     uniq(&store, &["--keyspace", "k", "--journal", third.to_str().unwrap()], b"a\nb\n");
     assert_eq!(std::fs::read_to_string(&third).unwrap(), "a\nb\n");
@@ -304,7 +304,7 @@ fn a_dry_run_gives_the_same_lines_and_remembers_none() {
     assert_eq!(run(&["uniq", &store.db, "--dry-run"]).code, Some(3), "there is no store to read");
     assert_eq!(uniq(&store, &[], b"a\n"), "a\n");
     for _ in 0..2 {
-        // A batch of one line: lines of earlier batches count too.
+        // Lines of earlier batches count too.
         assert_eq!(uniq(&store, &["--dry-run", "--batch", "1"], b"a\nb\nc\nb\n"), "b\nc\n");
         assert_eq!(uniq(&store, &["--dry-run", "--count"], b"a\nb\nc\nb\n"), "2\n");
     }

@@ -8,23 +8,24 @@ use std::time::{Duration, Instant};
 use rustix::pty;
 use rustix::termios::Winsize;
 
-use crate::tool::{TempStore, command, dump_command, run, temp_store};
+use crate::tool::{TempStore, command, dump_command, run, run_with, temp_store};
 
-/// A `load` that has written `lines` and waits for more.
+/// Has written `lines` and waits for more.
 fn loading(store: &TempStore, lines: &str) -> Child {
     let mut child = command(&["load", &store.db, "-"]).stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.as_mut().unwrap().write_all(lines.as_bytes()).unwrap();
     let until = Instant::now() + Duration::from_secs(60);
-    let log_bytes = || -> u64 {
-        let files = std::fs::read_dir(&store.db).into_iter().flatten().map(|file| file.unwrap());
-        let logs = files.filter(|file| file.file_name().to_str().unwrap().ends_with(".wal"));
-        logs.map(|log| log.metadata().map_or(0, |metadata| metadata.len())).sum()
-    };
-    while log_bytes() < lines.len() as u64 {
+    while log_bytes(store) < lines.len() as u64 {
         assert!(Instant::now() < until, "what was sent is not written");
         std::thread::sleep(Duration::from_millis(2));
     }
     child
+}
+
+fn log_bytes(store: &TempStore) -> u64 {
+    let files = std::fs::read_dir(&store.db).into_iter().flatten().map(|file| file.unwrap());
+    let logs = files.filter(|file| file.file_name().to_str().unwrap().ends_with(".wal"));
+    logs.map(|log| log.metadata().map_or(0, |metadata| metadata.len())).sum()
 }
 
 fn signal(child: &Child, signal: &str) {
@@ -40,7 +41,6 @@ fn lines(count: u64) -> String {
 fn an_interrupted_load_prints_how_many_lines_it_kept() {
     let store = temp_store();
     let mut child = loading(&store, &lines(1000));
-    // Kept open: the end of the input would end the command too.
     let _stdin = child.stdin.take();
     signal(&child, "-INT");
     let output = child.wait_with_output().unwrap();
@@ -50,7 +50,127 @@ fn an_interrupted_load_prints_how_many_lines_it_kept() {
     assert_eq!(run(&["scan", &store.db]).ok(), lines(1000));
 }
 
+/// The input continues, and is synced once a minute.
+#[test]
+fn a_signal_ends_uniq_when_every_line_that_it_stored_is_printed() {
+    for (name, code, word) in [("-INT", 130, "interrupted"), ("-TERM", 143, "terminated")] {
+        let store = temp_store();
+        let out = store.folder.path().join("out");
+        let args = ["uniq", &store.db, "--sync-every", "60000"];
+        let stdout = File::create(&out).unwrap();
+        let mut child = command(&args).stdin(Stdio::piped()).stdout(stdout).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let feed = std::thread::spawn(move || {
+            let mut sent = 0;
+            loop {
+                let more: String = (sent..sent + 50_000).map(|n| format!("line {n}\n")).collect();
+                if stdin.write_all(more.as_bytes()).is_err() {
+                    return;
+                }
+                sent += 50_000;
+            }
+        });
+        let until = Instant::now() + Duration::from_secs(60);
+        while std::fs::metadata(&out).unwrap().len() == 0 {
+            assert!(Instant::now() < until, "nothing is printed");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Until lines are stored but not printed.
+        std::thread::sleep(Duration::from_millis(100));
+        signal(&child, name);
+        let output = child.wait_with_output().unwrap();
+        feed.join().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        let printed = std::fs::read_to_string(out).unwrap();
+        let count = printed.lines().count();
+        assert!(count > 0 && printed.lines().eq((0..count).map(|n| format!("line {n}"))));
+        assert_eq!(run(&["count", &store.db]).ok().trim(), count.to_string(), "{name}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(message.starts_with(&format!("sievedb: {word} after ")), "{message}");
+        assert_eq!(message.replace(|c: char| !c.is_ascii_digit(), ""), count.to_string());
+    }
+}
+
+#[test]
+fn a_signal_ends_uniq_that_waits_for_its_input() {
+    for (name, code) in [("-INT", 130), ("-TERM", 143)] {
+        let store = temp_store();
+        let mut child = command(&["uniq", &store.db]).stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(b"a\nb\na\nunfinished").unwrap();
+        let mut printed = [0; 4];
+        child.stdout.as_mut().unwrap().read_exact(&mut printed).unwrap();
+        signal(&child, name);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(
+            (output.status.code(), &printed[..], output.stdout.len()),
+            (Some(code), &b"a\nb\n"[..], 0)
+        );
+        assert!(String::from_utf8(output.stderr).unwrap().ends_with(" after 3 lines\n"));
+        assert_eq!(run(&["scan", &store.db]).ok(), "a\t\nb\t\n");
+    }
+}
+
 /// A terminal of 80 columns: the first file reads what programs draw, the second is given to them.
+/// Waits for the end of a command whose input stays open.
+fn ends(mut child: Child) -> (Option<i32>, String) {
+    let _stdin = child.stdin.take();
+    let until = Instant::now() + Duration::from_secs(60);
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > until {
+            child.kill().unwrap();
+            panic!("it waits for its input");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn uniq_ends_when_it_cannot_print_although_its_input_goes_on() {
+    let store = temp_store();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut child = command(&["uniq", &store.db]).stdin(Stdio::piped()).stdout(full).spawn().unwrap();
+    child.stdin.as_mut().unwrap().write_all(b"a\n").unwrap();
+    let (code, message) = ends(child);
+    assert_eq!(code, Some(3), "{message}");
+    assert!(message.starts_with("sievedb: cannot write to standard output: "), "{message}");
+
+    let mut child = command(&["uniq", &store.db]).stdin(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    child.stdin.as_mut().unwrap().write_all(b"b\n").unwrap();
+    assert_eq!(ends(child), (Some(0), String::new()));
+
+    let args = ["uniq", &store.db, "--journal", "/dev/full"];
+    let mut child = command(&args).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.as_mut().unwrap().write_all(b"c\n").unwrap();
+    let (code, message) = ends(child);
+    assert_eq!(code, Some(3), "{message}");
+    assert!(message.starts_with("sievedb: cannot write to the journal /dev/full: "), "{message}");
+    assert_eq!(run(&["scan", &store.db]).ok(), "a\t\nb\t\n");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_that_is_ignored_does_not_end_uniq() {
+    let store = temp_store();
+    let script = format!("trap '' INT; exec {} uniq {}", env!("CARGO_BIN_EXE_sievedb"), store.db);
+    let mut shell = Command::new("sh");
+    let shell =
+        shell.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = shell.spawn().unwrap();
+    let mut printed = [0; 2];
+    for line in [b"a\n", b"b\n"] {
+        child.stdin.as_mut().unwrap().write_all(line).unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut printed).unwrap();
+        signal(&child, "-INT");
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), &printed), (Some(0), b"b\n"), "{output:?}");
+}
+
 fn terminal() -> (File, File) {
     let terminal = pty::openpt(pty::OpenptFlags::RDWR | pty::OpenptFlags::NOCTTY).unwrap();
     pty::grantpt(&terminal).unwrap();
@@ -70,7 +190,7 @@ fn a_terminal_shows_progress_with_rate_and_clears_it_for_a_message() {
     assert!(fifo.success());
     let (mut screen, stderr) = terminal();
     let child = command(&["load", &store.db, input.to_str().unwrap()]).stderr(stderr).spawn().unwrap();
-    // The bar appears after a moment, with the next line that is read. So there is always a next line.
+    // The bar is drawn with the next line after a moment.
     let feed = std::thread::spawn(move || {
         let mut writer = File::options().write(true).open(&input).unwrap();
         let mut number = 0..;
@@ -96,7 +216,6 @@ fn a_terminal_shows_progress_with_rate_and_clears_it_for_a_message() {
     let (before, message) = drawn.split_once("sievedb: interrupted; ").unwrap();
     let loaded = run(&["count", &store.db]).ok();
     assert_eq!(message.trim_end(), format!("{} lines loaded", loaded.trim_end()));
-    // The line was cleared, and the cursor is at its start.
     assert!(before.ends_with("\r\x1b[2K"), "{drawn:?}");
 }
 
@@ -157,7 +276,9 @@ fn a_limit_on_the_size_of_files_is_a_failure_with_a_message() {
     let (code, message) = shell("head -c 3000000 /dev/urandom | base64 | sievedb load DB -");
     assert_eq!(code, Some(3), "{message}");
     assert!(message.contains("File too large"), "{message}");
-    let (code, message) = shell("seq 100000 | sievedb uniq DB --count; sievedb scan DB > DB.scan");
+    let lines: String = (0..100_000).map(|line| format!("{line}\n")).collect();
+    run_with(&["load", &store.db, "-"], lines.as_bytes()).ok();
+    let (code, message) = shell("sievedb scan DB > DB.scan");
     assert_eq!(code, Some(3), "{message}");
     run(&["verify", &store.db]).ok();
 }
@@ -178,7 +299,6 @@ fn a_symbolic_link_that_leads_nowhere_is_called_so() {
         let message = run(args).fails(3);
         assert!(message.contains("its path has a symbolic link whose target does not exist"), "{message}");
     }
-    // One that leads to a directory is followed.
     std::fs::create_dir(store.folder.path().join("nowhere")).unwrap();
     run(&["put", &store.db, "k", "v"]).ok();
     assert_eq!(run(&["get", &store.db, "k"]).ok(), "v\n");
@@ -196,7 +316,7 @@ fn a_long_value_is_printed_with_little_more_memory_than_its_own() {
     for args in ["scan DB", "scan DB --json", "get DB k", "get DB text --json"] {
         let script = args.replace("DB", &store.db);
         let program = env!("CARGO_BIN_EXE_sievedb");
-        // The table, one value and the threads of the program; a copy of a value does not fit.
+        // Too little for a copy of the value.
         let script = format!("ulimit -v 420000; {program} {script} | wc -c");
         let output = Command::new("sh").args(["-c", &script]).output().unwrap();
         assert!(output.stderr.is_empty(), "{args}: {output:?}");
@@ -224,7 +344,6 @@ fn output_that_cannot_be_written_is_a_failure() {
         assert_eq!(output.status.code(), Some(3), "{args:?}: {message}");
         assert!(message.starts_with("sievedb: cannot write to standard output: "), "{message}");
     }
-    // A message that cannot be written does not change the exit code.
     let full = File::options().write(true).open("/dev/full").unwrap();
     let absent = command(&["get", &store.db, "none"]).stderr(full).status().unwrap();
     assert_eq!(absent.code(), Some(1));
@@ -250,7 +369,6 @@ fn a_closed_input_is_empty_and_a_closed_output_is_ignored() {
 fn without_a_terminal_no_progress_is_drawn() {
     let store = temp_store();
     let mut child = loading(&store, &lines(1000));
-    // Longer than the delay of a bar.
     std::thread::sleep(Duration::from_millis(500));
     child.stdin.as_mut().unwrap().write_all(b"one\tmore\n").unwrap();
     drop(child.stdin.take());

@@ -1,5 +1,3 @@
-//! `verify` on stores with and without damage.
-
 use std::path::Path;
 
 use crate::tool::{run, temp_store};
@@ -17,7 +15,7 @@ fn a_store_without_damage_is_called_sound() {
     for line in [
         "logs       1 log, 1 batch\n",
         "tables     1 table, 2,000 entries, ",
-        "filters    1 filter held against every key\n",
+        "filters    1 filter probed with every key\n",
         "ignored    notes.txt: not a name of a store's file\n",
         "sound      no damage found\n",
     ] {

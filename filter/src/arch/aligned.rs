@@ -1,4 +1,4 @@
-//! Shared bytes that start on a cache line, so that each line of a blocked filter is one cache line.
+//! Shared bytes aligned to a cache line.
 
 #![allow(unsafe_code)]
 
@@ -6,33 +6,29 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 
-/// The length of a cache line on nearly every machine.
 const LINE_BYTES: usize = 64;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([u8; LINE_BYTES]);
 
-/// A fixed number of bytes at an address divisible by 64.
-///
-/// A clone shares the bytes without copying them. Fill them in place ([`AlignedBytes::zeroed`] and `&mut
-/// bytes[..]`) or copy them ([`AlignedBytes::copy_of`]). Writing to shared bytes copies them first.
+/// Bytes at a multiple of 64. Clones share them; a write to shared bytes copies them first.
 #[derive(Clone)]
 pub struct AlignedBytes {
     lines: Arc<[Line]>,
-    /// At most the bytes of all lines; the unsafe code relies on this.
+    /// At most the bytes of all lines: an invariant of the unsafe code.
     len: usize,
 }
 
 impl AlignedBytes {
-    /// `len` zero bytes. They are allocated at once, so verify a length from a file first.
+    /// `len` zero bytes. Allocates at once: verify a length from a file first.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
         let line = Line([0; LINE_BYTES]);
         Self { lines: core::iter::repeat_n(line, len.div_ceil(LINE_BYTES)).collect(), len }
     }
 
-    /// A copy of these bytes.
+    /// Copies these bytes.
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
         let mut out = Self::zeroed(bytes.len());
@@ -40,10 +36,10 @@ impl AlignedBytes {
         out
     }
 
-    /// Size in memory, in bytes. Clones share this memory.
+    /// Memory in bytes, shared by clones.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        // The counts of the `Arc` take another line.
+        // The counters of the `Arc` take another line.
         size_of_val(&*self.lines) + LINE_BYTES
     }
 }

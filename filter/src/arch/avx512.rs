@@ -1,5 +1,4 @@
-//! AVX-512 with VPOPCNTDQ, which counts the bits of each word of a vector: processors from 2019 on. (Earlier
-//! processors run slower while they use vectors of 512 bits.)
+//! AVX-512 with VPOPCNTDQ (processors from 2019 on); older ones are slower with 512 bits.
 
 #![allow(unsafe_code)]
 
@@ -8,10 +7,9 @@ use core::arch::x86_64::*;
 use super::{Question, Simd, Work};
 use crate::blocked::{LANES, LINE_BYTES};
 
-/// Columns per vector.
 const COLUMNS: usize = 8;
 
-/// One vector for all columns: the branch on the result is predicted correctly for 255 of 256 absent keys.
+/// All columns at once: 255 of 256 absent keys take the same branch.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]
 pub(super) fn first_match(rows: [&[u8]; 2], coefficients: [u64; 2], mark: u32) -> bool {
@@ -30,7 +28,6 @@ pub(super) fn matches<const N: usize>(rows: [&[u8]; N], coefficients: [u64; N], 
     let mut rows = rows.map(|row| row.as_ptr().cast::<i64>());
     let coefficients = coefficients.map(|word| _mm512_set1_epi64(word.cast_signed()));
     loop {
-        // One lane per remaining column, at most eight.
         let lanes = _bzhi_u32(0xff, left as u32) as __mmask8;
         // SAFETY: the mask selects only the remaining words of the rows.
         let found = unsafe { parities(rows, coefficients, lanes) };
@@ -47,8 +44,6 @@ pub(super) fn matches<const N: usize>(rows: [&[u8]; N], coefficients: [u64; N], 
     }
 }
 
-/// The parities of up to eight columns.
-///
 /// # Safety
 ///
 /// The words of `lanes` must be readable from each pointer.
@@ -77,10 +72,10 @@ pub(super) fn line_has(line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; L
         (_mm512_loadu_si512(line.as_ptr().cast()), _mm256_loadu_si256(multipliers.as_ptr().cast()))
     };
     let products = _mm256_mullo_epi32(_mm256_set1_epi32(word.cast_signed()), multipliers);
-    // The four highest bits of a product select the word of the line.
+    // The top four bits select the word.
     let index = _mm512_castsi256_si512(_mm256_srli_epi32::<28>(products));
     let words = _mm512_castsi512_si256(_mm512_permutexvar_epi32(index, line));
-    // The next five bits select the bit of the word: a rotation counts modulo 32.
+    // The next five select the bit: rotation counts modulo 32.
     let bits = _mm256_rorv_epi32(words, _mm256_srli_epi32::<23>(products));
     _mm256_testn_epi32_mask(bits, _mm256_set1_epi32(1)) == 0
 }

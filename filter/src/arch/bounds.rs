@@ -1,8 +1,7 @@
-//! Locates the reads of a probe in a filter's block, with bounds checked once: lines of a blocked filter, and
-//! thresholds and rows of a ribbon filter's first layer.
+//! Positions in a blocked filter and in the first layer of a ribbon filter.
 //!
-//! The required length of a block is computed when the filter is opened. A probe checks only that length and
-//! no offsets: [`reduce`] never exceeds the last number, and a smaller number has a smaller offset.
+//! The required length of a block is computed on opening. A probe checks only that length: [`reduce`] never exceeds the last
+//! number, and offsets grow with numbers.
 
 #![allow(unsafe_code)]
 
@@ -13,10 +12,9 @@ use crate::ribbon::COLUMNS_MAX;
 /// Columns tested first: they reject 255 of 256 absent keys.
 pub(crate) const FIRST_COLUMNS: u32 = 8;
 
-/// The bytes of these columns in one block.
 const FIRST_BYTES: usize = 8 * FIRST_COLUMNS as usize;
 
-/// Starts that share a byte of thresholds, as a power of two: four buckets of 128.
+/// Starts that share a byte of thresholds, as a power of two.
 const BYTE_STARTS: u32 = 9;
 
 /// Slots of a block, and starts of a shard, as powers of two.
@@ -26,7 +24,6 @@ const SHARD_BITS: u32 = 16;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lines {
     count: u64,
-    /// Offset of the first line in the filter's block.
     start: usize,
     /// Least length of a block with all lines; `usize::MAX` if there are none.
     len: usize,
@@ -41,7 +38,7 @@ impl Lines {
         Self { count, start, len: end().unwrap_or(usize::MAX) }
     }
 
-    /// The line of a table hash; `None` if the block does not have all lines.
+    /// `None` if the block is too short.
     #[inline(always)]
     pub(crate) fn line<'a>(&self, block: &'a [u8], hash: u64) -> Option<&'a [u8; LINE_BYTES]> {
         if block.len() < self.len {
@@ -53,24 +50,22 @@ impl Lines {
     }
 }
 
-/// The first layer of a ribbon filter, in the columns of the first group. Nearly all probes read only this
-/// part.
+/// The first layer in the first column group; nearly all probes read nothing else.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FirstLayer {
     starts: u64,
-    /// Offset of the thresholds in the filter's block.
     thresholds: usize,
-    /// The blocks without an additional column, then the blocks with it, from number `plain` on.
+    /// Before block `plain`, and from it on.
     strips: [Strip; 2],
     plain: u64,
     /// Least length of a block with the whole layer.
     len: usize,
 }
 
-/// Blocks of equal width: number `n` starts at byte `base + n * stride` of the filter's block.
+/// Number `n` starts at byte `base + n * stride`.
 #[derive(Debug, Clone, Copy)]
 struct Strip {
-    /// Wraps below 0 in the second strip, which does not begin with number 0.
+    /// Wraps below 0 in the second strip.
     base: usize,
     stride: u32,
     first: u8,
@@ -85,12 +80,11 @@ impl Strip {
 }
 
 impl FirstLayer {
-    /// A layer that no block has.
     pub(crate) const NONE: Self =
         Self { starts: 0, thresholds: 0, strips: [Strip::NONE; 2], plain: u64::MAX, len: usize::MAX };
 
-    /// A layer of `starts` starts, with `columns` words in each block and one more from block `plain` on.
-    /// [`FirstLayer::NONE`] if there are no starts, or if the layer exceeds the address space.
+    /// `columns` words per block and one more from block `plain` on. [`FirstLayer::NONE`] for 0 starts, or if the
+    /// layer exceeds the address space.
     pub(crate) fn new(starts: u64, thresholds: usize, base: usize, columns: u64, plain: u64) -> Self {
         let of = || {
             let last = starts.checked_sub(1)?;
@@ -98,7 +92,7 @@ impl FirstLayer {
             let blocks = block_of(last).checked_add(2)?;
             let words = blocks.checked_mul(columns)?.checked_add(blocks.saturating_sub(plain))?;
             let end = words.checked_mul(8)?.checked_add(base as u64)?;
-            // A second row may be read as if it had at least the columns tested first.
+            // A second row is read as if it had at least the columns tested first.
             let end = end.checked_add((FIRST_BYTES as u64).saturating_sub(columns.saturating_mul(8)))?;
             // Block `plain` has the same offset in both strips.
             let before = usize::try_from(8 * plain.min(blocks)).ok()?;
@@ -111,30 +105,27 @@ impl FirstLayer {
         of().unwrap_or(Self::NONE)
     }
 
-    /// Whether all blocks have the same number of columns.
     pub(crate) fn is_equal(&self) -> bool {
         self.plain == u64::MAX
     }
 
-    /// Whether all blocks have at least [`FIRST_COLUMNS`] columns.
     pub(crate) fn is_full(&self) -> bool {
         self.strips.iter().all(|strip| u32::from(strip.first) == FIRST_COLUMNS)
     }
 
-    /// The start of a table hash; 0 if the layer has none.
     #[inline(always)]
     pub(crate) fn start(&self, hash: u64) -> u64 {
         reduce(hash, self.starts)
     }
 
-    /// The window of a table hash in this block; `None` if the block does not have the whole layer.
+    /// `None` if the block is too short for the layer.
     #[inline(always)]
     pub(crate) fn window<'a>(&'a self, block: &'a [u8], hash: u64) -> Option<Window<'a>> {
         (block.len() >= self.len).then(|| Window { layer: self, block, start: self.start(hash) })
     }
 }
 
-/// A start below the number of starts, in a block that has the whole layer.
+/// A valid start in a block that has the whole layer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window<'a> {
     layer: &'a FirstLayer,
@@ -148,7 +139,7 @@ impl<'a> Window<'a> {
         self.start
     }
 
-    /// The thresholds of the start's bucket and its three neighbours.
+    /// The thresholds of four buckets.
     #[inline(always)]
     pub(crate) fn thresholds(self) -> u8 {
         let at = self.layer.thresholds + (self.start >> BYTE_STARTS) as usize;
@@ -156,8 +147,8 @@ impl<'a> Window<'a> {
         unsafe { *self.block.get_unchecked(at) }
     }
 
-    /// The first columns, up to [`FIRST_COLUMNS`], of the start's block and of the next. `EQUAL` (all blocks
-    /// have the same number of columns) and `FULL` (at least [`FIRST_COLUMNS`]) save instructions.
+    /// Up to [`FIRST_COLUMNS`] columns of the start's block and the next. `EQUAL` (all blocks are equally wide) and `FULL` (at
+    /// least [`FIRST_COLUMNS`] columns) save instructions.
     #[inline(always)]
     pub(crate) fn rows<const EQUAL: bool, const FULL: bool>(self) -> [&'a [u8]; 2] {
         let Self { layer, block, start } = self;
@@ -183,7 +174,7 @@ impl<'a> Window<'a> {
     }
 }
 
-/// The block of a start: each shard has one block more than its starts fill.
+/// Each shard has one block more than its starts fill.
 #[inline(always)]
 fn block_of(start: u64) -> u64 {
     (start >> BLOCK_BITS) + (start >> SHARD_BITS)

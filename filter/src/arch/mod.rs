@@ -7,8 +7,7 @@
 //! | `bounds` | reads from a filter's block whose bounds were checked when it was opened |
 //! | `aligned` | bytes in memory that start on a cache line |
 //!
-//! Every set gives the same answer for the same bytes. The tests compare them, and one test prints the sets
-//! that the processor lacks. Miri runs `portable`, `bounds` and `aligned`.
+//! All sets give the same answers. Miri runs `portable`, `bounds` and `aligned`.
 
 mod aligned;
 #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
@@ -25,14 +24,12 @@ use crate::blocked::{LANES, LINE_BYTES};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Simd {
-    /// Set only by [`Simd::detect`] and by functions compiled with these instructions: the invariant of every
-    /// unsafe block below.
+    /// Set only by [`Simd::detect`] and by functions compiled with these instructions. Unsafe blocks rely on it.
     avx2: bool,
-    /// As above; implies `avx2`.
+    /// Implies `avx2`.
     avx512: bool,
 }
 
-/// Calls a function of `avx2` if the processor has the set, else the portable function.
 macro_rules! choose {
     ($simd:expr, $avx2:expr, $portable:expr) => {{
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
@@ -45,21 +42,19 @@ macro_rules! choose {
     }};
 }
 
-/// Code compiled once per instruction set. [`Work::work`] and everything it calls in its loops must be
-/// `inline(always)`. (A closure would be simpler, but the compiler may not inline it.)
+/// Code compiled per instruction set. [`Work::work`] and its callees in loops must be `inline(always)`.
 pub(super) trait Work<A, B, C> {
     type Output;
 
-    /// `simd` is a constant for the optimizer, so branches on it cost nothing.
     fn work(simd: Simd, a: A, b: B, c: C) -> Self::Output;
 }
 
-/// A yes-or-no question to a `P` about one hash, compiled once per instruction set.
+/// A predicate of a hash, compiled per instruction set.
 pub(super) trait Question<P> {
     fn ask(simd: Simd, probe: &P, hash: u64) -> bool;
 }
 
-/// A [`Question`] bound to an instruction set when it was created. A call is one indirect jump.
+/// A [`Question`] bound to an instruction set.
 pub(super) struct Asked<P>(unsafe fn(&P, u64) -> bool);
 
 impl<P> Clone for Asked<P> {
@@ -80,7 +75,6 @@ impl<P> Asked<P> {
 }
 
 impl Simd {
-    /// The set that every processor has.
     pub(super) const PORTABLE: Self = Self { avx2: false, avx512: false };
 
     pub(super) fn detect() -> Self {
@@ -114,8 +108,7 @@ impl Simd {
         Asked(portable::ask::<Q, P>)
     }
 
-    /// Whether the parities of `coefficients` over the columns of `rows` equal the lowest bits of `mark`,
-    /// column by column. A row has one 64-bit word per column; all rows have the same length.
+    /// Whether the parities of `coefficients` over `rows` (a word per column) equal the lowest bits of `mark`.
     #[inline(always)]
     pub(super) fn matches<const N: usize>(self, rows: [&[u8]; N], coefficients: [u64; N], mark: u32) -> bool {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
@@ -127,7 +120,7 @@ impl Simd {
         choose!(self, avx2::matches(rows, coefficients, mark), portable::matches(rows, coefficients, mark))
     }
 
-    /// [`Simd::matches`] of two rows of at most [`FIRST_COLUMNS`] columns.
+    /// [`Simd::matches`] for two rows of at most [`FIRST_COLUMNS`] columns.
     #[inline(always)]
     pub(super) fn first_match(self, rows: [&[u8]; 2], coefficients: [u64; 2], mark: u32) -> bool {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
@@ -139,7 +132,6 @@ impl Simd {
         self.matches(rows, coefficients, mark)
     }
 
-    /// Whether the bits of eight probes of this word are set in this line, one multiplier per probe.
     #[inline(always)]
     pub(super) fn line_has(self, line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; LANES]) -> bool {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
@@ -151,7 +143,7 @@ impl Simd {
         choose!(self, avx2::line_has(line, word, multipliers), portable::line_has(line, word, multipliers))
     }
 
-    /// [`Simd::run`] for a probe, which gains from a separate compilation with the newest instructions.
+    /// [`Simd::run`] with the newest instructions, for probes.
     #[inline(always)]
     pub(super) fn run_probe<W: Work<A, B, C>, A, B, C>(self, work: W, a: A, b: B, c: C) -> W::Output {
         #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
@@ -163,14 +155,12 @@ impl Simd {
         self.run(work, a, b, c)
     }
 
-    /// Runs [`Work::work`] with this set. The arguments are passed in registers.
     #[inline(always)]
     pub(super) fn run<W: Work<A, B, C>, A, B, C>(self, _: W, a: A, b: B, c: C) -> W::Output {
         choose!(self, avx2::run::<W, A, B, C>(a, b, c), portable::run::<W, A, B, C>(a, b, c))
     }
 }
 
-/// Prefetches the cache line at byte `at` of `bytes`, if the processor supports it.
 #[inline(always)]
 pub(super) fn prefetch(bytes: &[u8], at: usize) {
     #[cfg(all(feature = "std", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
@@ -216,7 +206,6 @@ pub(super) mod tests {
             .filter(|set| !set.1)
             .map(|set| set.0)
             .collect();
-        // Shown by `cargo test -- --nocapture`: sets that this run does not cover.
         std::println!(
             "instruction sets that were not tested: {}",
             if missing.is_empty() { "none".into() } else { missing.join(", ") }
@@ -236,7 +225,7 @@ pub(super) mod tests {
         for probes in 1..=30 {
             let shape = Blocked { lines: 1, probes };
             for round in 0..ROUNDS {
-                // Increasingly full lines, so that both answers occur with any number of probes.
+                // Increasingly full lines give both answers.
                 let mut line = [0; LINE_BYTES];
                 line.iter_mut()
                     .for_each(|byte| *byte = (0..=round % 6).fold(0, |byte, _| byte | random() as u8));
@@ -307,7 +296,6 @@ pub(super) mod tests {
                 let bytes: Vec<u8> = (0..3 * 8 * columns).map(|_| random() as u8).collect();
                 let rows = [0, 1, 2].map(|row| &bytes[row * 8 * columns..(row + 1) * 8 * columns]);
                 let coefficients = [random(), random(), random()];
-                // The only mark that matches, computed column by column.
                 let mark = (0..columns).fold(0u32, |mark, column| {
                     let word =
                         |row: usize| u64::from_le_bytes(rows[row][8 * column..][..8].try_into().unwrap());

@@ -5,10 +5,9 @@ use byteorder::{ByteOrder, LittleEndian};
 use super::{Question, Simd, Work};
 use crate::blocked::{LANES, LINE_BYTES};
 
-/// Columns per step: four reject 15 of 16 absent keys.
+/// Columns per step.
 const COLUMNS: usize = 4;
 
-/// Not inlined, to keep it out of the code of the other sets.
 #[inline(never)]
 pub(super) fn run<W: Work<A, B, C>, A, B, C>(a: A, b: B, c: C) -> W::Output {
     W::work(Simd::PORTABLE, a, b, c)
@@ -18,8 +17,7 @@ pub(super) fn ask<Q: Question<P>, P>(probe: &P, hash: u64) -> bool {
     Q::ask(Simd::PORTABLE, probe, hash)
 }
 
-/// Tests all bits without branches: half of the bits are set, so a branch per bit would be mispredicted half
-/// of the time.
+/// Without branches, half of which would be mispredicted.
 #[inline(always)]
 pub(super) fn line_has(line: &[u8; LINE_BYTES], word: u32, multipliers: &[u32; LANES]) -> bool {
     let all = multipliers.iter().fold(1, |all, multiplier| {
@@ -42,7 +40,6 @@ pub(super) fn matches<const N: usize>(rows: [&[u8]; N], coefficients: [u64; N], 
         && rest_matches(rows.map(|row| &row[8 * COLUMNS..]), coefficients, mark >> COLUMNS)
 }
 
-/// [`matches`] for the remaining columns, out of line.
 #[inline(never)]
 fn rest_matches<const N: usize>(mut rows: [&[u8]; N], coefficients: [u64; N], mut mark: u32) -> bool {
     while rows.iter().any(|row| !row.is_empty()) {
@@ -61,7 +58,6 @@ fn rest_matches<const N: usize>(mut rows: [&[u8]; N], coefficients: [u64; N], mu
     true
 }
 
-/// Adds the words of `bytes`, masked by `coefficients`.
 #[inline(always)]
 fn add(words: &mut [u64; COLUMNS], bytes: &[u8], coefficients: u64) {
     for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -70,12 +66,8 @@ fn add(words: &mut [u64; COLUMNS], bytes: &[u8], coefficients: u64) {
 }
 
 /// The parity of each word, the first in the lowest bit.
-///
-/// Folds two words into the halves of one, and two of these into quarters. That is half of the work of four
-/// parities on processors without a population count.
 #[inline(always)]
 fn parities(words: [u64; COLUMNS]) -> u32 {
-    // Folds `low` into the lower half and `high` into the upper half.
     let halves = |low: u64, high: u64| {
         let swap = (low ^ high) & 0x0000_0000_ffff_ffff;
         (high ^ swap) ^ (low ^ swap).rotate_left(32)

@@ -1,11 +1,8 @@
-//! The bytes of a fuzzer as a source of choices, read front to back.
-//!
-//! After the end, every choice is 0 and every slice is empty, so every byte string is valid. Targets draw
-//! their most important choices first: a mutation changes one choice and keeps the earlier ones.
+//! Draws choices from a fuzzer's bytes; after the end, choices are 0 and slices empty. Targets draw important choices first, so
+//! that mutations keep them.
 
 use byteorder::{ByteOrder, LittleEndian};
 
-/// The remaining input.
 #[derive(Debug, Clone)]
 pub struct Input<'a> {
     bytes: &'a [u8],
@@ -43,7 +40,7 @@ impl<'a> Input<'a> {
         LittleEndian::read_u64(&self.number::<8>())
     }
 
-    /// A number below `n` (at most 256); 0 if `n` is 0.
+    /// A number below `n <= 256`; 0 if `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         usize::from(self.u8()) % n.max(1)
     }
@@ -52,14 +49,14 @@ impl<'a> Input<'a> {
         self.u8() & 1 == 1
     }
 
-    /// The next `len` bytes, or fewer at the end.
+    /// The next `len` bytes, fewer at the end.
     pub fn take(&mut self, len: usize) -> &'a [u8] {
         let (found, left) = self.bytes.split_at(len.min(self.bytes.len()));
         self.bytes = left;
         found
     }
 
-    /// Bytes preceded by their number, up to 255.
+    /// Up to 255 bytes, after their number.
     pub fn short(&mut self) -> &'a [u8] {
         let len = self.u8();
         self.take(len.into())

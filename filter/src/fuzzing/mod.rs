@@ -1,26 +1,23 @@
-//! Fuzz target of filter blocks, and helpers shared with the fuzz targets of the store.
+//! Fuzz target of filter blocks, and shared helpers.
 //!
 //! # Strategy
 //!
-//! The first byte chooses the source of a block:
+//! The first byte chooses how the rest makes a block:
 //!
-//! 0. *raw*: the rest is a block.
-//! 1. *resealed*: the rest is a block whose pages, sections and header are sealed here.
-//! 2. *forged*: the rest gives the parameters of a header, then the bits; lengths follow from the parameters.
-//!    This reaches any geometry that a header can state, with any bits.
-//! 3. *built*: the rest describes keys; a filter of them is built, and then damaged in one place.
+//! 0. *raw*: unchanged.
+//! 1. *resealed*: with corrected checksums.
+//! 2. *forged*: header parameters, then bits. This reaches every valid geometry.
+//! 3. *built*: the filter of these keys, damaged in one place.
 //!
 //! # Invariants
 //!
-//! - A header that decodes encodes to the same bytes.
-//! - All ways of probing give the same answer: one hash, many hashes, without vector instructions. With fewer
-//!   column groups a "maybe" is still "maybe".
-//! - Probing by pages gives the same answers and reads a bounded number of pages. Damaged pages never turn a
-//!   "maybe" into "absent".
+//! - A decoded header encodes to the same bytes.
+//! - All ways of probing give the same answer; fewer column groups keep every "maybe".
+//! - Damaged pages never turn "maybe" into "absent".
 //! - A filter combined with itself gives the same answers.
-//! - A filter is rejected if it has another owner, seed, key count or header than expected.
-//! - A built filter has every added key. A damaged one is rejected, or all answers are unchanged.
-//! - Opening a filter takes memory by its actual length, whatever its header claims.
+//! - Another owner, seed, key count or header is rejected.
+//! - A built filter has every added key. A damaged one is rejected or equal.
+//! - Memory is bounded by a block's actual length.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -40,7 +37,6 @@ mod reseal;
 pub use input::Input;
 pub use reseal::reseal;
 
-/// Longest forged block.
 const FORGED_BYTES_MAX: usize = 256 << 10;
 
 const OWNER: [u8; 16] = [3; 16];
@@ -69,7 +65,7 @@ fn kind(input: &mut Input<'_>) -> Kind {
     Kind::ALL[input.below(Kind::ALL.len())]
 }
 
-/// A number with any number of significant bits: small and enormous ones are equally likely.
+/// Small and enormous numbers are equally likely.
 fn scaled(input: &mut Input<'_>) -> u64 {
     let bits = u32::from(input.u8()) % 65;
     if bits == 0 { 0 } else { input.u64() >> (64 - bits) }
@@ -86,7 +82,7 @@ fn forged(input: &mut Input<'_>) -> Option<Vec<u8>> {
     header.size = scaled(input);
     header.probes = input.u8();
     match kind {
-        // Unused bits of the last byte would have to be zero.
+        // Unused bits of the last byte must be zero.
         Kind::Bloom => header.size &= !63,
         Kind::Ribbon => {
             header.probes = 0;
@@ -104,7 +100,6 @@ fn forged(input: &mut Input<'_>) -> Option<Vec<u8>> {
     forge(header, input.rest(), FORGED_BYTES_MAX)
 }
 
-/// Hashes to probe: spread, at the ends, and close to each other.
 fn hashes(salt: u64) -> impl Iterator<Item = u64> {
     let ends = [0, 1, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) - 1, 1 << 32, u64::from(u32::MAX)];
     let spread = (1..40u64).map(move |n| n.wrapping_add(salt).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -123,7 +118,6 @@ fn check(block: &[u8]) {
     let sizes = Sizes::of(&found);
     let _ = (sizes.overhead_of_sections(), sizes.overhead_of_block());
     for groups in 0..4 {
-        // A prefix of the block, if it is long enough.
         let len = usize::try_from(found.prefix_len(1 + groups)).unwrap_or(usize::MAX);
         if let Some(prefix) = block.get(..len)
             && let Ok(filter) = Filter::open_groups(prefix, Expect::anything(), groups)
@@ -153,7 +147,6 @@ fn check(block: &[u8]) {
     }
 }
 
-/// Probes in every way.
 fn probe(filter: &Filter<&[u8]>) {
     let hashes: Vec<u64> = hashes(filter.header().salt).collect();
     let portable = filter.clone().portable();
@@ -187,7 +180,6 @@ fn probe_page(filter: &PagedFilter, block: &[u8], hash: u64) -> Result<bool, Dec
     answer
 }
 
-/// Compares with the answers of the whole filter, if it can be opened.
 fn probe_by_pages(block: &[u8], salt: u64, whole: Option<&Filter<&[u8]>>) {
     let Ok(paged) = open_paged(block, Expect::anything()) else {
         assert!(whole.is_none(), "a block that opens whole opens by pages");
@@ -201,7 +193,6 @@ fn probe_by_pages(block: &[u8], salt: u64, whole: Option<&Filter<&[u8]>>) {
     }
 }
 
-/// Union and intersection of a filter with itself have the same bits.
 fn combine(filter: &Filter<&[u8]>) {
     let _ = filter.estimate_key_count();
     for combined in [filter.union(filter, OWNER), filter.intersection(filter, OWNER)] {
@@ -238,7 +229,6 @@ fn built(input: &mut Input<'_>) {
     let Ok(mut builder) = FilterBuilder::new(kind, bits_per_key, seed, salt, OWNER) else { return };
     builder = builder.column_groups(groups);
     let mut keys: Vec<Vec<u8>> = Vec::new();
-    // Numbered keys, then the keys spelled out in the input.
     let numbers = u32::from(input.u16()) % 3000;
     keys.extend((0..numbers).map(|number| {
         let mut key = vec![0; 4];

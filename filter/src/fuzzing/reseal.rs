@@ -1,7 +1,4 @@
-//! Corrects the checksums of a changed filter block, so that a fuzzer reaches the data behind them.
-//!
-//! Written from format.md and lenient: it follows any lengths that lie within the bytes, and skips the
-//! others. Resealing an intact block changes nothing.
+//! Corrects the checksums of a changed filter block.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -10,8 +7,7 @@ use crate::header::HEADER_BYTES;
 
 const PAGE_BYTES: usize = 4096;
 
-/// Reseals pages, sections and header. `put` writes the header checksum (second argument) to its place (first
-/// argument), because other parts of a store repeat it.
+/// `put` writes the header checksum (second argument) to its place (first argument).
 pub fn reseal(block: &mut [u8], put: impl FnOnce(&mut [u8], &[u8])) {
     if block.len() < HEADER_BYTES {
         return;

@@ -1,10 +1,8 @@
 //! Elimination and solution of shards with windows of 64 slots.
 //!
-//! The band matrix has at most one row per slot: the row that starts there, with a mark and 64 coefficients,
-//! the first of which is 1. If the start of a new row is taken, the two rows are added (by exclusive or).
-//! This clears at least the first coefficient of the new row, which moves right to its next coefficient. The
-//! row ends at a free slot, or when no coefficients remain. In the latter case it depends on other rows, and
-//! either agrees with them or contradicts them.
+//! The band matrix has at most one row per slot: a mark and 64 coefficients from that slot on, the first 1. If a new row's slot
+//! is taken, the present row is added (exclusive or), and the sum moves right to its next coefficient, up to a free slot. A row
+//! without coefficients agrees with others or contradicts them.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -15,24 +13,21 @@ use super::{BLOCK_SLOTS, BUCKET_STARTS};
 use crate::arch::{Simd, Work};
 use crate::hash::reduce;
 
-/// Starts per range within a bucket, as a power of two: ranges are eliminated from the highest to the lowest.
 const RANGE_BITS: u32 = 3;
 
 const RANGES: usize = (BUCKET_STARTS >> RANGE_BITS) as usize;
 
-/// The last range of each of a bucket's three parts: starts from 40, 16 and 0 on.
+/// The last range of each part: starts from 40, 16 and 0 on.
 const PART_ENDS: [usize; 3] = [10, 13, 15];
 
-/// The threshold of a bucket in which nothing is bumped.
 const NOTHING_BUMPED: u8 = 3;
 
-/// The starts of one shard: `starts` of them from `first` on, in a layer of `layer` starts.
+/// Starts from `first` on, in a layer of `layer` starts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ShardStarts {
     pub(super) layer: u64,
     pub(super) first: u64,
     pub(super) starts: u64,
-    /// The columns to solve, as bits: only these can contradict each other.
     pub(super) columns: u32,
 }
 
@@ -41,35 +36,27 @@ impl ShardStarts {
         (self.starts + BLOCK_SLOTS) as usize
     }
 
-    /// Its slots in the matrix, with the free slots after them.
     pub(super) fn room(self) -> usize {
         self.slots() + WINDOW
     }
 }
 
-/// Shards in one matrix, eliminated in turns. Later shards reuse the memory.
 #[derive(Debug, Default)]
 pub(super) struct Band {
     matrix: Matrix,
     shards: [Shard; LANES],
-    /// A copy of a shard's hashes during sorting.
     copy: Vec<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Shard {
-    /// End of the hashes of each range.
     ends: Vec<u32>,
-    /// One threshold per bucket.
     thresholds: Vec<u8>,
-    /// Bumped hashes, as in the next layer.
     bumped: Vec<u64>,
-    /// Slots that rows of the current part have taken.
     slots: Vec<u32>,
 }
 
 impl Band {
-    /// Clears the band for up to [`LANES`] shards, and sorts their hashes into elimination order.
     pub(super) fn arrange(&mut self, shards: &mut [(ShardStarts, &mut [u64])]) {
         for (shard, (span, hashes)) in self.shards.iter_mut().zip(&mut *shards) {
             shard.arrange(*span, hashes, &mut self.copy);
@@ -81,12 +68,10 @@ impl Band {
         &self.shards[shard].thresholds
     }
 
-    /// Number of bumped hashes of all shards.
     pub(super) fn bumped_count(&self) -> usize {
         self.shards.iter().map(|shard| shard.bumped.len()).sum()
     }
 
-    /// Moves the bumped hashes of a shard to `into`.
     pub(super) fn take_bumped(&mut self, shard: usize, into: &mut Vec<u64>) {
         into.append(&mut self.shards[shard].bumped);
     }
@@ -124,8 +109,7 @@ impl Band {
         }
     }
 
-    /// Eliminates one shard. The rows of a part take turns, so that the processor need not wait for memory.
-    /// Free slots and contradictions do not depend on the order of the rows.
+    /// Rows take turns to hide memory latency. Their order affects neither free slots nor contradictions.
     #[inline(always)]
     fn eliminate_alone(&mut self, span: ShardStarts, hashes: &[u64]) {
         let Self { matrix, shards: [shard, ..], .. } = self;
@@ -185,8 +169,7 @@ impl Band {
         }
     }
 
-    /// Solves the system of the shard with these slots. Calls `put` for each block from the last to the
-    /// first, with its number in the shard and its words.
+    /// Calls `put` with each block's number and words, last block first.
     #[inline(always)]
     fn solve(&self, slots: Range<usize>, columns: usize, put: impl FnMut(u64, &[u64])) {
         match columns {
@@ -197,8 +180,7 @@ impl Band {
         }
     }
 
-    /// [`Band::solve`] for a column count that fills whole vectors. Columns over `columns` are solved and
-    /// ignored, so that all stay in registers.
+    /// Solves extra columns to fill vector registers.
     #[inline(always)]
     fn solve_columns<const N: usize>(
         &self,
@@ -245,14 +227,12 @@ impl<F: FnMut(u64, &[u64])> Work<&Band, (Range<usize>, usize), F> for Solve {
 
 struct Lane<'a> {
     span: ShardStarts,
-    /// The first slot of the shard.
     first: usize,
     hashes: &'a [u64],
     shard: &'a mut Shard,
     bucket: usize,
-    /// The part of the bucket that is being eliminated, 0 to 2.
     part: usize,
-    /// Its hashes are `start..end`; those before `taken` are in the matrix or in a turn.
+    /// Hashes `start..end`; those before `taken` are in the matrix or in a turn.
     start: usize,
     taken: usize,
     end: usize,
@@ -290,8 +270,7 @@ impl<'a> Lane<'a> {
         Some(Row { coefficients, slot, mark: mark & self.span.columns })
     }
 
-    /// Records the slot of a row that has a coefficient left. Otherwise returns whether the row contradicts
-    /// others.
+    /// Records the slot of a row; without coefficients, returns whether its mark contradicts others.
     #[inline(always)]
     fn contradicts(&mut self, ended: Row) -> bool {
         if ended.coefficients == 0 {
@@ -311,7 +290,6 @@ impl<'a> Lane<'a> {
         self.prepare()
     }
 
-    /// Sets the range of the current part. Returns whether the part exists.
     fn prepare(&mut self) -> bool {
         let Shard { ends, slots, .. } = &mut *self.shard;
         let Some(&end) = ends.get(self.bucket * RANGES + PART_ENDS[self.part]) else { return false };
@@ -320,7 +298,7 @@ impl<'a> Lane<'a> {
         true
     }
 
-    /// Removes the current part, which has a contradicting row, and the later parts of the bucket.
+    /// Removes the current and later parts of the bucket.
     #[cold]
     #[inline(never)]
     fn bump(&mut self, matrix: &mut Matrix) {

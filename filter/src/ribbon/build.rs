@@ -1,9 +1,6 @@
 //! From hashes to sections, layer by layer.
 //!
-//! Memory: the hashes take eight bytes each, and twice that while they are sorted into shards; each chunk is
-//! freed as soon as it is sorted. Later there are the hashes, three shards, and the growing sections. In sum:
-//! 17 bytes per key including the hashes; up to 3 MB for the shards, independent of the size of the filter;
-//! and eight bytes per key more while the filter may be built again with another salt.
+//! Peak memory: 17 bytes per key with the hashes, 3 MB for three shards, and 8 bytes per key while other salts may be tried.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -20,37 +17,32 @@ use super::{BUCKET_STARTS, SHARD_BITS};
 use crate::arch::Simd;
 use crate::hash::{reduce, table_hash};
 
-/// Most keys in the last layer. A larger number means that the hashes are not uniform.
+/// More keys mean hashes that are not uniform.
 const LAST_KEYS_MAX: usize = 1 << 20;
 
-/// The parts of a filter.
 #[derive(Debug)]
 pub(crate) struct Built {
     pub(crate) ribbon: Ribbon,
-    /// The thresholds, then the column groups. Empty if there is no solution.
+    /// Thresholds, then column groups; empty without a solution.
     pub(crate) sections: Vec<Vec<u8>>,
     pub(crate) salt: u64,
     pub(crate) hashes: Vec<u64>,
 }
 
 impl Built {
-    /// A filter without a solution.
     fn maybe(salt: u64, hashes: Vec<u64>) -> Self {
         Self { ribbon: Ribbon::MAYBE, sections: Vec::new(), salt, hashes }
     }
 }
 
-/// The division of columns into groups.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Groups {
     pub(crate) count: usize,
-    /// Minimum number of columns of the first group, if the filter has that many.
+    /// Minimum columns of the first group.
     pub(crate) first: u8,
 }
 
 impl Groups {
-    /// Columns of each group. Beyond the minimum of the first group they are divided evenly; earlier groups
-    /// get the remainder.
     fn split(self, columns: u8) -> [u8; GROUPS_MAX] {
         let mut out = [0; GROUPS_MAX];
         let (mut left, mut least) = (columns, self.first);
@@ -62,9 +54,7 @@ impl Groups {
     }
 }
 
-/// Builds a filter of the keys with these key hashes, in up to `groups` column groups. Empties `chunks`.
-///
-/// A small filter is built again with another salt if it is not dense.
+/// Empties `chunks`. Tries other salts for a small filter that is not dense.
 pub(crate) fn build(chunks: &mut Vec<Vec<u64>>, salt: u64, size: Size, groups: Groups) -> Built {
     let keys = chunks.iter().map(|chunk| chunk.len() as u64).sum();
     for salt in salts(keys, salt) {
@@ -76,14 +66,12 @@ pub(crate) fn build(chunks: &mut Vec<Vec<u64>>, salt: u64, size: Size, groups: G
     Builder::new(keys, size, groups).build_any(chunks, salt, |hash| table_hash(hash, salt))
 }
 
-/// Builds a filter a second time, from the table hashes and the salt that [`build`] returned. The bytes are
-/// the same.
+/// Builds the same bytes from the hashes and salt of [`build`].
 pub(crate) fn build_again(hashes: Vec<u64>, salt: u64, size: Size, groups: Groups) -> Built {
     Builder::new(hashes.len() as u64, size, groups).build_any(&mut vec![hashes], salt, |hash| hash)
 }
 
 struct Builder {
-    /// Number of keys, if the build stops as soon as the filter cannot be dense.
     dense_keys: Option<u64>,
     columns: Columns,
     ribbon: Ribbon,
@@ -116,7 +104,6 @@ impl Builder {
         any.build(chunks, salt, mix).unwrap_or_else(|| Built::maybe(salt, Vec::new()))
     }
 
-    /// `None` if the filter is not dense.
     fn build(mut self, chunks: &mut Vec<Vec<u64>>, salt: u64, mix: impl Fn(u64) -> u64) -> Option<Built> {
         let keys = chunks.iter().map(Vec::len).sum::<usize>() as u64;
         let first_starts = layer_buckets(keys, 0).map_or(0, |buckets| buckets * BUCKET_STARTS);
@@ -141,8 +128,6 @@ impl Builder {
         }
     }
 
-    /// Whether the filter can still be dense with at least `bumped` hashes from a layer whose blocks end at
-    /// `end`.
     fn can_be_dense(&self, end: u64, bumped: usize) -> bool {
         let slots = end * super::BLOCK_SLOTS + last_slots(bumped as u64, 0);
         self.dense_keys.is_none_or(|keys| is_dense(keys, slots))
@@ -152,8 +137,7 @@ impl Builder {
         self.ribbon.buckets[layer] > 0
     }
 
-    /// Adds a bumped layer of these hashes, sorted by shard. Returns the bumped hashes for the next layer;
-    /// `None` if the filter cannot be dense.
+    /// Returns the bumped hashes; `None` if the filter cannot be dense.
     fn layer(&mut self, layer: usize, hashes: &mut [u64], ends: &[usize]) -> Option<Vec<u64>> {
         let mut bumped = Vec::new();
         let Some(buckets) = layer_buckets(hashes.len() as u64, layer) else { return Some(bumped) };
@@ -187,7 +171,6 @@ impl Builder {
         Some(bumped)
     }
 
-    /// Solves the shards eliminated last.
     fn solve(&mut self, shards: &[(ShardStarts, &mut [u64])], bumped: &mut Vec<u64>) {
         let most = self.columns.most().into();
         let mut first = 0;
@@ -210,7 +193,6 @@ impl Builder {
         }
     }
 
-    /// Adds the last layer. `None` if these hashes have no solution.
     fn last_layer(mut self, hashes: &[u64]) -> Option<(Ribbon, Vec<Vec<u8>>)> {
         if hashes.len() > LAST_KEYS_MAX {
             return None;
@@ -236,8 +218,7 @@ impl Builder {
     }
 }
 
-/// Mixes hashes and sorts them into the shards of a layer of `starts` starts. Returns them, and the end of
-/// each shard.
+/// Mixes and sorts the hashes; returns each shard's end.
 fn deal(chunks: &mut Vec<Vec<u64>>, starts: u64, mix: impl Fn(u64) -> u64) -> (Vec<u64>, Vec<usize>) {
     let shards = starts.div_ceil(1 << SHARD_BITS).max(1) as usize;
     let shard = |hash| (reduce(hash, starts) >> SHARD_BITS) as usize;

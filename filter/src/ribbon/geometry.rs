@@ -1,4 +1,4 @@
-//! The shape of one ribbon filter: how its layers, blocks and sections lie, and its rate.
+//! The layers, blocks and sections of a ribbon filter, and its rate.
 //!
 //! ```text
 //! layer   starts 128 · buckets; shards of 2^16 starts (the last one of what is left)
@@ -6,9 +6,8 @@
 //! last    slots >= 128; blocks slots / 64, rounded up; the last block of the filter is the tail
 //! ```
 //!
-//! Blocks and buckets are numbered through all layers. In a group of `c` columns, a block is `c` words; in
-//! the last group it is `c + 1` words from block `plain` on. Only the tail, which uses `p` of its 64 slots,
-//! is packed: its columns follow each other, `p` bits each, and zeros fill the last byte.
+//! Blocks and buckets are numbered through all layers. In a group of `c` columns a block is `c` words, in the last group one more
+//! from block `plain` on. The tail is packed: each column's used bits.
 
 use alloc::vec::Vec;
 
@@ -18,30 +17,25 @@ pub(crate) const GROUPS_MAX: usize = 3;
 
 pub(crate) const LAYERS_MAX: usize = 4;
 
-/// The parameters of a ribbon filter. [`Ribbon::MAYBE`], all 0, answers "maybe".
+/// [`Ribbon::MAYBE`] is all 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Ribbon {
-    /// Buckets of each bumped layer; 0 for unused layers.
     pub(crate) buckets: [u64; LAYERS_MAX],
     pub(crate) slots: u64,
-    /// Columns of each group, without the additional one; 0 for unused groups.
+    /// Without the additional one.
     pub(crate) groups: [u8; GROUPS_MAX],
-    /// The first block with an additional column, or the number of blocks.
     pub(crate) plain: u64,
-    /// The successful attempt at the last layer.
     pub(crate) attempt: u16,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Layer {
     pub(super) starts: u64,
-    /// The layer's first block and bucket.
     pub(super) block: u64,
     pub(super) bucket: u64,
 }
 
 impl Layer {
-    /// The block of a start within the layer; the slot is `start % 64`.
     #[inline]
     pub(super) fn block_of(start: u64) -> u64 {
         start / BLOCK_SLOTS + (start >> SHARD_BITS)
@@ -52,7 +46,6 @@ pub(super) fn layer_blocks(buckets: u64) -> u64 {
     2 * buckets + buckets.div_ceil((1 << SHARD_BITS) / BUCKET_STARTS)
 }
 
-/// The number of bumped starts of a bucket, from its threshold.
 #[inline]
 pub(super) fn bumped_below(thresholds: &[u8], bucket: u64) -> Option<u64> {
     #[expect(clippy::disallowed_methods, reason = "byteorder has no const functions")]
@@ -63,11 +56,9 @@ pub(super) fn bumped_below(thresholds: &[u8], bucket: u64) -> Option<u64> {
 }
 
 impl Ribbon {
-    /// The filter that could not be built.
     pub(crate) const MAYBE: Self =
         Self { buckets: [0; LAYERS_MAX], slots: 0, groups: [0; GROUPS_MAX], plain: 0, attempt: 0 };
 
-    /// Checks that a filter can have this shape. If so, no sum of its numbers overflows.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         if *self == Self::MAYBE {
             return Ok(());
@@ -100,12 +91,10 @@ impl Ribbon {
         self.plain < self.blocks()
     }
 
-    /// Number of column groups, at least 1.
     pub(crate) fn group_count(&self) -> usize {
         self.groups.iter().filter(|&&columns| columns > 0).count().max(1)
     }
 
-    /// Columns of all blocks, in the first `groups` groups.
     pub(crate) fn columns(&self, groups: usize) -> u8 {
         self.groups.iter().take(groups).sum()
     }
@@ -114,7 +103,6 @@ impl Ribbon {
         self.last_layer_block() + self.slots.div_ceil(BLOCK_SLOTS)
     }
 
-    /// Number of slots in all layers.
     pub(super) fn all_slots(&self) -> u64 {
         self.last_layer_block() * BLOCK_SLOTS + self.slots
     }
@@ -123,7 +111,6 @@ impl Ribbon {
         self.buckets.iter().map(|&buckets| layer_blocks(buckets)).sum()
     }
 
-    /// Slots of the tail, 1 to 64.
     pub(super) fn tail_slots(&self) -> u64 {
         (self.slots.saturating_sub(1)) % BLOCK_SLOTS + 1
     }
@@ -148,7 +135,6 @@ impl Ribbon {
         }
     }
 
-    /// Length of each section: the thresholds, then the column groups.
     pub(crate) fn section_lens(&self) -> Vec<u64> {
         if *self == Self::MAYBE {
             return Vec::new();
@@ -158,9 +144,7 @@ impl Ribbon {
         [thresholds].into_iter().chain(groups).collect()
     }
 
-    /// The false-positive rate in units of 2^-64, with all groups.
-    ///
-    /// All starts are equally likely. Exact, except that each layer's share is rounded down.
+    /// The rate of all groups in units of 2^-64; layers' shares are rounded down.
     pub(crate) fn rate(&self, thresholds: &[u8]) -> u64 {
         if *self == Self::MAYBE {
             return u64::MAX;
@@ -176,7 +160,6 @@ impl Ribbon {
         rate
     }
 
-    /// The number of hash values of the last layer that start in plain blocks, and in other blocks.
     fn last_layer_starts(&self) -> (u64, u64) {
         let starts = self.slots - WIDE + 1;
         let plain_starts = self.plain.saturating_sub(self.last_layer_block()).saturating_mul(BLOCK_SLOTS);
@@ -187,7 +170,6 @@ impl Ribbon {
         }
     }
 
-    /// The number of starts of a layer that are kept in plain blocks, kept in other blocks, and bumped.
     fn layer_starts(&self, layer: &Layer, thresholds: &[u8]) -> ((u64, u64), u64) {
         let (mut plain, mut other, mut bumped) = (0, 0, 0);
         for bucket in 0..layer.starts / BUCKET_STARTS {
@@ -203,7 +185,7 @@ impl Ribbon {
     }
 }
 
-/// The mean over starts of `2^-columns`, half of that, and `rate`, in units of 2^-64.
+/// The mean of `2^-columns`, half of that, and `rate` over starts, in units of 2^-64.
 fn share((plain, other): (u64, u64), bumped: u64, rate: u64, columns: u8) -> u64 {
     let kept = (2 * u128::from(plain) + u128::from(other)) << (63 - columns);
     let sum = kept + u128::from(bumped) * u128::from(rate);
@@ -211,7 +193,6 @@ fn share((plain, other): (u64, u64), bumped: u64, rate: u64, columns: u8) -> u64
     u64::try_from(sum / starts.max(1)).unwrap_or(u64::MAX)
 }
 
-/// One column group: the positions of its blocks in its section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Group {
     pub(super) columns: u64,
@@ -226,7 +207,6 @@ impl Group {
         self.columns + u64::from(block >= self.plain)
     }
 
-    /// Offset of this block in the section; `block` may be the number of blocks.
     #[inline]
     pub(super) fn offset_of(&self, block: u64) -> u64 {
         8 * (block * self.columns + block.saturating_sub(self.plain))

@@ -1,24 +1,18 @@
 //! A band matrix over single bits, and its elimination steps.
 //!
-//! `band` describes the elimination. Each step waits for memory and for the step before it, so three rows
-//! take turns. A row that ends is handled outside of the loop, where its code takes no registers from the
-//! steps. (The steps in assembly made a build no faster.)
+//! A step waits for memory and the previous step, so three rows take turns. Assembly was no faster.
 //!
-//! # Invariant
-//!
-//! No row has a coefficient after the last slot, and the sum of two such rows has none either. A row moves
-//! only to slots at which it has a coefficient. A row without coefficients moves by [`WINDOW`] slots at a
-//! time, to a free slot: [`WINDOW`] slots after the last one are always free.
+//! Invariant: rows have no coefficients after the last slot. A row moves to its next coefficient; without any, by [`WINDOW`] to
+//! one of the [`WINDOW`] free slots at the end.
 
 use alloc::vec::Vec;
 
-/// Rows that take turns.
 pub(super) const LANES: usize = 3;
 
-/// Coefficients of a row; also the number of free slots after a system, where rows without coefficients end.
+/// Coefficients of a row; free slots after a system.
 pub(super) const WINDOW: usize = 64;
 
-/// A row: a mark, and 64 coefficients from a slot on. The first coefficient is 1, or all are 0.
+/// The first coefficient is 1, or all are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Row {
     pub(super) coefficients: u64,
@@ -28,16 +22,13 @@ pub(super) struct Row {
 
 #[derive(Debug, Default)]
 pub(super) struct Matrix {
-    /// One per slot, 0 where no row starts. (A power of two of them, with a mask instead of the bounds check,
-    /// took two instructions per key less and 4 % more time: a step waits for the mask.)
+    /// 0 without a row. A mask instead of the bounds check took 4 % more time.
     coefficients: Vec<u64>,
-    /// One per slot, 0 where no row starts. Stored apart from the coefficients, because a pair would take 16
-    /// bytes.
+    /// Separate from the coefficients: pairs would take 16 bytes.
     marks: Vec<u32>,
 }
 
 impl Matrix {
-    /// Resets it to `slots` slots without rows, including the free slots after each system.
     pub(super) fn clear(&mut self, slots: usize) {
         self.coefficients.clear();
         self.coefficients.resize(slots, 0);
@@ -45,7 +36,6 @@ impl Matrix {
         self.marks.resize(slots, 0);
     }
 
-    /// Removes the row of this slot.
     pub(super) fn free(&mut self, slot: usize) {
         self.coefficients[slot] = 0;
         self.marks[slot] = 0;
@@ -55,9 +45,7 @@ impl Matrix {
         (&self.coefficients, &self.marks)
     }
 
-    /// Steps the first `count` rows in turns until one reaches a free slot. Stores that row there if it has a
-    /// coefficient left, and returns its number. The rows are local variables, so that they stay in
-    /// registers.
+    /// Steps the first `count` rows in turns until one reaches a free slot; returns its number. Locals stay in registers.
     #[inline(always)]
     pub(super) fn eliminate(&mut self, turns: &mut [Row; LANES], count: usize) -> usize {
         let coefficients = &mut self.coefficients[..];
@@ -99,9 +87,7 @@ impl Matrix {
     }
 }
 
-/// Returns whether the row is at a free slot; otherwise takes a step. This is the only branch, and it waits
-/// for only one load. A row without coefficients needs no special case: it adds the row that it meets, meets
-/// it again, which cancels, and moves by [`WINDOW`] slots.
+/// The only branch waits for one load. A row without coefficients adds the same row twice, which cancels.
 #[inline(always)]
 fn is_at_free_slot(coefficients: &[u64], marks: &[u32], row: &mut Row) -> bool {
     let there = coefficients[row.slot];

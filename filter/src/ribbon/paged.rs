@@ -1,10 +1,6 @@
 //! Answers from pages: the thresholds are in memory, the columns on disk.
 //!
-//! The thresholds, two bits for 128 starts, give the layer of a key, so a query for an absent key reads the
-//! rows of one window: two adjacent blocks, one or two hundred bytes. If they straddle two pages, the columns
-//! complete on the first page are tested before the second is read. The packed tail is in memory too.
-//!
-//! The answers equal those of `query` for the same bytes.
+//! An absent key takes two adjacent blocks. If these straddle pages, the columns that are complete on the first page come first.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -19,30 +15,26 @@ use crate::codec::DecodeError;
 use crate::hash::reduce;
 use crate::section::{PAGE_BYTES, Section};
 
-/// The rows of the widest window: three blocks with the most columns.
 const ROWS_BYTES: usize = 3 * 8 * COLUMNS_MAX as usize;
 
-/// Reads bytes of a section, given by its number and an offset; `false` if bytes are missing.
+/// Reads a section (number, offset); `false` if bytes are missing.
 pub(crate) trait Source<E>: FnMut(usize, u64, &mut [u8]) -> Result<bool, E> {}
 
 impl<E, T: FnMut(usize, u64, &mut [u8]) -> Result<bool, E>> Source<E> for T {}
 
-/// The parts of a ribbon filter on disk that are in memory, besides the thresholds.
 #[derive(Debug, Clone)]
 pub(crate) struct Paged {
     ribbon: Ribbon,
-    /// The unpacked words of the tail, for each column group.
+    /// Unpacked tails by column group.
     tails: Vec<Vec<u8>>,
 }
 
-/// Range of the packed tail in the section of this column group.
 pub(crate) fn tail_bytes(ribbon: &Ribbon, group: usize) -> Range<u64> {
     let group = ribbon.group(group);
     group.offset_of(ribbon.blocks() - 1)..group.bytes()
 }
 
 impl Paged {
-    /// Unpacks the verified tail of each column group. `groups` are the sections, for offsets in errors.
     pub(crate) fn new(ribbon: Ribbon, packed: &[&[u8]], groups: &[Section]) -> Result<Self, DecodeError> {
         let mut tails = Vec::with_capacity(packed.len());
         for (index, (packed, section)) in packed.iter().zip(groups).enumerate() {
@@ -56,8 +48,7 @@ impl Paged {
         Ok(Self { ribbon, tails })
     }
 
-    /// Whether a key with this table hash may be present, by the column groups from `from` on. Missing bytes
-    /// count as a match.
+    /// [`Test`](crate::bit_test::Test) by the column groups from `from` on.
     pub(crate) fn may_contain<E>(
         &self,
         simd: Simd,
@@ -89,7 +80,6 @@ impl Paged {
         self.matches(simd, from, number, (coefficients, row.mark), source)
     }
 
-    /// Whether the window that starts in block `number` matches in all column groups from `from` on.
     fn matches<const N: usize, E>(
         &self,
         simd: Simd,
@@ -121,7 +111,7 @@ impl Paged {
         let first = group.offset_of(number);
         let starts: [usize; N] =
             core::array::from_fn(|row| (group.offset_of(number + row as u64) - first) as usize);
-        // The other rows are the tail. A window aligned to a block has one block less: a coefficient of 0.
+        // Other rows are the tail. An aligned window has one block less.
         let stored = (self.ribbon.blocks() - 1).saturating_sub(number).min(N as u64) as usize;
         let last = stored.checked_sub(1).map_or(0, |last| starts[last]);
         let end = if stored == 0 { 0 } else { last + 8 * columns };

@@ -1,12 +1,7 @@
-//! The number of slots and columns of a ribbon filter for a number of keys. The writer chooses them; a reader
-//! takes them from the header.
+//! The number of slots and columns for a number of keys. Readers do not depend on it.
 //!
-//! A bumped layer has 4.3 % fewer slots than keys. Fewer slots bump more keys to the next layer; more slots
-//! stay empty. The last layer has more slots than keys. The excess grows with the keys, because a longer band
-//! is more likely to fail. If the attempts fail, it gets more slots.
-//!
-//! In a small filter, one early bumped part leaves a large share of its layer empty. The filter is then built
-//! with another salt ([`is_dense`]).
+//! A bumped layer has 4.3 % fewer slots than keys: fewer bump more keys, more stay empty. The last layer's excess of slots grows
+//! with the keys: longer bands fail more often.
 
 use super::geometry::{Ribbon, layer_blocks};
 use super::{BLOCK_SLOTS, BUCKET_STARTS, COLUMNS_MAX, LAYERS_MAX, SHARD_BITS, WIDE};
@@ -14,33 +9,28 @@ use crate::bloom::rate_of;
 #[cfg(not(any(test, feature = "std")))]
 use crate::float::Float;
 
-/// Slots of a bumped layer per 1024 keys.
 const LOAD: u64 = 980;
 
-/// Most keys of the last layer, unless all bumped layers exist.
+/// Most keys of the last layer unless all bumped layers exist.
 const LAST_KEYS: u64 = 6000;
 
-/// Attempts at the last layer with one number of slots.
 const ATTEMPTS_PER_SIZE: u16 = 16;
 
-/// Most salts tried for a filter with bumped layers.
 const SALTS_MAX: u64 = 16;
 
-/// Most keys of a filter for which more than one salt is tried. Larger filters are never far from the mean.
+/// Larger filters are close to the mean.
 const RESALTED_KEYS: u64 = 1 << 16;
 
-/// Difference of two consecutive salts.
 const SALT_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Size {
-    /// This many bits per key.
     Bits(f64),
-    /// This many columns: a rate of `2^-columns` if it is a whole number.
+    /// A rate of `2^-columns` if it is a whole number.
     Columns(f64),
 }
 
-/// Buckets of a bumped layer for this many keys; `None` if they belong into the last layer.
+/// `None` if the keys belong in the last layer.
 pub(super) fn layer_buckets(keys: u64, layer: usize) -> Option<u64> {
     if keys <= LAST_KEYS || layer == LAYERS_MAX {
         return None;
@@ -50,7 +40,6 @@ pub(super) fn layer_buckets(keys: u64, layer: usize) -> Option<u64> {
     Some(((slots - shards * BLOCK_SLOTS + BUCKET_STARTS / 2) / BUCKET_STARTS).max(1))
 }
 
-/// Slots of the last layer for this many keys at this attempt.
 pub(super) fn last_slots(keys: u64, attempt: u16) -> u64 {
     let doublings = u64::from((keys / 1024).checked_ilog2().map_or(0, |log| log + 1));
     let excess = keys / 1024 * (5 + doublings) + keys % 1024 / 256 + 1;
@@ -58,25 +47,22 @@ pub(super) fn last_slots(keys: u64, attempt: u16) -> u64 {
     (keys + excess + more).max(WIDE)
 }
 
-/// The salts to try for a dense filter of this many keys.
 pub(super) fn salts(keys: u64, salt: u64) -> impl Iterator<Item = u64> {
     let tried = keys > LAST_KEYS && keys <= RESALTED_KEYS;
     (0..if tried { SALTS_MAX } else { 0 }).map(move |index| salt.wrapping_add(index.wrapping_mul(SALT_STEP)))
 }
 
-/// Whether the slots exceed the keys by less than 1 %. From 7 columns on, the filter then takes at most 1 %
-/// more than its keys, including the thresholds.
+/// Whether the slots exceed the keys by less than 1 %: then so do 7 columns with the thresholds.
 pub(super) fn is_dense(keys: u64, slots: u64) -> bool {
     slots <= keys + keys / 128
 }
 
-/// Where the additional column starts, decided as the layers are built.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Columns {
     keys: u64,
     size: Size,
     pub(super) columns: u8,
-    /// The first block with an additional column, once it is decided.
+    /// Once decided.
     pub(super) plain: Option<u64>,
 }
 
@@ -86,7 +72,7 @@ impl Columns {
             Size::Columns(columns) => columns,
             Size::Bits(bits) => columns_of(keys, bits),
         };
-        // So few keys have more slots than they need; a fraction of a column gains nothing.
+        // Slots exceed so few keys anyway: a fraction of a column gains nothing.
         let wanted = if keys < WIDE { wanted.round().max(1.0) } else { wanted };
         let columns = (wanted.max(0.0) as u64).min(COLUMNS_MAX.into()) as u8;
         let whole = keys < WIDE || matches!(size, Size::Columns(columns) if columns.fract() == 0.0);
@@ -94,14 +80,11 @@ impl Columns {
         Self { keys, size, columns, plain }
     }
 
-    /// Columns of the elimination, including the additional one.
     pub(super) fn most(&self) -> u8 {
         self.columns + u8::from(self.plain != Some(u64::MAX))
     }
 
-    /// Decides whether the additional column starts in a bumped layer of the blocks from `first` to `end`,
-    /// after which `rest` keys are expected: it does if the remaining blocks are too few. It never starts
-    /// before `first`, because those blocks are already written.
+    /// Starts the additional column in blocks `first..end` if later blocks, for `rest` keys, are too few.
     pub(super) fn after_layer(&mut self, first: u64, end: u64, buckets: u64, rest: u64) {
         if self.plain.is_none() {
             let blocks = end + slots_of_rest(rest) / BLOCK_SLOTS;
@@ -110,25 +93,22 @@ impl Columns {
         }
     }
 
-    /// Decides the same for the last layer, from block `first` on, with exact numbers.
+    /// Exact.
     pub(super) fn last_layer(&self, first: u64, slots: u64, buckets: u64) -> u64 {
         let end = first + slots.div_ceil(BLOCK_SLOTS);
         let plain = match self.plain {
             Some(plain) => plain.min(end),
             None if first == 0 => self.nearest(slots),
             None => match self.additional(first * BLOCK_SLOTS + slots, buckets).min(end - first) {
-                // No window starts in the last two blocks, so an additional column only there has no effect.
+                // No window starts in the last two blocks.
                 additional @ 3.. => end - additional,
                 _ => end,
             },
         };
-        // A filter has at least one column.
         if self.columns == 0 { plain.min(end - 1) } else { plain }
     }
 
-    /// [`Columns::last_layer`] for a filter of one layer: the choice with the size nearest to the requested
-    /// one. An additional column helps only windows that start in its blocks, and none starts in the last
-    /// two. So in a small filter it pays in all blocks or in none.
+    /// The nearest size. No window starts in the last two blocks: in a small filter an additional column pays in all or none.
     fn nearest(&self, slots: u64) -> u64 {
         let wanted = self.additional_bits(slots, 0);
         let starts = 0..=(slots - WIDE) / BLOCK_SLOTS;
@@ -138,7 +118,6 @@ impl Columns {
         all.min_by(|one, other| off(one.1).total_cmp(&off(other.1))).map_or(0, |nearest| nearest.0)
     }
 
-    /// The bits that remain for additional columns after the other columns of these slots.
     fn additional_bits(&self, slots: u64, buckets: u64) -> f64 {
         let slots = slots as f64;
         match self.size {
@@ -149,17 +128,15 @@ impl Columns {
         }
     }
 
-    /// The number of blocks of these slots with an additional column.
     fn additional(&self, slots: u64, buckets: u64) -> u64 {
         let additional = self.additional_bits(slots, buckets);
-        // Counted from the end, because the last block may be partial.
+        // From the end: the last block may be partial.
         let last = (slots.max(1) - 1) % BLOCK_SLOTS + 1;
         let additional = additional.max(0.0) as u64;
         if additional < last { 0 } else { 1 + (additional - last) / BLOCK_SLOTS }
     }
 }
 
-/// The columns, including a fraction, that this many bits per key allow.
 fn columns_of(keys: u64, bits_per_key: f64) -> f64 {
     if keys < WIDE {
         return bits_per_key;
@@ -168,12 +145,11 @@ fn columns_of(keys: u64, bits_per_key: f64) -> f64 {
     (keys as f64 * bits_per_key - 2.0 * buckets as f64) / slots as f64
 }
 
-/// The number of keys that a layer of this many slots leaves to the next. One slot in 512 stays empty.
+/// One slot in 512 stays empty.
 pub(super) fn expected_bumped(keys: u64, slots: u64) -> u64 {
     keys.saturating_sub(slots - slots / 512)
 }
 
-/// Slots of all layers after the first together, for this many keys.
 fn slots_of_rest(keys: u64) -> u64 {
     keys + keys / 256
 }
@@ -197,8 +173,7 @@ pub(crate) fn expected_bytes(keys: u64, size: Size) -> u64 {
     (slots as f64 * columns.min(COLUMNS_MAX.into())) as u64 / 8 + buckets / 4 + 1
 }
 
-/// The bits per key that this many columns take. For fewer than [`WIDE`] keys this is the number of columns,
-/// as in [`columns_of`].
+/// The inverse of [`columns_of`]; the columns below [`WIDE`] keys.
 pub(crate) fn bits_for_columns(keys: u64, columns: f64) -> f64 {
     if keys < WIDE {
         return columns;
@@ -207,8 +182,7 @@ pub(crate) fn bits_for_columns(keys: u64, columns: f64) -> f64 {
     (slots as f64 * columns + 2.0 * buckets as f64) / keys as f64
 }
 
-/// The exact rate of a filter small enough to have one layer, from the starts of its windows, unless it needs
-/// more slots than usual. `None` for a larger filter, whose rate is close to [`rate`].
+/// The exact rate of a filter of one layer; `None` for a larger one.
 pub(crate) fn rate_of_one_layer(keys: u64, bits_per_key: f64) -> Option<f64> {
     if keys == 0 || layer_buckets(keys, 0).is_some() {
         return None;
@@ -220,7 +194,6 @@ pub(crate) fn rate_of_one_layer(keys: u64, bits_per_key: f64) -> Option<f64> {
     Some(rate_of(ribbon.rate(&[])))
 }
 
-/// The rate of a large filter with this many bits per key.
 pub(crate) fn rate(bits_per_key: f64) -> f64 {
     let columns = columns_of(1 << 30, bits_per_key).clamp(0.0, COLUMNS_MAX.into());
     let whole = columns.floor();

@@ -1,9 +1,7 @@
 //! Answers from sections.
 //!
-//! Nearly all queries are for absent keys, and end in the first layer, within the first eight columns of the
-//! first group, which are tested at once. That path is short: three products, the threshold, and one read of
-//! each of two blocks, in a function without calls. Everything else is in separate functions, which compute
-//! their inputs again. With more columns, that costs present keys some nanoseconds.
+//! Nearly all queries are for absent keys and end in the first layer's first columns: three products, the threshold, and a read
+//! of each of two blocks, without calls. Other paths compute their inputs again.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -19,12 +17,11 @@ use crate::codec::DecodeError;
 use crate::hash::reduce;
 use crate::section::Section;
 
-/// The result of the first columns of the first layer.
 pub(crate) enum Looked {
     Answer(bool),
-    /// The other columns of that layer must be tested.
+    /// Test the other columns of the layer.
     More,
-    /// The hash was bumped from that layer, or there is no such layer.
+    /// Bumped, or no such layer.
     Later,
 }
 
@@ -63,7 +60,6 @@ pub(crate) struct RibbonProbe {
     rest: Arc<Rest>,
 }
 
-/// Data that few probes need.
 #[derive(Debug, Clone)]
 struct Rest {
     layers: [Layer; LAYERS_MAX],
@@ -71,14 +67,14 @@ struct Rest {
     last_block: u64,
     slots: u64,
     attempt: u16,
-    /// Offset of the thresholds in the block; beyond any block if there are none.
+    /// Offset in the block.
     thresholds: usize,
-    /// The groups in memory, and the offset of each section in the block.
+    /// With the offset of the section.
     groups: [(Group, usize); GROUPS_MAX],
     group_count: usize,
-    /// Whether a block has more columns than [`FIRST_COLUMNS`].
+    /// Whether a block has more than [`FIRST_COLUMNS`].
     has_more: bool,
-    /// The block number of the tail, and its unpacked words, group by group.
+    /// The block number of the tail, and its unpacked words.
     tail: u64,
     tail_words: Vec<u8>,
 }
@@ -102,7 +98,6 @@ impl Default for Rest {
 }
 
 impl RibbonProbe {
-    /// A probe of a verified block with these sections, and the first `groups` column groups in memory.
     pub(crate) fn new(
         ribbon: &Ribbon,
         block: &[u8],
@@ -140,7 +135,6 @@ impl RibbonProbe {
         Ok(Self { first, rest: Arc::new(rest) })
     }
 
-    /// The same filter with only the first `groups` column groups.
     pub(crate) fn keep_groups(&self, groups: usize) -> Self {
         let mut rest = Rest::clone(&self.rest);
         rest.group_count = rest.group_count.min(groups);
@@ -150,38 +144,45 @@ impl RibbonProbe {
 }
 
 impl Rest {
-    /// Computes the field `has_more`.
     fn has_more(&self) -> bool {
         let (first, _) = self.groups[0];
         self.group_count > 1 || first.columns_of(first.blocks.saturating_sub(1)) > FIRST_COLUMNS.into()
     }
 }
 
-impl Test for RibbonProbe {
+/// A [`RibbonProbe`] for many hashes, with the first layer in registers.
+#[derive(Clone, Copy)]
+pub(crate) struct Repeated<'a, const EQUAL: bool, const FULL: bool> {
+    first: FirstLayer,
+    ribbon: &'a RibbonProbe,
+}
+
+impl<const EQUAL: bool, const FULL: bool> Test for Repeated<'_, EQUAL, FULL> {
     #[inline(always)]
     fn test_first(&self, simd: Simd, block: &[u8], hash: u64) -> Option<bool> {
-        self.look::<false, false>(simd, block, hash).answer()
+        self.ribbon.look_in::<EQUAL, FULL>(&self.first, simd, block, hash).answer()
     }
 
-    /// Optimized for present keys in a loop: nothing is computed again for the other columns.
+    /// For present keys in a loop.
     #[inline(always)]
     fn test(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
-        match self.look::<false, false>(simd, block, hash) {
+        match self.ribbon.look_in::<EQUAL, FULL>(&self.first, simd, block, hash) {
             Looked::Answer(answer) => answer,
             Looked::More => {
                 let located = (hash, self.first.start(hash));
-                self.test_narrow(simd, block, &self.rest.layers[0], located, FIRST_COLUMNS)
+                self.ribbon.test_narrow(simd, block, &self.ribbon.rest.layers[0], located, FIRST_COLUMNS)
             }
-            Looked::Later => self.test_rest(simd, block, hash),
+            Looked::Later => self.ribbon.test_rest(simd, block, hash),
         }
     }
 
-    /// Tests all columns of the first group at once, because the first columns never reject a present key.
+    /// The first columns never reject a present key.
     #[inline(always)]
     fn test_present(&self, simd: Simd, block: &[u8], hash: u64) -> bool {
+        let rest = &self.ribbon.rest;
         let rows = match self.first.window(block, hash) {
-            Some(rows) if self.rest.group_count > 0 && !is_bumped(rows.thresholds(), rows.start()) => rows,
-            _ => return self.test_rest(simd, block, hash),
+            Some(rows) if rest.group_count > 0 && !is_bumped(rows.thresholds(), rows.start()) => rows,
+            _ => return self.ribbon.test_rest(simd, block, hash),
         };
         let (coefficients, mark) = window(hash, rows.start());
         let first = rows.whole_rows();
@@ -189,15 +190,25 @@ impl Test for RibbonProbe {
             return false;
         }
         let mark = mark.checked_shr(first[0].len() as u32 / 8).unwrap_or(0);
-        let layer = &self.rest.layers[0];
-        self.test_groups(simd, block, 1, layer.block + Layer::block_of(rows.start()), (coefficients, mark), 0)
+        let number = rest.layers[0].block + Layer::block_of(rows.start());
+        self.ribbon.test_groups(simd, block, 1, number, (coefficients, mark), 0)
     }
 
-    /// Starts again from the beginning: fewer instructions in [`Test::test_first`] save more time than this
-    /// costs.
+    #[inline(always)]
+    fn prefetch(&self, block: &[u8], hash: u64) {
+        self.ribbon.prefetch(block, hash);
+    }
+}
+
+impl RibbonProbe {
+    pub(crate) fn repeated<const EQUAL: bool, const FULL: bool>(&self) -> Repeated<'_, EQUAL, FULL> {
+        Repeated { first: self.first, ribbon: self }
+    }
+
+    /// Starts again: fewer instructions in [`RibbonProbe::look`] save time.
     #[cold]
     #[inline(never)]
-    fn test_rest(&self, simd: Simd, block: &[u8], mut hash: u64) -> bool {
+    pub(crate) fn test_rest(&self, simd: Simd, block: &[u8], mut hash: u64) -> bool {
         for layer in &self.rest.layers[..self.rest.layer_count] {
             let start = reduce(hash, layer.starts);
             let counted = layer.bucket * BUCKET_STARTS + start;
@@ -211,24 +222,21 @@ impl Test for RibbonProbe {
         simd.run_probe(TestLast, self, block, hash)
     }
 
-    /// Prefetches the first columns of two blocks.
     #[inline(always)]
-    fn prefetch(&self, block: &[u8], hash: u64) {
+    pub(crate) fn prefetch(&self, block: &[u8], hash: u64) {
         let Some(window) = self.first.window(block, hash) else { return };
         for row in window.rows::<false, false>() {
             prefetch(row, 0);
             prefetch(row, row.len().clamp(1, 32) - 1);
         }
     }
-}
 
-impl RibbonProbe {
-    /// [`FirstLayer::is_equal`] and [`FirstLayer::is_full`], for the parameters of [`RibbonProbe::look`].
+    /// The parameters of [`RibbonProbe::look`].
     pub(crate) fn is_equal_and_full(&self) -> (bool, bool) {
         (self.first.is_equal(), self.first.is_full())
     }
 
-    /// [`Test::test_first`], with the parameters of [`Window::rows`](crate::arch::Window::rows).
+    /// With the parameters of [`Window::rows`](crate::arch::Window::rows).
     #[inline(always)]
     pub(crate) fn look<const EQUAL: bool, const FULL: bool>(
         &self,
@@ -236,7 +244,18 @@ impl RibbonProbe {
         block: &[u8],
         hash: u64,
     ) -> Looked {
-        let Some(rows) = self.first.window(block, hash) else { return Looked::Later };
+        self.look_in::<EQUAL, FULL>(&self.first, simd, block, hash)
+    }
+
+    #[inline(always)]
+    fn look_in<const EQUAL: bool, const FULL: bool>(
+        &self,
+        first: &FirstLayer,
+        simd: Simd,
+        block: &[u8],
+        hash: u64,
+    ) -> Looked {
+        let Some(rows) = first.window(block, hash) else { return Looked::Later };
         if is_bumped(rows.thresholds(), rows.start()) {
             return Looked::Later;
         }
@@ -247,7 +266,6 @@ impl RibbonProbe {
         if self.rest.has_more { Looked::More } else { Looked::Answer(true) }
     }
 
-    /// Whether the columns match, without the first `tested` columns of the first group.
     #[inline(always)]
     fn test_narrow(
         &self,
@@ -261,8 +279,7 @@ impl RibbonProbe {
         self.test_groups(simd, block, 0, number, window(hash, start), tested)
     }
 
-    /// Whether the columns of a block match, from group `first` on, without the first `tested` columns of
-    /// that group.
+    /// Skips the first `tested` columns of group `first`.
     #[inline(always)]
     fn test_groups(
         &self,
@@ -274,11 +291,11 @@ impl RibbonProbe {
         tested: u32,
     ) -> bool {
         let mut tested = 8 * tested as usize;
-        // A loop, because a closure might not be inlined and would then lack the instructions of `simd`.
+        // A closure might lack the instructions of `simd`.
         for (group, section) in &self.rest.groups[first..self.rest.group_count] {
             let (at, columns) = (section + group.offset_of(number) as usize, group.columns_of(number));
             let len = 8 * columns as usize;
-            // The next block is adjacent, and has no fewer columns.
+            // The next block is adjacent and no narrower.
             let Some(rows) = block.get(at..at + 2 * len) else { return true };
             let (one, two) = rows.split_at(len);
             let [one, two] = [one, two].map(|row| &row[tested.min(len)..]);
@@ -308,7 +325,7 @@ impl RibbonProbe {
                 let at = section + group.offset_of(number) as usize;
                 if number < self.rest.tail { block.get(at..at + len) } else { tail.get(..len) }
             };
-            // A window aligned to a block does not reach the block after the next, which may not exist.
+            // An aligned window does not reach the third block.
             let (Some(one), Some(two), Some(three)) = (words(number), words(number + 1), words(number + 2))
             else {
                 return true;
@@ -323,17 +340,14 @@ impl RibbonProbe {
     }
 }
 
-/// The coefficients of the row over the words of two blocks, and its mark.
 #[inline(always)]
 fn window(hash: u64, start: u64) -> ([u64; 2], u32) {
     let (coefficients, mark) = narrow(hash);
-    // A shift counts modulo 64, the slots of a block.
+    // Shifts count modulo 64.
     let offset = start as u32;
     ([coefficients.wrapping_shl(offset), (coefficients >> 1).wrapping_shr(!offset)], mark)
 }
 
-/// Whether this start, counted through all layers, is bumped. `thresholds` holds the thresholds of four
-/// buckets.
 #[inline(always)]
 fn is_bumped(thresholds: u8, start: u64) -> bool {
     let threshold = thresholds >> (2 * (start / BUCKET_STARTS % 4)) & 3;

@@ -4,14 +4,12 @@ use super::{SMASH, WIDE};
 use crate::bloom::remix;
 use crate::hash::{reduce, table_hash};
 
-/// Multiplier of coefficients and mark: the first 64 binary digits of the fraction of the root of 2, made
-/// odd.
+/// The first 64 binary digits of the fraction of √2, made odd.
 const SPREAD: u64 = 0x6a09_e667_f3bc_c909;
 
-/// Difference of the salts of two attempts.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The 64 coefficients of a window, the first of which is 1, and the mark, with column 0 in its lowest bit.
+/// Coefficients, the first 1, and the mark, column 0 lowest.
 #[inline]
 pub(super) fn narrow(hash: u64) -> (u64, u32) {
     let product = u128::from(hash) * u128::from(SPREAD);
@@ -19,7 +17,6 @@ pub(super) fn narrow(hash: u64) -> (u64, u32) {
     (low | 1, ((product >> 64) as u64 ^ low) as u32)
 }
 
-/// The hash of a bumped key in the next layer.
 #[inline]
 pub(super) fn next_layer(hash: u64) -> u64 {
     remix(hash)
@@ -28,12 +25,11 @@ pub(super) fn next_layer(hash: u64) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wide {
     pub(super) start: u64,
-    /// The coefficients of 128 slots, the lower 64 first.
+    /// Of 128 slots, the lower 64 first.
     pub(super) coefficients: [u64; 2],
     pub(super) mark: u32,
 }
 
-/// The row of a hash in a last layer of `slots` slots (at least 128), in this attempt.
 #[inline]
 pub(super) fn wide(hash: u64, attempt: u16, slots: u64) -> Wide {
     let hash = remix(table_hash(hash, STEP.wrapping_mul(u64::from(attempt) + 1)));

@@ -1,4 +1,4 @@
-//! Collects the solved blocks and returns the sections.
+//! Collects solved blocks into sections.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,14 +11,13 @@ use super::geometry::{GROUPS_MAX, Group, Ribbon};
 #[derive(Debug)]
 pub(super) struct Solution {
     groups: [u8; GROUPS_MAX],
-    /// `u64::MAX` until it is known.
+    /// `u64::MAX` until known.
     plain: u64,
     sections: Vec<Vec<u8>>,
     blocks: u64,
 }
 
 impl Solution {
-    /// No blocks; reserves memory for `bytes` bytes of sections.
     pub(super) fn new(groups: [u8; GROUPS_MAX], bytes: u64) -> Self {
         let columns = u64::from(groups.iter().sum::<u8>()).max(1);
         let shape = Ribbon { groups, ..Ribbon::MAYBE };
@@ -31,13 +30,12 @@ impl Solution {
         self.blocks
     }
 
-    /// Adds a column to the blocks from `plain` on. No written block may change its width.
     pub(super) fn add_column_from(&mut self, plain: u64) {
         debug_assert!(plain >= self.blocks || plain == self.plain, "a written block would move");
         self.plain = plain;
     }
 
-    /// Appends blocks of zeros, and returns the number of the first.
+    /// Returns the first number.
     pub(super) fn extend(&mut self, blocks: u64) -> u64 {
         let first = self.blocks;
         self.blocks += blocks;
@@ -48,7 +46,6 @@ impl Solution {
         first
     }
 
-    /// Writes the words of one block, one per column.
     pub(super) fn put(&mut self, block: u64, words: &[u64]) {
         let mut words = words.iter();
         for group in 0..self.sections.len() {
@@ -60,7 +57,6 @@ impl Solution {
         }
     }
 
-    /// Packs the last block, which uses `slots` slots, and returns the sections.
     pub(super) fn finish(mut self, slots: u64) -> Vec<Vec<u8>> {
         let tail = self.blocks - 1;
         for group in 0..self.sections.len() {
@@ -91,7 +87,7 @@ fn pack(words: &[u8], slots: u64) -> Vec<u8> {
     out
 }
 
-/// The inverse of [`pack`]; `None` if a bit after the last one is set.
+/// `None` if a bit after the last one is set.
 pub(super) fn unpack(packed: &[u8], columns: u64, slots: u64) -> Option<Vec<u8>> {
     let bit = |at: u64| packed.get((at / 8) as usize).map_or(0, |byte| byte >> (at % 8) & 1);
     let mut out = vec![0; 8 * columns as usize];

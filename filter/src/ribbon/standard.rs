@@ -1,5 +1,4 @@
-//! Elimination and solution of the last layer, with windows of 128 slots. As in `band`, but a contradicting
-//! row ends the attempt.
+//! The last layer, with windows of 128 slots. As in `band`, but a contradiction ends the attempt.
 
 use alloc::vec::Vec;
 
@@ -9,13 +8,13 @@ use crate::arch::{Simd, Work};
 
 #[derive(Debug, Default)]
 pub(super) struct WideBand {
-    // Stored apart, because a pair would take 32 bytes.
+    // Separate: a pair would take 32 bytes.
     coefficients: Vec<u128>,
     marks: Vec<u32>,
     pub(super) attempt: u16,
 }
 
-/// A row on its way to a free slot. It has a coefficient at its slot.
+/// A row that has a coefficient at its slot.
 #[derive(Debug, Clone, Copy)]
 struct Moving {
     coefficients: u128,
@@ -33,7 +32,6 @@ impl Moving {
 }
 
 impl WideBand {
-    /// The first successful attempt, with `slots(attempt)` slots. `None` if all fail.
     #[inline(always)]
     fn first(hashes: &[u64], columns: u32, slots: impl Fn(u16) -> u64) -> Option<Self> {
         let mut band = Self::default();
@@ -59,8 +57,7 @@ impl WideBand {
         self.marks.resize(slots, 0);
     }
 
-    /// Adds rows, two in turns to hide memory latency. Returns whether they agree with each other, and with
-    /// the present rows.
+    /// Two rows take turns to hide memory latency. Returns whether all agree.
     #[inline(always)]
     fn add_all(&mut self, mut rows: impl Iterator<Item = Moving>) -> bool {
         let Some(mut one) = rows.next() else { return true };
@@ -94,8 +91,7 @@ impl WideBand {
         }
     }
 
-    /// Stores the row if its slot is free, or else moves it on. Returns whether it agrees with the present
-    /// rows, once that is known.
+    /// Stores or moves the row. Returns whether it agrees, once known.
     #[inline(always)]
     fn step(&mut self, row: &mut Moving) -> Option<bool> {
         let there = &mut self.coefficients[row.slot];
@@ -115,7 +111,6 @@ impl WideBand {
         None
     }
 
-    /// Solves the system as `Band::solve` does.
     #[inline(always)]
     fn solve(&self, columns: usize, mut put: impl FnMut(u64, &[u64])) {
         let mut words = [[0u64; 2]; 32];
@@ -158,7 +153,7 @@ impl<F: FnMut(u64, &[u64])> Work<&WideBand, usize, F> for SolveWide {
     }
 }
 
-/// The coefficients of a window that starts at slot `offset` of a block, over that block and the next two.
+/// Coefficients from slot `offset` of a block, over three blocks.
 #[inline]
 pub(super) fn aligned(row: &Wide, offset: u32) -> [u64; 3] {
     debug_assert!(u64::from(offset) < BLOCK_SLOTS && WIDE == 2 * BLOCK_SLOTS);

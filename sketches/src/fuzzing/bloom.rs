@@ -11,8 +11,6 @@ pub fn run(bytes: &[u8]) {
     super::run::<Bloom>(bytes, operations);
 }
 
-/// Adds keys to two filters of one shape. Every added key is found, and the union equals the filter of both
-/// sets.
 fn operations(input: &mut Input<'_>) {
     let (bits, probes) = (1 + u64::from(input.u16()), 1 + input.below(64) as u64);
     let hashing = Hashing::ALL[input.below(4)];

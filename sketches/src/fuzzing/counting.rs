@@ -16,8 +16,6 @@ pub fn spectral(bytes: &[u8]) {
     super::run::<Spectral>(bytes, estimate);
 }
 
-/// Removes only keys that were inserted or are certainly absent. Inserted keys are always present, and no
-/// count is too low.
 fn count(input: &mut Input<'_>) {
     let (cells, probes) = (1 + u64::from(input.u16()), 1 + input.below(64) as u64);
     let mut counting = Counting::with_shape(cells, probes, input.u8().into()).unwrap();
@@ -51,7 +49,7 @@ fn count(input: &mut Input<'_>) {
     assert!((0.0..=1.0).contains(&counting.predicted_rate()));
 }
 
-/// [`count`] for spectral filters; only minimal increase bounds counts below.
+/// Only minimal increase has a lower bound.
 fn estimate(input: &mut Input<'_>) {
     let (cells, probes) = (1 + u64::from(input.u16()), 1 + input.below(64) as u64);
     let (width, method) = (1 + input.below(32) as u64, Method::ALL[input.below(2)]);

@@ -11,8 +11,6 @@ pub fn run(bytes: &[u8]) {
     super::run::<Cuckoo>(bytes, operations);
 }
 
-/// Removes only keys that were inserted or are certainly absent. Inserted keys are always present, and the
-/// number of keys is exact.
 fn operations(input: &mut Input<'_>) {
     let (buckets, width) = (1 + input.below(64) as u64, 2 + input.below(31) as u64);
     let mut filter = Cuckoo::with_shape(buckets, width, input.u8().into()).unwrap();

@@ -10,7 +10,6 @@ pub fn run(bytes: &[u8]) {
     super::run::<DifferenceSize>(bytes, operations);
 }
 
-/// Equal sets differ by 0; no estimate is below the difference of the totals.
 fn operations(input: &mut Input<'_>) {
     let empty = DifferenceSize::with_shape(2 + u64::from(input.u8()), input.u8().into()).unwrap();
     let (mut sketches, mut models) = ([empty.clone(), empty], [BTreeSet::new(), BTreeSet::new()]);

@@ -10,7 +10,6 @@ pub fn run(bytes: &[u8]) {
     super::run::<Digest>(bytes, operations);
 }
 
-/// Every key is found; the time and the number of keys are kept.
 fn operations(input: &mut Input<'_>) {
     let rate = 0.5 / (1.0 + f64::from(input.u16()));
     let (time, seed) = (input.u16().into(), input.u8().into());

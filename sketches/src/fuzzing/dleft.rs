@@ -11,8 +11,6 @@ pub fn run(bytes: &[u8]) {
     super::run::<DLeft>(bytes, operations);
 }
 
-/// Removes only keys that were inserted or are certainly absent. Inserted keys are always present, and no
-/// count is too low.
 fn operations(input: &mut Input<'_>) {
     let (buckets, remainder_bits) = (1 + input.below(32) as u64, 1 + input.below(16) as u64);
     let counter_bits = 1 + input.below(16) as u64;

@@ -11,11 +11,10 @@ pub fn run(bytes: &[u8]) {
     super::run::<GolombSet>(bytes, operations);
 }
 
-/// The set has exactly the numbers of the keys, and each probe reports whether it has the key's number.
 fn operations(input: &mut Input<'_>) {
     let rate = 1.0 / (2.0 + f64::from(input.u16()));
     let seed = input.u8().into();
-    // Some inputs have more keys than bytes: several blocks.
+    // More keys than bytes: several blocks.
     let times = 1 + input.below(4) as u64 * 40;
     let mut keys = Vec::new();
     while !input.is_empty() {

@@ -11,7 +11,6 @@ pub fn run(bytes: &[u8]) {
     super::run::<HashCompaction>(bytes, operations);
 }
 
-/// An inserted state is found and never new again. A full table rejects a new state and changes nothing.
 fn operations(input: &mut Input<'_>) {
     let (cells, bits) = (u64::from(input.u8()), 4 + input.below(53) as u32);
     let mut table = HashCompaction::with_shape(cells, bits, input.u8().into()).unwrap();

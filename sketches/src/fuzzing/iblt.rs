@@ -16,7 +16,6 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// The list is the difference of the sets, or there is no list.
 fn operations(input: &mut Input<'_>) {
     let (cells, probes) = (u64::from(input.u8()), 3 + input.below(6) as u64);
     let empty = Iblt::with_shape(cells, probes, input.u8().into()).unwrap();

@@ -1,6 +1,5 @@
-//! The bytes of a fuzzer as a source of choices, read front to back. At the end every choice is 0.
+//! Draws choices from the bytes of a fuzzer, front to back. At the end every choice is 0.
 
-/// The remaining input.
 #[derive(Debug, Clone)]
 pub(super) struct Input<'a> {
     bytes: &'a [u8],
@@ -23,7 +22,7 @@ impl<'a> Input<'a> {
         u16::from_le_bytes([self.u8(), self.u8()])
     }
 
-    /// A number below `n` (1 to 256).
+    /// A number below `n <= 256`.
     pub(super) fn below(&mut self, n: usize) -> usize {
         usize::from(self.u8()) % n
     }

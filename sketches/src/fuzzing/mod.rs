@@ -1,14 +1,11 @@
-//! The fuzz functions, one per structure. The fuzzer and `cargo test` run them.
+//! One fuzz function per structure, run by the fuzzer and by `cargo test`. The first byte of an input chooses how the rest is
+//! used:
 //!
-//! Compiled only under `cfg(fuzzing)` and in tests. The first byte of an input chooses:
+//! 0. *raw*: an encoded structure.
+//! 1. *resealed*: the same with corrected lengths and checksums.
+//! 2. *operations*: operations that an exact model repeats.
 //!
-//! 0. *raw*: the rest is an encoded structure.
-//! 1. *resealed*: the same with corrected lengths and checksums, so that the decoder reaches parameters and
-//!    body.
-//! 2. *operations*: the rest describes a structure and operations, which an exact model repeats.
-//!
-//! Bytes are rejected, or decode to a structure that encodes to the same bytes. Nothing panics. Memory is
-//! proportional to the bytes. Operations never give an answer that the structure's documentation rules out.
+//! Bytes are rejected, or decode to a structure that encodes to them, in memory proportional to them.
 
 mod approximator;
 mod bloom;
@@ -47,7 +44,6 @@ use crate::envelope::reseal;
 use crate::sketch::Sketch;
 use input::Input;
 
-/// Runs an input: the decoder of `S`, or `operations`.
 fn run<S: Sketch>(bytes: &[u8], operations: impl FnOnce(&mut Input<'_>)) {
     let mut input = Input::new(bytes);
     match input.below(3) {
@@ -65,7 +61,7 @@ fn decoder<S: Sketch>(bytes: &[u8]) {
     let described = crate::describe(bytes);
     if let Ok(sketch) = S::decode(bytes) {
         let again = sketch.encode();
-        // Optional flags are not kept, so the header checksum may differ.
+        // Dropped optional flags change the header checksum.
         assert!(
             again.len() == bytes.len() && again[38..] == bytes[38..],
             "decoded bytes encode to the same bytes"

@@ -17,7 +17,7 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// With enough cells, the list is exactly the difference of the sets.
+/// With enough cells, the list is the difference of the sets.
 fn operations(input: &mut Input<'_>) {
     let (seed, step) = (input.u8().into(), 1 + u64::from(input.u8()));
     let mut models = [BTreeSet::new(), BTreeSet::new()];

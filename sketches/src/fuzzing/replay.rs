@@ -1,5 +1,5 @@
-//! `cargo test` runs all seeds and findings, and slightly changed seeds: a fuzzer without feedback.
-//! `SIEVEDB_SEEDS=1` writes the seeds to `fuzz/corpus`. `SIEVEDB_FUZZ_ROUNDS` runs more rounds.
+//! Runs seeds, changed seeds and findings in `cargo test`. `SIEVEDB_SEEDS=1` writes the seeds to `fuzz/corpus`;
+//! `SIEVEDB_FUZZ_ROUNDS` sets the rounds.
 
 use std::fs;
 use std::path::PathBuf;
@@ -58,7 +58,6 @@ fn path(parts: &[&str]) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR")].iter().chain(parts).collect()
 }
 
-/// The golden files raw and resealed, and operations: few, and many.
 fn seeds(goldens: &[&str], operations: &[u8]) -> Vec<Vec<u8>> {
     let many: Vec<u8> = (0..600).map(|at| hash(at) as u8).collect();
     let mut seeds = vec![[&[2], operations].concat(), [&[2], operations, &many].concat()];
@@ -84,7 +83,6 @@ fn every_seed_keeps_the_promises_of_its_target() {
     }
 }
 
-/// Bytes near `seed`, a different change for each round.
 fn changed(seed: &[u8], round: u64) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     let mut choice = round;
@@ -93,7 +91,7 @@ fn changed(seed: &[u8], round: u64) -> Vec<u8> {
         choice as usize % n.max(1)
     };
     for _ in 0..1 + below(4) {
-        // Half of the changes are near the beginning, where the choices are.
+        // The choices are near the beginning.
         let reach = if below(2) == 0 { bytes.len() } else { bytes.len().min(64) };
         let at = below(reach + 1);
         let len = below(9).min(bytes.len() - at);
@@ -127,7 +125,7 @@ fn seeds_that_were_changed_keep_the_promises_of_their_target() {
     }
 }
 
-/// Findings of the fuzzer: target, input, problem.
+/// Target, input, problem.
 const FINDINGS: [(&str, &[u8], &str); 0] = [];
 
 #[test]

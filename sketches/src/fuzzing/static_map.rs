@@ -11,7 +11,6 @@ pub fn run(bytes: &[u8]) {
     super::run::<StaticMap>(bytes, operations);
 }
 
-/// Every key has its value; two pairs of one key are rejected.
 fn operations(input: &mut Input<'_>) {
     let (value_bits, fingerprint_bits) = (1 + input.below(16) as u32, input.below(48) as u32);
     let seed = input.u8().into();

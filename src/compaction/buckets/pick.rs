@@ -1,15 +1,13 @@
-//! What to merge next in a tree whose entries expire: a pure function of a version and its buckets.
+//! The next merge in a tree with expiry: a pure function of a version and its buckets.
 //!
-//! 1. *The open bucket*: its young runs are merged into one if there are as many as make a level 0 worth compacting, and
-//!    one more for each merged run of the bucket. So n flushes leave O(√n) runs, and an entry is rewritten once.
-//! 2. *A closed bucket* that has several runs: they are merged into one, which is never rewritten. The newest such
-//!    bucket is first, because it is read for the longest time.
-//! 3. *Small closed buckets*: neighbours share a run, so that an idle keyspace has few. It is dropped with its newest
-//!    entries. A run joins if it is at most twice as long as the newer ones together: an entry is rewritten O(log b) times
-//!    for b buckets.
+//! 1. *The open bucket*: its young runs are merged if there are as many as make a level 0 worth compacting, plus one
+//!    for each merged run. So n flushes leave O(√n) runs, and an entry is rewritten once.
+//! 2. *A closed bucket* with several runs, the newest first: they are merged into one, which is never rewritten.
+//! 3. *Small closed buckets*: neighbours share a run, which is dropped with its newest entries. A run joins if it is at
+//!    most twice as long as the newer ones together, so an entry is rewritten O(log b) times for b buckets.
 //!
-//! So tables are written with at most three bytes for each byte that was flushed, the flush included. Tables of deeper
-//! levels are from the time before the keyspace had a time to live. They stay as they are until they expire.
+//! So at most three bytes are written for each byte, the flush included. Tables in deeper levels, from before the
+//! keyspace had a time to live, stay until they expire.
 
 use super::runs::{BucketRuns, small_bytes, young};
 use crate::compaction::claimed_ranges::Busy;
@@ -18,7 +16,6 @@ use crate::compaction::shape::Shape;
 use crate::compaction::task::{Task, Urgency};
 use crate::version::Run;
 
-/// The next task that needs nothing `busy`. Its urgency counts the pressure of the whole tree.
 pub(crate) fn pick(runs: &BucketRuns<'_>, busy: &Busy, shape: &Shape) -> Option<(Urgency, Task)> {
     let pressure = debt::of_runs(runs.pressing(shape), shape).max(debt::of_debt(runs.debt(), shape));
     let (score, inputs) = open_bucket(runs, busy, shape)
@@ -27,13 +24,12 @@ pub(crate) fn pick(runs: &BucketRuns<'_>, busy: &Busy, shape: &Shape) -> Option<
     Some((Urgency::new(pressure, score), merge(inputs)))
 }
 
-/// The merge of whole runs into one, in the place of the newest.
+/// Merges whole runs into one, in the place of the newest.
 pub(crate) fn merge(runs: &[Run]) -> Task {
     let tables = runs.iter().flat_map(|run| run.tables.iter().cloned());
     Task { inputs: tables.map(|table| (0, table)).collect(), output_level: 0, trivial_move: false }
 }
 
-/// Whether no job has reserved anything of a run.
 pub(crate) fn is_free(run: &Run, busy: &Busy) -> bool {
     !run.tables.iter().any(|table| busy.has(table))
 }
@@ -46,7 +42,6 @@ fn open_bucket<'v>(runs: &BucketRuns<'v>, busy: &Busy, shape: &Shape) -> Option<
     (score >= 1.0).then_some((score, free))
 }
 
-/// How many runs are worth merging.
 fn fan_in(shape: &Shape) -> usize {
     shape.l0_runs.max(2)
 }

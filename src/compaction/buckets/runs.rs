@@ -1,30 +1,25 @@
-//! The runs of level 0 by bucket of time: a pure function of a version and of the boundaries of its buckets.
+//! The runs of level 0 by bucket of time: a pure function of a version and its boundaries.
 //!
-//! A run belongs to the bucket of its largest sequence number. Sequence numbers ascend from run to run, so the runs of a
-//! bucket are neighbours. The *open* bucket is that of the newest run, all others are *closed*: memtables are flushed in
-//! order, so no run comes to a closed bucket any more. Runs of which everything is hidden are left out: they are dropped, or a
-//! snapshot holds them.
-//!
-//! The newest runs of the open bucket are *young*: flushes, and small runs that were merged from them. The older runs of
-//! the open bucket are *merged*.
+//! A run belongs to the bucket of its largest sequence number. Sequence numbers ascend from run to run, so the runs of
+//! a bucket are neighbours. The newest run's bucket is *open*, all others are *closed* and get no more flushes. Hidden
+//! runs are left out. In the open bucket, flushes and small merges of them are *young*; older runs are *merged*.
 
 use crate::compaction::shape::Shape;
 use crate::key::SeqNo;
 use crate::version::{Run, Version};
 
-/// Runs shorter than this, and than an eighth of a table, are small: the bytes that rewriting them costs do not matter.
+/// Shorter runs are cheap to rewrite, also if shorter than an eighth of a table.
 const SMALL_BYTES: u64 = 1 << 20;
 
-/// The runs of level 0.
 pub(crate) struct BucketRuns<'v> {
-    /// Those with anything visible, newest first.
+    /// The visible ones, newest first.
     runs: &'v [Run],
-    /// Those of each bucket, newest bucket first, the runs of each from the newest.
+    /// By bucket, newest first.
     buckets: Vec<&'v [Run]>,
 }
 
 impl<'v> BucketRuns<'v> {
-    /// `None` if the entries of the tree do not expire. O(r log b) for r runs and b boundaries.
+    /// Nothing if entries do not expire. O(r log b) for r runs and b boundaries.
     pub(crate) fn of(version: &'v Version) -> Option<Self> {
         let buckets = version.buckets()?;
         let bucket = |run: &Run| buckets.bucket_of(newest(run));
@@ -35,47 +30,41 @@ impl<'v> BucketRuns<'v> {
         Some(Self { runs, buckets })
     }
 
-    /// The runs of each bucket, newest bucket first.
     pub(crate) fn all(&self) -> &[&'v [Run]] {
         &self.buckets
     }
 
-    /// The runs of the open bucket, newest first.
     pub(super) fn open(&self) -> &'v [Run] {
         self.buckets.first().copied().unwrap_or_default()
     }
 
-    /// The runs of the closed buckets, newest bucket first.
     pub(super) fn closed(&self) -> &[&'v [Run]] {
         self.buckets.get(1..).unwrap_or_default()
     }
 
-    /// The runs of all closed buckets, newest first.
     pub(super) fn closed_runs(&self) -> &'v [Run] {
         &self.runs[self.open().len()..]
     }
 
-    /// The runs of the open bucket that put pressure on writers: one young run is no more than due for each merged one
-    /// (`pick`).
+    /// Young runs of the open bucket that put pressure on writers: one is due for each merged one.
     pub(crate) fn pressing(&self, shape: &Shape) -> usize {
         let young = young(self.open(), shape, |_| true).len();
         young.saturating_sub(self.open().len() - young)
     }
 
-    /// The bytes that are still to be merged of buckets that were closed before the last one.
+    /// Bytes to merge in buckets closed before the last one.
     pub(crate) fn debt(&self) -> u64 {
         let unmerged = self.closed().iter().skip(1).filter(|runs| runs.len() > 1);
         unmerged.map(|runs| len_of_runs(runs)).fold(0, u64::saturating_add)
     }
 
-    /// The bytes that the largest merge reads.
     pub(crate) fn largest_step(&self) -> u64 {
         self.buckets.iter().map(|runs| len_of_runs(runs)).max().unwrap_or(0)
     }
 }
 
-/// The newest runs of the open bucket that are to be merged together, as far as each of them `is_free`. A small one joins
-/// if it is at most twice as long as the newer ones together; so its bytes are rewritten O(log n) times for n flushes.
+/// The newest runs of the open bucket to merge, as far as `is_free`. A small one joins if it is at most twice as long
+/// as the newer ones together, so its bytes are rewritten O(log n) times for n flushes.
 pub(super) fn young<'v>(open: &'v [Run], shape: &Shape, is_free: impl Fn(&Run) -> bool) -> &'v [Run] {
     let mut bytes = 0_u64;
     let joins = |run: &&Run| {
@@ -87,13 +76,12 @@ pub(super) fn young<'v>(open: &'v [Run], shape: &Shape, is_free: impl Fn(&Run) -
     &open[..open.iter().take_while(joins).count()]
 }
 
-/// Shorter runs are small.
 pub(super) fn small_bytes(shape: &Shape) -> u64 {
     SMALL_BYTES.min(shape.table_bytes / 8)
 }
 
-/// Whether a flush has written a run: it has the number of its first table. A merge keeps the number of the newest run
-/// that it replaces, and its tables have larger ones.
+/// Whether a flush has written the run, which then has the number of its first table. A merge keeps the number of the
+/// newest replaced run.
 pub(in crate::compaction) fn is_flushed(run: &Run) -> bool {
     run.tables.iter().any(|table| table.meta.number == run.id())
 }

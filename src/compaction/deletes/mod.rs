@@ -1,5 +1,4 @@
-//! What deletes are a reason for: `covered` drops tables that range deletes hide, `tombstones` chooses tables to compact
-//! because of their tombstones and range deletes.
+//! Compactions because of deletes: `covered` drops hidden tables, `tombstones` compacts others.
 
 pub(crate) mod covered;
 pub(crate) mod tombstones;

@@ -1,26 +1,17 @@
-//! Which tables to compact to get rid of tombstones.
+//! Chooses tables to compact because of their tombstones.
 //!
-//! A tombstone takes space, and time of every scan that meets it, until it is merged into the deepest level
-//! that may hold an older entry of its key. A tree that is not written any more would keep its tombstones for
-//! ever, so they are a reason of their own to compact a table. It needs no other task to be due, and one of
-//! these:
+//! An idle tree would keep its tombstones forever, so after all other tasks they are a reason to compact:
 //!
-//! - *share*: the tombstones of the tree weigh a tenth of its entries. A tombstone weighs 1, and more with the
-//!   age of its table: 1 more each time as many entries were written since as the tree has, at most 10. So a
-//!   tree of deleted keys becomes empty, and few tombstones that stay for long go too;
-//! - *slow scans*: scans have skipped so many hidden entries that compacting the table costs less.
+//! - *share*: they weigh a tenth of the tree's entries. A tombstone weighs 1, plus 1 for each time that as many entries
+//!   were written since its table as the tree has, at most 10;
+//! - *slow scans*: skipping hidden entries has cost scans more than compacting the table.
 //!
-//! A table with range deletes weighs at least a quarter of its entries and of those in the older tables that it overlaps:
-//! as if its range deletes hid so many, and where nothing is older, as they go when the table is rewritten.
+//! A table with range deletes weighs at least a quarter of its own entries and of entries in older tables that it
+//! overlaps. The table with the most weight per rewritten byte is compacted into the next level; without overlap it is
+//! moved, or at the bottom rewritten. So each task moves tombstones down or drops them. With expiry, tombstones expire
+//! instead.
 //!
-//! The table with the most weight per rewritten byte is compacted into the next level; it is moved if nothing
-//! overlaps it there but something does further down, and rewritten in its place if nothing does. Each task
-//! brings tombstones down or drops them, so that they come to an end.
-//!
-//! Where entries expire, tombstones do too, and no table is compacted for them.
-//!
-//! A table with an entry that is newer than the oldest snapshot is left alone: of its tombstones some could not
-//! be dropped. It counts again when the snapshot is released ([`held_back`]).
+//! A table with an entry newer than the oldest snapshot does not count until that is released ([`held_back`]).
 
 use std::sync::Arc;
 
@@ -32,25 +23,19 @@ use crate::manifest::edit::LEVELS;
 use crate::table_meta::TableMeta;
 use crate::version::{Run, TableHandle, Version};
 
-/// Weight of the tombstones over the number of entries at which they are a reason to compact.
 const SHARE_MAX: f64 = 0.1;
 
-/// Most that a tombstone weighs more because of its age.
 const AGE_MAX: f64 = 9.0;
 
-/// Bytes that are compacted in about the time in which a scan skips one entry.
+/// Bytes compacted while a scan skips one entry, approximately.
 const BYTES_PER_SKIP: u64 = 64;
 
-/// What readers need, and what they have met.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Readers {
-    /// Sequence number of the oldest snapshot; `SeqNo::MAX` if there is none.
     pub(crate) oldest_snapshot: SeqNo,
-    /// Hidden entries that scans have skipped since the last such compaction.
     pub(crate) skipped: u64,
 }
 
-/// How much the tombstones of each table weigh.
 struct Weights<'a> {
     version: &'a Version,
     readers: &'a Readers,
@@ -78,7 +63,6 @@ impl<'a> Weights<'a> {
         tombstones as f64 * (1.0 + age.min(AGE_MAX))
     }
 
-    /// The entries of a table and of all that it overlaps in older runs.
     fn overlapped(&self, table: &TableHandle) -> u64 {
         let of_run = |run: &Run| run.tables.iter().any(|other| other.meta.number == table.meta.number);
         let runs = self.version.all_runs().map(|(_, run)| run).skip_while(|run| !of_run(run)).skip(1);
@@ -91,10 +75,9 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// The task that gets rid of the most tombstones for the bytes that it rewrites, if there is a reason.
 pub(crate) fn pick(version: &Version, busy: &Busy, readers: &Readers) -> Option<(Urgency, Task)> {
     let totals = version.totals();
-    // The most that they can weigh, without a look at the tables.
+    // An upper bound, from totals alone.
     let share_max = totals.tombstones as f64 * (1.0 + AGE_MAX) / totals.entries.max(1) as f64;
     let is_light =
         totals.with_spans == 0 && (totals.tombstones == 0 || share_max < SHARE_MAX && readers.skipped == 0);
@@ -120,12 +103,11 @@ pub(crate) fn pick(version: &Version, busy: &Busy, readers: &Readers) -> Option<
     let all = level_0.chain(deeper);
     let fitting = all.filter(|(_, task)| share >= SHARE_MAX || task.rewritten_bytes() <= affordable);
     let (_, task) = fitting.max_by(|a, b| value(a).total_cmp(&value(b)))?;
-    // After all compactions that keep a tree in shape: these have a score of at least 1.
+    // Compactions that restore the shape have at least 1.
     Some((Urgency::of_score(share.min(0.999)), task))
 }
 
-/// The number that the oldest snapshot must have, or one above it, for another table with tombstones or range deletes to
-/// count.
+/// The oldest snapshot must reach this number before another table counts.
 pub(crate) fn held_back(version: &Version, oldest_snapshot: SeqNo) -> Option<SeqNo> {
     let totals = version.totals();
     let has_none = totals.tombstones == 0 && totals.with_spans == 0;
@@ -138,7 +120,6 @@ pub(crate) fn held_back(version: &Version, oldest_snapshot: SeqNo) -> Option<Seq
     held.map(|meta| meta.seqno_max).min()
 }
 
-/// The compaction that brings the tombstones of a table down, or drops them.
 fn table_task(version: &Version, busy: &Busy, level: usize, table: &Arc<TableHandle>) -> Option<Task> {
     let overlapped = |level| overlapping(version, level, &table.meta.smallest, &table.meta.largest);
     let below = if level + 1 < LEVELS { overlapped(level + 1) } else { &[] };

@@ -1,7 +1,4 @@
-//! New tables from a memtable or from the inputs of a compaction.
-//!
-//! The tables are synced and open, so that no unreadable table enters the tree. Nothing is published: the caller syncs
-//! the directory and applies the edit.
+//! New tables from a memtable or compaction inputs, synced and open. The caller syncs the directory and publishes them.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -31,29 +28,23 @@ use crate::table::{APPEND_BYTES, TableConfig, TableWriter};
 use crate::table_meta::TableMeta;
 use crate::version::{SharedByTables, TableHandle, Version};
 
-/// A compaction of fewer keys has a filter like the one before it: its share of the filter memory is negligible.
+/// Smaller compactions reuse a filter plan: their share of filter memory is negligible.
 const SMALL_KEYS: u64 = 4096;
 
-/// A merge: what goes into it, and what comes out.
 pub(in crate::db) struct MergeWork<'a> {
-    /// The tree, with the tables that are merged.
     pub(in crate::db) version: &'a Version,
-    /// Their numbers; none for a flush.
+    /// Empty for a flush.
     pub(in crate::db) inputs: &'a HashSet<u64>,
     pub(in crate::db) level: usize,
-    /// The keys at which it is split, for threads of their own.
+    /// Keys that separate the threads' parts.
     pub(in crate::db) cuts: &'a [Bytes],
-    /// What the filters are planned for: the outputs, or more of which they are a part.
     pub(in crate::db) output: &'a Output,
-    /// What the outputs record of the inputs.
     pub(in crate::db) lineage: &'a Lineage,
-    /// Those of the input.
     pub(in crate::db) range_deletes: Vec<RangeDelete>,
 }
 
 impl Engine {
-    /// Writes the oldest immutable memtable of a tree into tables, unless all of it has expired, and syncs them. The caller syncs the
-    /// directory and publishes them. `version` has everything that is older.
+    /// Returns no table if all entries have expired. `version` has everything older.
     pub(in crate::db) fn write_memtable(
         &self,
         tree: &Arc<Tree>,
@@ -87,13 +78,11 @@ impl Engine {
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
         tracing::debug!(keyspace = tree.name, entries = memtable.memtable.len(), bytes, "flushed a memtable");
-        // A larger id than that of every existing run: numbers only grow, and a tree has one flush at a time.
+        // Exceeds existing run ids: a tree has one flush at a time.
         let run = tables.first().map_or(0, |table| table.meta.number);
         Ok(change(tables.into_iter().map(|table| (0, run, table)).collect()))
     }
 
-    /// Merges `input` into new tables. They are synced and open. The caller syncs the directory and publishes
-    /// them.
     pub(in crate::db) fn merge_into(
         &self,
         tree: &Tree,
@@ -112,12 +101,11 @@ impl Engine {
             false => plan(),
         };
         let memory = &self.context.memory;
-        // Each thread, and a caller that compacts.
         let memory_max = memory.builder_max(self.options.background_threads + 1, options.block_bytes);
         let memory_max = memory_max / (cuts.len() + 1);
         let snapshots = self.sequence.snapshots.numbers();
         let spans = Arc::new(fragment(range_deletes, &snapshots));
-        // Below a horizon no number may be replaced by 0, also if entries do not expire any more.
+        // Numbers below a horizon must stay, even if entries have stopped expiring.
         let may_expire = tree.expires() || tree.horizon() > 0;
         let expired_below = may_expire.then(|| self.droppable_below(tree));
         let merge_part = |part: usize, check: &dyn Fn(u64) -> Result<()>| {
@@ -160,14 +148,13 @@ impl Engine {
         Ok(tables)
     }
 
-    /// Merges the parts at the same time. After an error nothing is left of any.
+    /// After an error removes all outputs.
     fn merge_parts(
         &self,
         parts: usize,
         check: &(dyn Fn(u64) -> Result<()> + Sync),
         merge_part: impl Fn(usize, &dyn Fn(u64) -> Result<()>) -> Result<Vec<TableMeta>> + Sync,
     ) -> Result<Vec<TableMeta>> {
-        // The first error ends the other parts.
         let failure: OnceLock<Error> = OnceLock::new();
         let merge = |part: usize| {
             let check = |bytes| check(bytes).and_then(|()| failure.get().cloned().map_or(Ok(()), Err));
@@ -188,7 +175,6 @@ impl Engine {
         Ok(results.into_iter().flatten().flatten().collect())
     }
 
-    /// What the handles of the tables of a keyspace share.
     fn shared_by_tables(&self, keyspace: KeyspaceId) -> SharedByTables {
         SharedByTables {
             context: Arc::clone(&self.context),
@@ -220,7 +206,6 @@ impl Engine {
     }
 }
 
-/// What a flush of this memtable writes.
 fn memtable_output(memtable: &Arc<Memtable>) -> Result<Output> {
     let mut entries = memtable.iter();
     let bound = |entries: &MemtableIter| entries.key().map_or_else(Vec::new, |key| key.user.to_vec());
@@ -291,7 +276,7 @@ mod tests {
         }
         let [(few, _, _), (many, _, _), (most, _, _)] = planned[..] else { panic!() };
         assert!(few < 10 && many > 100 && most > many + 100, "{planned:?}");
-        // With the small compactions that the flushes made due.
+        // Including the small compactions that follow.
         let is_bounded = |&(_, of_flush, in_all): &(usize, usize, usize)| of_flush <= 80 && in_all <= 160;
         assert!(planned.iter().all(is_bounded), "{planned:?}");
     }

@@ -1,5 +1,4 @@
-//! Verify reads every byte of a store and reports all damage. Repair makes a new store from what is left of a damaged
-//! one. Neither changes the store that it reads. The shape of an open store is read the same way.
+//! Verifies and repairs stores, and shows the shape of an open one. The store concerned is only read.
 
 pub(in crate::db) mod repair;
 mod tree;

@@ -1,4 +1,4 @@
-//! The shape of an open store, with the state of each table in memory.
+//! The shape of an open store.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,11 +11,9 @@ use crate::inspect::tree::{Residency, Tree};
 use crate::version::TableHandle;
 
 impl Db {
-    /// The shape of the store at one moment: keyspaces, levels, runs, tables and their filters, and for each table
-    /// its [`Residency`]. Entries that are not yet in tables are not part of it.
+    /// The present shape of the store: keyspaces, levels, runs, tables with filters and [`Residency`], without memtables.
     ///
-    /// Reads the header of each filter from its file. No table is opened, and writers do not wait. Takes time
-    /// proportional to the number of tables.
+    /// O(tables). Reads filter headers, opens no tables. Writers continue.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -31,8 +29,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`](crate::Error::Closed); [`Error::Io`](crate::Error::Io) if the directory of a store that is
-    /// open for reading cannot be read. Damage is not an error: it is in [`Tree::damage`].
+    /// [`Error::Closed`](crate::Error::Closed); [`Error::Io`](crate::Error::Io) if the directory of a read-only store
+    /// cannot be read. [`Tree::damage`] lists damage.
     pub fn tree(&self) -> Result<Tree> {
         self.engine().tree()
     }
@@ -46,12 +44,10 @@ impl Engine {
         let state = guard
             .as_ref()
             .map(|manifest| (FileName::Manifest(manifest.number()).path(dir), manifest.state().clone()));
-        // The views keep the files of all tables in the state.
         let views: Vec<_> = self.keyspaces.all().iter().map(|tree| tree.view()).collect();
         drop(guard);
         let mut tree = match state {
             Some((manifest, state)) => Tree::of(fs, dir, manifest, &state),
-            // Open for reading: no file changes.
             None => Tree::read(fs, dir)?,
         };
         let tables = views.iter().flat_map(|view| view.version.all_tables());

@@ -1,18 +1,14 @@
-//! Verifies a store: reads every file back, compares the files, and collects all damage.
+//! Verifies a store: reads and compares all files.
 //!
-//! 1. `CURRENT` and the manifest it names. If `CURRENT` is damaged or missing, the newest readable manifest
-//!    is used instead. A manifest is read as far as possible.
-//! 2. Logs: every record, their order, their end, and what they promise.
-//! 3. Tables: each is walked as [`inspect`](crate::inspect) does, with its filters, inside the table and
-//!    beside it. Tables of one run must not overlap.
-//! 4. File names in the directory: which files are missing, and which do not belong to the store.
+//! 1. `CURRENT` and its manifest; without `CURRENT`, the newest readable manifest.
+//! 2. Logs: records, order, end, promises.
+//! 3. Tables as by [`inspect`](crate::inspect), with filters. Tables of a run must not overlap.
+//! 4. Missing and foreign files.
 //!
-//! If the manifest is damaged, the set of live files is unknown. Then every table and every log in the
-//! directory is checked by itself, and none is reported as missing or left over.
+//! If the manifest is damaged, every table and log is checked by itself and none is reported as missing or extra.
 //!
-//! Verification changes nothing. An open store can be used meanwhile: what its manifest named at one moment
-//! is verified. The views of that moment keep its tables, and open files keep its logs. Without a handle of the writer,
-//! a live view ([`live_view`](crate::db::open::live_view)) is verified.
+//! An open store is verified as of one moment, held by views and open logs. Otherwise a live view
+//! ([`live_view`](crate::db::open::live_view)) is verified.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,6 +17,7 @@ use std::sync::Arc;
 
 use crate::checksum::FileId;
 use crate::db::engine::Engine;
+use crate::db::handles::stats::expiry_stats::ExpiryStats;
 use crate::db::handles::store::Db;
 use crate::db::open::live_view::LiveView;
 use crate::db::open::recover::{
@@ -38,18 +35,18 @@ use crate::key::SeqNo;
 use crate::manifest::current::Current;
 use crate::manifest::log::{ReadManifest, read_prefix};
 use crate::manifest::overlap::{Bounds, Overlap, Runs};
-use crate::manifest::state::{ManifestState, TablePlace};
+use crate::manifest::state::{KeyspaceState, ManifestState, TablePlace};
 use crate::options::Options;
 use crate::table::{Table, TableContext};
 use crate::table_meta::TableMeta;
 
-/// Approximate memory limit of the list of damage, in bytes.
+/// In bytes.
 const LIST_BYTES_MAX: usize = 512 << 20;
 
-/// Approximate memory that a piece of damage takes in the list without its keys, in bytes.
+/// Memory of a list item without keys, in bytes.
 const PIECE_BYTES: usize = 512;
 
-/// What a verification read and what it found.
+/// Result of a verification.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct VerifyReport {
@@ -61,58 +58,54 @@ pub struct VerifyReport {
     pub batches: u64,
     /// Tables read.
     pub tables: u64,
-    /// Total length of the tables in bytes, as the manifest states it.
+    /// Size of the tables by the manifest, in bytes.
     pub bytes: u64,
-    /// Total entries of the tables, as the manifest states them.
+    /// Entries of the tables by the manifest.
     pub entries: u64,
     /// Filters probed with every key of their table.
     pub filters: u64,
-    /// Which moment of the store was verified. `None` if its writer has verified it, and if its files are unknown because of
-    /// damage.
+    /// Buckets of time, horizon and next expiry of each keyspace whose entries expire, by its name, as the manifest states
+    /// them: without entries that are only in logs. Empty if the manifest is damaged.
+    pub expiry: BTreeMap<String, ExpiryStats>,
+    /// The verified moment. `None` for the writer's own verification, or if damage hides which files count.
     pub as_of: Option<AsOf>,
-    /// [`Error::Changed`] for each file that a writer has removed before it was verified. These are not damage. There are
-    /// none unless the store has more files than can be held open: see [`Options::read_only`].
+    /// [`Error::Changed`] for each file that a writer removed too early. Not damage; requires more files than can be held open:
+    /// see [`Options::read_only`].
     pub changed: Vec<Error>,
-    /// Torn ends of files that were never promised to be durable. A crash leaves them; they are not damage.
+    /// Torn ends that were never durable, as a crash leaves them; not damage.
     pub dropped: Vec<DroppedTail>,
-    /// Files that do not belong to the store, with the reason. They are not damage either. In a store that is
-    /// open for writing, only files whose names are not a store's are listed.
+    /// Foreign files, with the reason; not damage. For a store open for writing, only files with foreign names.
     pub ignored: Vec<IgnoredFile>,
-    /// All damage found; empty if the store is sound. At most 100 000 pieces for each table and each log, and
-    /// half a gigabyte of memory in all, are listed. Only a store made up to be hostile has more.
+    /// All damage: at most 100 000 items for each table and log, and 512 MiB in all.
     pub damage: Vec<Damage>,
-    /// Pieces of damage found beyond these limits, which are not listed.
+    /// Damage beyond these limits.
     pub omitted: u64,
 }
 
-/// A piece of damage.
+/// An item of damage.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Damage {
-    /// What is wrong, with file and offset.
+    /// The damage, with file and offset.
     pub error: Error,
-    /// The first and the last key that the damage can concern, if it is in a table whose bounds are known;
-    /// all other keys are unaffected. `None` does not mean that no key is concerned: see
-    /// [`Damage::concerns`].
+    /// First and last affected key, for a table with known bounds. `None`: see [`Damage::concerns`].
     pub keys: Option<DamagedKeys>,
 }
 
-/// What a piece of damage can concern; returned by [`Damage::concerns`].
+/// Keys affected by damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Concerned<'a> {
-    /// Only keys of one table, in this range.
+    /// Only keys of one table in this range.
     Keys(&'a DamagedKeys),
-    /// The damage is in a log: any key, in any keyspace, that was written after the last flush of its
-    /// keyspace. Data in tables is unaffected.
+    /// Keys written after the last flush of their keyspace: a log is damaged.
     Unflushed,
-    /// Any key: the damage is in the manifest or in `CURRENT`, which name the tables and logs, or in a table
-    /// whose bounds cannot be read.
+    /// Any key: manifest, `CURRENT` or a table's bounds are unreadable.
     Any,
 }
 
 impl Damage {
-    /// What the damage can concern, as narrowly as is known.
+    /// The affected keys, as narrowly as known.
     #[must_use]
     pub fn concerns(&self) -> Concerned<'_> {
         if let Some(keys) = &self.keys {
@@ -130,15 +123,15 @@ impl Damage {
     }
 }
 
-/// The keys that damage can concern: from `first` to `last`, both included.
+/// Affected keys, `first` to `last` inclusive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DamagedKeys {
     /// The keyspace, if the manifest names it.
     pub keyspace: Option<String>,
-    /// Keys before this one are not concerned.
+    /// First key.
     pub first: Vec<u8>,
-    /// Keys after this one are not concerned.
+    /// Last key.
     pub last: Vec<u8>,
 }
 
@@ -162,16 +155,15 @@ impl fmt::Display for Damage {
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct VerifyProgress {
-    /// Length of the tables and logs verified so far, in bytes.
+    /// Verified bytes of tables and logs.
     pub bytes_done: u64,
-    /// Length of all tables and logs, in bytes.
+    /// Bytes of all tables and logs.
     pub bytes: u64,
 }
 
 impl Options {
-    /// Verifies the store in `path` without opening it: reads and checks every file, and continues after
-    /// damage. Also works on a store that cannot be opened, and on one that is in use: then one moment of it is verified,
-    /// as with [`Options::read_only`]. Writes nothing.
+    /// Verifies the store in `path` without opening it, as of one moment if it is in use; see [`Options::read_only`]. Continues
+    /// after damage, writes nothing.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -183,13 +175,13 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`Error::NoStore`], [`Error::Changed`] if a writer changes the store faster than it can be looked at, [`Error::Io`]
-    /// if the directory cannot be listed. Damage and unreadable files are in the report, not errors.
+    /// [`Error::NoStore`], [`Error::Changed`] if a writer is faster than the reader, [`Error::Io`] if the directory cannot be
+    /// listed. Damage and unreadable files are no errors.
     pub fn verify(&self, path: impl AsRef<Path>) -> Result<VerifyReport> {
         self.verify_with(path, |_| ())
     }
 
-    /// Verifies like [`Options::verify`], and calls `progress` after each file.
+    /// [`Options::verify`] with a callback after each file.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -201,7 +193,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// Those of [`Options::verify`].
+    /// See [`Options::verify`].
     pub fn verify_with(
         &self,
         path: impl AsRef<Path>,
@@ -215,9 +207,8 @@ impl Options {
 }
 
 impl Db {
-    /// Reads every table, every log and the manifest from disk, bypassing the caches. Checks checksums, key
-    /// order, counts, index against data, every key against its filter, and the files against each other.
-    /// Continues after damage and lists all of it. Changes nothing.
+    /// Reads manifest, logs and tables from disk, bypassing caches. Checks checksums, key order, counts, indexes, filters against
+    /// every key, and consistency between files. Changes nothing.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -229,7 +220,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`]. Damage and unreadable files are in the report, not errors.
+    /// [`Error::Closed`]. Damage and unreadable files are no errors.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.engine().verify()
     }
@@ -266,7 +257,7 @@ impl Engine {
         let open = |path| fs.open(path).map_err(|error| Error::io("open", path, error));
         let opened: Vec<_> = paths.iter().map(|path| open(path)).collect();
         drop(guard);
-        // The newest first, so that they end at one moment: see `live_view`.
+        // Newest first: see `live_view`.
         let frozen = opened.into_iter().zip(&paths).rev().map(|(file, path)| freeze(file?, path));
         let mut logs: Vec<_> = frozen.collect();
         logs.reverse();
@@ -282,13 +273,11 @@ impl Engine {
     }
 }
 
-/// A log that a writer may append to, as it is now.
 fn freeze(file: Arc<dyn ReadFile>, path: &Path) -> Result<Arc<dyn ReadFile>> {
     let frozen = FrozenFile::now(file).map_err(|error| Error::io("read", path, error))?;
     Ok(Arc::new(frozen))
 }
 
-/// Verifies a live view, which is the file system of `options`.
 fn verify_view(
     dir: &Path,
     options: &Options,
@@ -319,7 +308,6 @@ fn verify_view(
         (_, found) => {
             let mut state = found.map(|(manifest, _)| manifest.state).unwrap_or_default();
             if state.keyspaces.is_empty() {
-                // Nothing says which ids the files of a copy may bear.
                 state.store_ids = store_ids(fs, dir, &listing);
             }
             verifier.every_log(&listing, store_id, &state);
@@ -330,13 +318,11 @@ fn verify_view(
     let (mut report, seqno) = (verifier.report, verifier.last_seqno);
     report.as_of = as_of.map(|as_of| AsOf { seqno, ..as_of });
     if as_of.is_some_and(|as_of| as_of.in_use) {
-        // As in a store that is verified by its writer.
         report.dropped.clear();
     }
     Ok(report)
 }
 
-/// A manifest without contents.
 fn no_manifest(dir: &Path) -> ReadManifest {
     ReadManifest::empty(FileName::Current.path(dir))
 }
@@ -347,7 +333,6 @@ fn read_header(fs: &dyn Fs, path: &Path) -> Option<FileHeader> {
     FileHeader::decode(&bytes).ok()
 }
 
-/// What `CURRENT` would hold for the newest readable manifest.
 fn newest_manifest(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Option<Current> {
     listing.ours.iter().rev().find_map(|name| {
         let &FileName::Manifest(manifest) = name else { return None };
@@ -364,14 +349,12 @@ fn any_store_id(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Option<FileId> {
     listing.ours.iter().find_map(|name| Some(read_header(fs, &name.path(dir))?.store_id))
 }
 
-/// Opens a log, given its index in the manifest's list of logs and its path.
 type OpenLog<'a> = dyn FnMut(usize, &Path) -> Result<Arc<dyn ReadFile>> + 'a;
 
 struct Verifier<'a> {
     dir: &'a Path,
     options: &'a Options,
     report: VerifyReport,
-    /// Memory that the list of damage takes.
     list_bytes: usize,
     last_seqno: SeqNo,
     progress: &'a mut dyn FnMut(VerifyProgress),
@@ -406,7 +389,6 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Finds out how much there is to read.
     fn measure(&mut self, listing: &Listing) {
         let lengths = listing.ours.iter().map(|name| match name {
             FileName::Table(_) | FileName::Log(_) => self.len(name),
@@ -436,7 +418,6 @@ impl<'a> Verifier<'a> {
         None
     }
 
-    /// Reads the manifest as far as possible. The flag says whether that is all of it.
     fn read_manifest(&mut self, current: &Current) -> Option<(ReadManifest, bool)> {
         match read_prefix(self.fs(), self.dir, current, None) {
             Ok((manifest, damage)) => {
@@ -454,8 +435,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Lists damage in a log or manifest, and further damage in the same file. `end` is the length at which a
-    /// log ends, if the manifest says so.
+    /// `end`: length of the log by the manifest.
     fn framed_damage(&mut self, path: &Path, end: Option<u64>, error: Error) {
         let Ok(file) = self.fs().open(path) else { return self.damaged(error) };
         let found = verify_framed(&*file, path, end, error);
@@ -463,7 +443,6 @@ impl<'a> Verifier<'a> {
         self.report.omitted += found.omitted;
     }
 
-    /// Verifies a store whose manifest is whole.
     fn whole_store(&mut self, listing: &Listing, current: &Current, manifest: &ReadManifest) {
         let (fs, dir) = (self.fs(), self.dir);
         self.known_logs(Purpose::Check, current.store_id, manifest, &mut |_, path| open_log(fs, path));
@@ -477,7 +456,6 @@ impl<'a> Verifier<'a> {
         self.known_tables(&context, &manifest.state);
     }
 
-    /// Verifies the logs that the manifest names; `open` gets their index and path.
     fn known_logs(
         &mut self,
         purpose: Purpose,
@@ -489,7 +467,6 @@ impl<'a> Verifier<'a> {
         let mut replay = Replay::new(purpose, fs, dir, store_id, manifest);
         replay.torn(&manifest.path, manifest.ending);
         let logs = &manifest.state.logs;
-        // A log that cannot be read is listed below.
         let last_used = last_used(logs, |index, number| {
             Ok(open(index, &FileName::Log(number).path(dir)).map_or(0, |file| file.len().unwrap_or(0)))
         });
@@ -506,13 +483,13 @@ impl<'a> Verifier<'a> {
         self.last_seqno = replay.last_seqno;
         let report = replay.report;
         (self.report.logs, self.report.batches) = (logs.len() as u64, report.batches);
-        // The end of a log that is being written to is not torn: it is not written yet.
+        // The end of an active log is unwritten, not torn.
         if purpose != Purpose::CheckOpen {
             self.report.dropped = report.dropped;
         }
     }
 
-    /// Checks each log in the directory by itself, up to the end that what was read of the manifest states.
+    /// Each up to its end by the readable part of the manifest.
     fn every_log(&mut self, listing: &Listing, store_id: FileId, state: &ManifestState) {
         let (fs, dir) = (self.fs(), self.dir);
         let mut manifest = no_manifest(dir);
@@ -520,7 +497,6 @@ impl<'a> Verifier<'a> {
         for name in &listing.ours {
             let &FileName::Log(number) = name else { continue };
             let path = name.path(dir);
-            // A replay for each log: what is missing between two logs is unknown.
             let mut replay = Replay::new(Purpose::CheckAlone, fs, dir, store_id, &manifest);
             let file = fs.open(&path).map_err(|error| Error::io("open", &path, error));
             let ended = state.logs.get(&number).filter(|log| log.end.is_some());
@@ -539,10 +515,11 @@ impl<'a> Verifier<'a> {
     }
 
     fn known_tables(&mut self, context: &Arc<TableContext>, state: &ManifestState) {
+        let of = |keyspace: &KeyspaceState| Some((keyspace.name.clone(), ExpiryStats::of_files(keyspace)?));
+        self.report.expiry = state.keyspaces.values().filter_map(of).collect();
         for keyspace in state.keyspaces.values() {
             let mut runs = Runs::default();
             for TablePlace { level, run, meta } in keyspace.tables.values() {
-                // Those of the table itself, which are whole.
                 let Some((smallest, largest)) = self.table(context, meta, Some(&keyspace.name)) else {
                     continue;
                 };
@@ -590,8 +567,7 @@ impl<'a> Verifier<'a> {
         found.bounds
     }
 
-    /// Verifies each table in the directory: against the manifest if it names the table, otherwise against
-    /// the table's own properties.
+    /// By the manifest if it names the table, else by its own properties.
     fn every_table(&mut self, listing: &Listing, store_id: FileId, state: &ManifestState) {
         let known: BTreeMap<u64, (&String, &Arc<TableMeta>)> = state
             .keyspaces
@@ -628,7 +604,7 @@ impl<'a> Verifier<'a> {
     }
 }
 
-/// The seed of the key hash, taken from the filter of a table: for a store whose manifest is lost.
+/// From a filter, for a store without a manifest.
 fn seed_of(fs: &dyn Fs, path: &Path, meta: &TableMeta) -> Option<u64> {
     let filter = meta.filters.iter().find(|filter| filter.file.is_none())?;
     let mut bytes = [0; filter::header::HEADER_BYTES];

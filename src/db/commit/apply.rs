@@ -1,5 +1,4 @@
-//! Inserts the entries of a batch into the memtables of its keyspaces, which copy them: some at once, as long as they go
-//! to the same memtable.
+//! Inserts the entries of a batch into memtables, grouped by consecutive entries of one memtable.
 
 use std::cell::OnceCell;
 use std::ptr;
@@ -11,8 +10,7 @@ use crate::error::Result;
 use crate::key::{EntryKind, SeqNo, Tag};
 use crate::memtable::{GROUP_MAX, Memtable, NewEntry};
 
-/// Inserts those entries of a stamped batch of this log that are `wanted` into the memtables of its trees. A
-/// dropped tree gets them too, but nobody reads it.
+/// Inserts the `wanted` entries of a stamped batch, also into dropped trees.
 pub(in crate::db) fn apply(
     bytes: &[u8],
     trees: &[Arc<Tree>],
@@ -38,7 +36,7 @@ pub(in crate::db) fn apply(
         }
         let mut all = first.iter().chain(&others);
         let (tree, active) = all.find(|(tree, _)| tree.id == entry.keyspace).ok_or_else(foreign)?;
-        // Made by the first entry: an empty memtable is never flushed.
+        // An empty memtable is never flushed.
         let active = active.get_or_init(|| tree.memtable_for(log));
         let memtable = &*active.memtable;
         if entry.kind == EntryKind::RangeDelete {
@@ -71,7 +69,6 @@ pub(in crate::db) fn apply(
     Ok(())
 }
 
-/// Reports the puts of a batch that was inserted to what is known of the empty ranges of a tree.
 #[inline]
 fn note_puts(bytes: &[u8], tree: &Tree, seqno: SeqNo) {
     tree.empty_ranges.note_puts(seqno, || {

@@ -1,5 +1,4 @@
-//! Bucket boundaries, as the commit leader writes them: before the first entries of a keyspace in a new bucket of time, in
-//! the same write.
+//! Bucket boundaries, which the commit leader writes with the first entries of a keyspace in a new time bucket.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use crate::key::SeqNo;
 use crate::sorting::sort_by_key;
 use crate::wal::Boundary;
 
-/// The boundaries before a group, and the number at which the group begins.
+/// Boundaries before a group, and the group's first number.
 pub(super) struct Begun {
     pub(super) boundaries: Vec<(KeyspaceId, Boundary)>,
     pub(super) first: SeqNo,
@@ -29,8 +28,7 @@ impl Begun {
 }
 
 impl Engine {
-    /// The boundaries before a group that would begin at `first`. The callers of the group have read the clock. If it is
-    /// broken now, there are none, and the entries live longer.
+    /// Boundaries before a group at `first`. None if the clock has just broken: entries then live longer.
     #[inline(never)]
     pub(super) fn next_buckets(&self, group: &[PartMut<'_>], first: SeqNo) -> Begun {
         let mut begun = Begun::none(first);
@@ -49,14 +47,13 @@ impl Engine {
         begun
     }
 
-    /// Takes over boundaries that are in the log. To be called before their entries are visible.
+    /// Call before the entries of logged boundaries are visible.
     #[cold]
     pub(super) fn begin_buckets(&self, boundaries: &[(KeyspaceId, Boundary)]) {
         for of_tree in boundaries.chunk_by(|(one, _), (next, _)| one == next) {
             let Some(tree) = self.keyspaces.get(of_tree[0].0) else { continue };
             tree.begin_buckets(of_tree.iter().map(|(_, boundary)| *boundary));
             match tree.expiry() {
-                // Until the time is certain.
                 Some(_) if tree.buckets().is_undated() => self.look_at_expiry(),
                 Some(expiry) => self.look_at_expiry_at(of_tree[0].1.time.saturating_add(expiry.ttl)),
                 None => {}
@@ -64,7 +61,6 @@ impl Engine {
         }
     }
 
-    /// Does something as the leader: nothing is written meanwhile.
     pub(in crate::db) fn as_leader<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let Turn::Leads(_) = self.commit.enter(Wanted::Alone) else {
             unreachable!("a request that is alone is carried out by nobody else");
@@ -74,8 +70,7 @@ impl Engine {
         done.unwrap_or_else(|panic| Err(self.fail(panic)))
     }
 
-    /// Writes the boundaries of a keyspace that are due, as if entries followed. Only the commit leader calls this. Returns
-    /// whether there were any.
+    /// Writes due boundaries without entries. Returns whether there were any. Called by the leader only.
     pub(in crate::db) fn begin_bucket_of(&self, tree: &Arc<Tree>) -> Result<bool> {
         let Some(expiry) = tree.expiry() else { return Ok(false) };
         let Some(time) = self.time_of(tree, &expiry)? else { return Ok(false) };
@@ -88,7 +83,6 @@ impl Engine {
         self.log_boundaries(&all).map(|()| true)
     }
 
-    /// Writes a boundary with this time and the next number, and after it a bucket begins.
     pub(in crate::db) fn write_boundary(&self, tree: &Arc<Tree>, time: u64) -> Result<()> {
         self.as_leader(|| {
             let seqno = self.sequence.visible() + 1;

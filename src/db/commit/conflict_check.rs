@@ -1,21 +1,15 @@
-//! How the commit leader decides conditional writes.
+//! Decides conditional writes in the commit leader.
 //!
-//! The caller has looked up the keys of its batch and has put down the number of the newest write that was
-//! visible before (`conditional`). The leader reads no block. For each key it asks only what has happened
-//! since that number, in the order of age:
+//! The caller has noted the newest visible sequence number, then looked up its keys (`conditional_loop`). Without reading blocks,
+//! the leader checks each key for newer entries in
 //!
-//! 1. the batches before it in the same group, which are not in any memtable yet ([`Overlay`]);
-//! 2. the entries above the number in the memtables. If a memtable with such entries was flushed meanwhile and
-//!    is not at hand any more, the request goes back to its caller, who looks again.
+//! 1. earlier batches of the group ([`Overlay`]);
+//! 2. memtables. If one with newer entries was released, the caller must repeat its lookup.
 //!
-//! If the horizon of the keyspace has risen, entries that the caller has found may have expired: that counts as a write of
-//! their keys, and the request goes back to its caller.
+//! The newest entry decides; without one, the caller's answer holds. The caller must also repeat its lookup after a raised
+//! horizon, and after a changed answer on which other entries depend.
 //!
-//! If neither has an entry of the key, the caller's answer still holds. Otherwise the newest entry decides. If other
-//! entries follow from the answers and one has changed, the request goes back to its caller too.
-//!
-//! An answer that rests on a batch of the same group is worth what that batch is: if the group cannot be
-//! written, it becomes the error of the group.
+//! An answer that depends on a batch of the group fails with the group.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -38,17 +32,14 @@ use crate::memtable::{Memtable, Newest, SpanStack};
 use crate::spans::RangeDelete;
 
 impl KeyCondition {
-    /// The entries that were written.
     pub(in crate::db) fn into_writes(self) -> Bits {
         self.writes
     }
 
-    /// What the last key held when that was decided, if it has changed since the caller looked.
     pub(in crate::db) fn changed_to(self) -> Option<Option<Value>> {
         self.changed_to
     }
 
-    /// The batch with all entries, and their keys; `bytes` is the one to be written.
     pub(in crate::db) fn into_all(self, bytes: Vec<u8>) -> (Vec<u8>, Vec<AskedKey>) {
         (self.all.unwrap_or(bytes), self.keys)
     }
@@ -63,7 +54,7 @@ impl KeyCondition {
     ) -> Result<()> {
         let Past { seqno: read_at, horizon } = self.read_at;
         if tree.horizon() != horizon {
-            // Some keys may have expired since.
+            // Keys may have expired.
             self.decision = Decision::LookAgain;
             return Ok(());
         }
@@ -104,7 +95,7 @@ impl KeyCondition {
     }
 }
 
-/// Decides the conditional batches of a group, in order. `visible` is the newest write that is visible.
+/// In order. `visible`: newest visible write.
 pub(in crate::db) fn decide(group: &mut [Admitted], visible: SeqNo, hash_seed: u64) -> Result<()> {
     let mut overlay = Overlay::new(hash_seed);
     for at in 0..group.len() {
@@ -119,7 +110,6 @@ pub(in crate::db) fn decide(group: &mut [Admitted], visible: SeqNo, hash_seed: u
     Ok(())
 }
 
-/// The newest entry of a key.
 enum Latest<'g> {
     Deleted,
     InBatch(&'g [u8]),
@@ -144,18 +134,17 @@ impl Latest<'_> {
     }
 }
 
-/// What has happened in a tree since a caller looked.
 struct Since<'g> {
     read_at: SeqNo,
     tree: KeyspaceId,
-    /// All that have entries above `read_at`.
+    /// All with entries above `read_at`.
     memtables: Vec<Arc<Memtable>>,
     earlier: &'g [Admitted],
     overlay: &'g Overlay,
 }
 
 impl<'g> Since<'g> {
-    /// The newest entry of a key, if it is newer than the caller's look, and whether it is of the same group.
+    /// The newest entry since the lookup, and whether it is in the group.
     fn latest(&self, hash: u64, key: &[u8]) -> Option<(Latest<'g>, bool)> {
         if let Some(found) = self.overlay.find(self.earlier, self.tree, hash, key) {
             let value = found.and_then(|place| Some(&self.earlier[place.batch].bytes[place.value.clone()?]));
@@ -168,26 +157,20 @@ impl<'g> Since<'g> {
     }
 }
 
-/// The last entry of each key in the batches of a group that are decided, and their range deletes.
 pub(in crate::db) struct Overlay {
     hash_seed: u64,
-    /// How many batches of the group are in here.
     covered: usize,
-    /// By the hash of the key; of several keys with the same hash, the others at the next free numbers.
+    /// By key hash; colliding keys at the next free numbers.
     places: HashMap<u64, Place, BuildHasherDefault<IsHash>>,
-    /// By their numbers among all entries in here.
     range_deletes: Vec<(KeyspaceId, SpanStack)>,
     entries: u64,
 }
 
-/// Where an entry is in the group.
 struct Place {
-    /// Its number among all entries, from 1 on.
     number: u64,
     batch: usize,
     keyspace: KeyspaceId,
     key: Range<usize>,
-    /// `None`: the key is deleted.
     value: Option<Range<usize>>,
 }
 
@@ -200,7 +183,6 @@ impl Overlay {
         self.places.is_empty() && self.range_deletes.is_empty()
     }
 
-    /// Adds the batches that are not in here yet.
     fn cover(&mut self, decided: &[Admitted]) -> Result<()> {
         for batch in self.covered..decided.len() {
             let admitted = &decided[batch];
@@ -234,12 +216,10 @@ impl Overlay {
         &self.range_deletes[at].1
     }
 
-    /// The range deletes of these batches.
     pub(in crate::db) fn range_deletes(&self) -> impl Iterator<Item = (KeyspaceId, RangeDelete)> {
         self.range_deletes.iter().flat_map(|(id, all)| all.above(0).into_iter().map(|one| (*id, one)))
     }
 
-    /// The keys of these batches.
     pub(in crate::db) fn keys<'g>(
         &self,
         decided: &'g [Admitted],
@@ -247,7 +227,7 @@ impl Overlay {
         self.places.values().map(|place| (place.keyspace, &decided[place.batch].bytes[place.key.clone()]))
     }
 
-    /// The last entry of a key; `Some(None)`: a range delete is the last.
+    /// `Some(None)` is a range delete.
     fn find(
         &self,
         decided: &[Admitted],
@@ -266,7 +246,6 @@ impl Overlay {
         }
     }
 
-    /// The number at which a key is, or would be added.
     fn slot(&self, decided: &[Admitted], keyspace: KeyspaceId, hash: u64, key: &[u8]) -> u64 {
         let is_other = |place: &Place| {
             place.keyspace != keyspace || decided[place.batch].bytes[place.key.clone()] != *key
@@ -279,7 +258,6 @@ impl Overlay {
     }
 }
 
-/// Takes a number that is a hash already as its own hash.
 #[derive(Default)]
 struct IsHash(u64);
 
@@ -328,7 +306,7 @@ mod tests {
         }
     }
 
-    /// As if the caller had found that the rule allows the entries that are marked.
+    /// As if the caller's lookup allowed the marked entries.
     fn asks(db: &Db, tree: &Arc<Tree>, writes: Writes<'_>, rule: Rule, marked: &[bool]) -> Admitted {
         let engine = db.engine();
         let marked = marked.iter().copied().collect();
@@ -380,7 +358,7 @@ mod tests {
         ];
         run(&db, &mut group);
         use Decision::Write;
-        // These "no" are worth what the batches of the group are.
+        // These refusals depend on batches of the group.
         let no = Decision::Nothing { rests_on_group: true };
         let wanted = [Write, no, Write, Write, no, no, Write, no];
         let mut asked: Vec<Admitted> = group.into_iter().filter(|one| one.condition.is_some()).collect();
@@ -439,7 +417,7 @@ mod tests {
             let (changed, asked) = decided(&[before], true);
             assert!(changed == LookAgain && asked.stands_alone(), "{before:?}");
         }
-        // Nothing is new: what follows is written alone, as long as that is so.
+        // Without changes the dependent entries are written.
         db.put("new", "").unwrap();
         let (unchanged, asked) = decided(&[("seen", Some("2"))], false);
         assert_eq!((unchanged, asked.bytes), (Write, more.clone()));
@@ -486,14 +464,14 @@ mod tests {
         let mut marked = [false; 100];
         marked[0] = true;
         let asked = asks(&db, &tree, &writes, Rule::Absent, &marked);
-        // All are deleted since, and most of the memory is taken.
+        // All are deleted since, and most memory is taken.
         keys.iter().for_each(|key| db.delete(key).unwrap());
         for n in (0_u32..200).take_while(|_| memory.memtables() < 20 << 20) {
             db.put(n.to_be_bytes(), &value).unwrap();
         }
         let free = memory.memtables_max() - memory.memtables();
         assert!(asked.bytes.len() < free / 2 && free < keys.len() * value.len(), "{free} bytes are free");
-        // Room is made before the decision, so the memtables with the deletes are flushed.
+        // Room is made before the decision, so memtables with the deletes are flushed.
         let _kept = tree.keep_memtables(0);
         db.engine().submit_batch(asked).unwrap();
         assert_eq!(db.get("key 99").unwrap().unwrap(), value);
@@ -513,7 +491,7 @@ mod tests {
         assert_eq!((db.stats().batches, db.stats().entries), (2, 2));
     }
 
-    /// A batch that deletes a range, and then writes.
+    /// A range delete followed by puts.
     fn ranged(tree: &Arc<Tree>, range: (&str, &str), put: &[(&str, &str)]) -> Admitted {
         let mut batch = WriteBatch::new();
         batch.push_range_delete(tree.id, range.0.as_bytes(), range.1.as_bytes());

@@ -1,24 +1,19 @@
 //! The write path: group commit.
 //!
-//! Every writer does the first step by itself. Then one at a time is the leader (`queue`): it takes the
-//! waiting requests and its own as one group and carries them out in the other steps. Then the writer of the
-//! first request that arrived meanwhile becomes the leader.
+//! Every writer does step 1. Then one leader (`commit_queue`) at a time carries out its own and the waiting requests as one
+//! group. The first later request leads next.
 //!
-//! 1. *throttle*: wait if flushes or compactions of the batch's keyspaces are behind, and until all memtables
-//!    together have room in the budget.
-//! 2. *admit*: check that the keyspaces of each batch still exist. A request that fails this check fails alone.
-//!    *Decide* the conditional writes (`decide`): the leader knows every earlier write. *Make room* for what is
-//!    to be written: wait if batches that found room at the same time have none together.
-//! 3. *stamp and log*: write sequence numbers into the batches, and append all batches to the log with one
-//!    write, after boundaries if a bucket of time begins (`boundaries`).
-//! 4. *apply*: insert copies of the entries into the memtables (`apply`).
-//! 5. *publish*: make the last sequence number visible, for all keyspaces at once.
-//! 6. *seal*: make full memtables immutable, and begin a new log (`next_log`).
+//! 1. *throttle*: wait for flushes or compactions that are behind, and for memtable memory.
+//! 2. *admit*: check the keyspaces of each batch; a failing request fails alone. *Decide* conditional writes (`conflict_check`).
+//!    *Make room*: wait if the batches have no room together.
+//! 3. *stamp and log*: assign sequence numbers; append all batches and due boundaries (`boundaries`) with one write.
+//! 4. *apply*: insert the entries into memtables.
+//! 5. *publish*: make the last sequence number visible.
+//! 6. *seal*: make full memtables immutable and begin a new log.
 //!
-//! A writer that asked for durability then waits for a sync on its own, so that the next group can start at
-//! once. After a failure in step 1 or 2 nothing was written. After one in step 3 it is unknown what the log
-//! holds, so nothing later is appended to it (`resume`). After one in step 6 the batches are written, and the
-//! next group tries to seal again.
+//! Waits for a sync follow outside of the group. A failure in step 1 or 2 has written nothing. After one in step 3 the log's
+//! content is unknown: nothing is appended to it (`resume`). After one in step 6 the batches are written, and the next group
+//! retries the seal.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
@@ -43,25 +38,20 @@ use crate::memory::Growth;
 use crate::sorting::sort_by_key;
 use crate::sync::lock;
 
-/// What a request of a group wants, and so whose result it gets.
 enum Part {
-    /// Not admitted.
     Refused(Error),
     Write,
     Seal,
 }
 
-/// Where the batches of a group end in the log, and the trees whose memtables are full.
 struct Written {
     position: LogPosition,
     full: Vec<Arc<Tree>>,
-    /// How many batches of the group had room.
     fitting: usize,
 }
 
 impl Engine {
-    /// Writes a batch as the leader, and hands leadership on. `None`: the memtables have no room for it, and no thread is
-    /// free to make some.
+    /// `None` if memory is full and all threads are busy.
     #[inline]
     pub(in crate::db) fn lead_alone(
         &self,
@@ -77,7 +67,7 @@ impl Engine {
             };
             let written = self.write_parts(&mut [(bytes, trees)], is_ready)?;
             if !written.full.is_empty() {
-                // A failure to seal is not an error of this batch, and the next group tries again.
+                // No error of this batch: the next group retries.
                 let _ = self.seal_full(&written, Vec::new());
             }
             Ok(Some(written.position))
@@ -88,29 +78,27 @@ impl Engine {
         written
     }
 
-    /// Makes the memtables of these trees immutable. Does not wait until they are flushed.
+    /// Does not wait for flushes.
     pub(in crate::db) fn seal(&self, trees: Vec<Arc<Tree>>) -> Result<()> {
         self.await_resume()?;
         self.submit(Wanted::Seal(trees)).map(drop)
     }
 
-    /// Waits until every writer that came before is done. Resumes writing if that is due.
+    /// Waits for all earlier writers. Resumes writing if due.
     pub(in crate::db) fn barrier(&self) -> Result<()> {
         self.await_resume()?;
         self.submit(Wanted::Barrier).map(drop)
     }
 
-    /// Resumes writing if it is suspended, and waits until that is due. Not for the commit leader.
+    /// Waits until an attempt is due, then resumes. Not for the commit leader.
     pub(in crate::db) fn resume_first(&self) -> Result<()> {
         if self.lifecycle.is_suspended() { self.barrier() } else { Ok(()) }
     }
 
-    /// Ends the active log. Nothing can be written afterwards.
     pub(in crate::db) fn close_log(&self) -> Result<()> {
         self.submit(Wanted::Close).map(drop)
     }
 
-    /// The other steps.
     pub(in crate::db) fn submit(&self, work: Wanted) -> Result<Answer> {
         point();
         let own = match self.commit.enter(work) {
@@ -119,7 +107,7 @@ impl Engine {
         };
         point();
         let followers = self.commit.take_followers(&own);
-        // The other writers of the group wait for their results, also after a panic.
+        // Writers need their results even after a panic.
         let result = catch("writing a batch", || match own {
             Wanted::Batch(own) if followers.is_empty() => (self.write_alone(own), Vec::new()),
             own => {
@@ -140,20 +128,18 @@ impl Engine {
         own
     }
 
-    /// Carries out a group of one batch.
     fn write_alone(&self, admitted: Admitted) -> Result<Answer> {
         check_alive(&admitted.trees)?;
         let mut group = [admitted];
         let written = self.write_group(&mut group, false);
         if let Ok(full) = &written {
-            // Its failure is that of nobody's batch, and the next group tries again.
+            // No error of the batch: the next group retries.
             let _ = self.seal_full(full, Vec::new());
         }
         let [admitted] = group;
         self.answer(admitted, 0, &written)
     }
 
-    /// Carries out a group; one result per request.
     fn carry_out(&self, group: Vec<Wanted>) -> Vec<Result<Answer>> {
         let mut parts = Vec::with_capacity(group.len());
         let mut admitted = Vec::with_capacity(group.len());
@@ -200,7 +186,6 @@ impl Engine {
         parts.into_iter().map(result).collect()
     }
 
-    /// What became of a batch, the one `at` this place of its group, when that was written or was not.
     fn answer(&self, admitted: Admitted, at: usize, written: &Result<Written>) -> Result<Answer> {
         let position = match written {
             Ok(written) if at >= written.fitting => return Ok(Answer::Stalled(admitted)),
@@ -212,14 +197,14 @@ impl Engine {
         Ok(Answer::Done(Outcome { position, decided }))
     }
 
-    /// Steps 2 to 5. After an error before step 3 nothing was written.
+    /// Steps 2 to 5. An error before step 3 has written nothing.
     fn write_group(&self, group: &mut [Admitted], close: bool) -> Result<Written> {
         let is_ready = self.begin_group(close)?;
         let room = self.room_for(group);
         let fitting = room.as_ref().map_or(group.len(), |(fitting, _)| *fitting);
         let group = &mut group[..fitting];
         let _gate = self.keep_horizons(group, is_ready)?;
-        // Also without room: a decision that nothing is written needs none.
+        // Even without room: a refusal needs none.
         decide(group, self.sequence.visible(), self.keyspaces.hash_seed)?;
         point();
         let (_, _growth) = room?;
@@ -232,20 +217,20 @@ impl Engine {
         Ok(Written { fitting, ..self.write_parts(&mut written, is_ready)? })
     }
 
-    /// Keeps horizons from rising until the group is visible, if a decision may depend on them.
+    /// Blocks rising horizons until the group is visible.
     fn keep_horizons(&self, group: &[Admitted], is_ready: bool) -> Result<Option<MutexGuard<'_, ()>>> {
         let is_needed = self.keyspaces.memtables.any_expire();
         if !is_needed || group.iter().all(|admitted| admitted.condition.is_none()) {
             return Ok(None);
         }
         if !is_ready {
-            // Publishes an edit, and an edit may raise horizons.
+            // Publishes an edit, which may raise horizons.
             self.begin_writing()?;
         }
         Ok(Some(lock(&self.horizon_gate)))
     }
 
-    /// How many batches of a group have room: all, or the first alone, or none.
+    /// Number of batches with room: all, the first, or none.
     fn room_for(&self, group: &[Admitted]) -> Result<(usize, Option<Growth<'_>>)> {
         for fitting in [group.len(), 1] {
             let group = &group[..fitting.min(group.len())];
@@ -258,12 +243,11 @@ impl Engine {
         Ok((0, None))
     }
 
-    /// Checks the lifecycle, and resumes writing if that is due. `true`: nothing is to be checked before the append.
+    /// Whether the append can follow without further checks.
     #[inline]
     fn begin_group(&self, close: bool) -> Result<bool> {
         let is_ready = self.lifecycle.is_ready();
         if !is_ready {
-            // A request that was queued after the store was closed fails like one made later.
             if !close {
                 self.lifecycle.check_open()?;
             }
@@ -273,13 +257,12 @@ impl Engine {
         Ok(is_ready)
     }
 
-    /// Steps 3 to 5, for the batches that are to be written. The first change of a store makes its new files.
+    /// Steps 3 to 5. The first change of a store creates its new files.
     #[inline]
     fn write_parts(&self, group: &mut [PartMut<'_>], is_ready: bool) -> Result<Written> {
         if !is_ready {
             if self.lifecycle.is_unchanged() {
                 self.begin_writing()?;
-                // The disk may have been found full.
                 self.check_puts(group)?;
             }
             self.lifecycle.check_not_failed()?;
@@ -290,8 +273,7 @@ impl Engine {
         self.log_and_apply(group)
     }
 
-    /// Step 6: seals the memtables that are full, and those of which a caller wants it. What was written stays
-    /// written if that fails, and the next group tries again.
+    /// Step 6. Written batches stay written on failure.
     fn seal_full(&self, written: &Written, wanted: Vec<Arc<Tree>>) -> Result<()> {
         if written.full.is_empty() && wanted.is_empty() {
             return Ok(());
@@ -308,7 +290,7 @@ impl Engine {
         self.seal_now(&trees)
     }
 
-    /// A function of its own, so that the usual one stays a part of its caller.
+    /// Keeps the common case inlined.
     #[cold]
     #[inline(never)]
     fn log_and_apply_timed(&self, group: &mut [PartMut<'_>]) -> Result<Written> {
@@ -316,7 +298,6 @@ impl Engine {
         self.log_and_apply(group)
     }
 
-    /// Steps 3 to 5.
     #[inline(always)]
     fn log_and_apply(&self, group: &mut [PartMut<'_>]) -> Result<Written> {
         let before = self.sequence.visible();
@@ -340,7 +321,7 @@ impl Engine {
             self.begin_buckets(&begun.boundaries);
         }
         if appended.unsynced_before <= LOG_SYNC_BYTES && appended.unsynced > LOG_SYNC_BYTES {
-            // The background syncs it, so that little is left to sync when the log ends.
+            // A background sync shortens the sync at the end of the log.
             self.background.notify();
         }
         for (bytes, trees) in &*group {

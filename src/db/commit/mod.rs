@@ -1,19 +1,18 @@
-//! One commit group, as its leader carries it out.
+//! One commit group, carried out by its leader.
 //!
 //! | file | step |
 //! |---|---|
-//! | `group_commit` | the leader: admit, decide, log, apply, publish, seal |
-//! | `room` | room in the memtables before the group is written |
-//! | `boundaries` | where buckets of time begin, for keyspaces whose entries expire |
-//! | `conflict_check`, `read_check` | conditional writes; what a transaction has read |
-//! | `apply` | entries of a batch into memtables |
-//! | `seal` | full memtables become immutable, and a new log begins |
-//! | `sync` | one sync of the log for all that wait |
+//! | `group_commit` | admit, decide, log, apply, publish, seal |
+//! | `room` | room in the memtables |
+//! | `boundaries` | boundaries of time buckets |
+//! | `conflict_check`, `read_check` | conditions of writes and of transactions |
+//! | `apply` | insertion into memtables |
+//! | `seal` | sealing full memtables, a new log |
+//! | `sync` | one sync for all waiting writers |
 //!
-//! The leader runs no background job. If memory is short, it waits for another thread to flush. If no thread is free, it
-//! returns `Stalled`, and the writers do the background work themselves (`write/stall`). It reads no block; `read_check`
-//! also has the search for changes that a transaction runs in its own thread, which reads tables. While writing is
-//! suspended, the leader resumes it (`generation/resume`), which may write all memtables into tables.
+//! The leader neither runs background jobs nor reads blocks. If memory is short, it waits for another thread's flush; without a
+//! free thread it returns `Stalled`, and the writers do the work (`write/stall`). It resumes suspended writing
+//! (`generation/resume`). Transactions run a part of `read_check` in their own threads.
 
 pub(in crate::db) mod apply;
 mod boundaries;

@@ -1,13 +1,8 @@
-//! Whether what a transaction has read was changed since.
+//! Checks the read set of a transaction for newer entries or deletes, in two parts:
 //!
-//! A change is an entry with a larger sequence number than a given one; a delete counts too. It is looked for in
-//! two ways:
-//!
-//! - by the thread of the transaction, from its snapshot on: in the memtables and in those tables that have such
-//!   entries, for each interval that was read ([`Engine::changed_since`]). The snapshot is registered, so no
-//!   compaction has removed the newest entry of a key above it, or its number.
-//! - by the commit leader, for what came after that: for each entry that was written since, whether it was read
-//!   ([`ReadCondition::decide`]). The leader reads no table and no older entry of a memtable.
+//! - In the transaction's thread, from its snapshot on: memtables and tables with newer entries, for each interval
+//!   ([`Engine::changed_since`]). The snapshot keeps compactions from removing or zeroing them.
+//! - In the commit leader, for later changes: each newer entry in memory against the intervals ([`ReadCondition::decide`]).
 
 use std::sync::Arc;
 
@@ -32,18 +27,15 @@ use crate::snapshot_read::{KeyRange, Range};
 use crate::spans::{Span, Spans, fragment};
 use crate::version::Lookup;
 
-/// The error of a transaction that has read a key which was changed.
 pub(in crate::db) fn conflict(tree: &Tree, key: &[u8]) -> Error {
     Error::Conflict { keyspace: tree.name.clone(), key: key.into() }
 }
 
 impl Engine {
-    /// The conflict with a change above this number that a transaction should have seen: that with the first key in
-    /// the first keyspace. Every change that was visible before the call is found.
+    /// The first changed key. Covers every change visible before the call.
     pub(in crate::db) fn changed_since(&self, reads: &ReadSet, seqno: SeqNo) -> Result<Option<Error>> {
         for part in reads.parts() {
             let view = part.tree.view();
-            // After loading the view, as readers do.
             self.check_readable(&part.tree)?;
             if !view.has_newer(seqno) {
                 continue;
@@ -65,9 +57,7 @@ impl Engine {
         Ok(None)
     }
 
-    /// The conflict with an entry that a transaction has read and that has expired since. `snapshot` is the moment that it
-    /// has read in a keyspace. Nothing had expired up to `checked`, the horizons of the keyspaces, and `now` has theirs
-    /// now.
+    /// `snapshot`: moment of the reads. `checked`, `now`: horizons checked earlier, and now.
     pub(in crate::db) fn expired_since(
         &self,
         reads: &ReadSet,
@@ -93,7 +83,6 @@ impl Engine {
     fn is_changed(&self, view: &View, key: &[u8], seqno: SeqNo) -> Result<bool> {
         let hash = key_hash(self.keyspaces.hash_seed, key);
         match view.get_in_memtables(key, hash, SEQNO_MAX) {
-            // Tables have older entries.
             Some(newest) => Ok(newest.seqno() > seqno),
             None => {
                 let stripe = Stripe::of_thread();
@@ -104,7 +93,6 @@ impl Engine {
     }
 }
 
-/// The range deletes of a view above a number.
 struct RangeDeletes<'v> {
     view: &'v View,
     seqno: SeqNo,
@@ -117,7 +105,6 @@ impl<'v> RangeDeletes<'v> {
         Self { view, seqno, in_memtables: fragment(in_memtables, &[]) }
     }
 
-    /// The first key of an interval that one of them has deleted.
     fn first_in(&self, (start, end): Interval<'_>) -> Result<Option<Bytes>> {
         let end = end.map(|end| &end[..]);
         let first = |spans: &Spans| {
@@ -142,7 +129,6 @@ impl<'v> RangeDeletes<'v> {
     }
 }
 
-/// The first key of an interval that is visible at a moment, and hidden by a higher horizon.
 fn first_expired(
     view: &Arc<View>,
     (start, end): Interval<'_>,
@@ -157,7 +143,7 @@ fn first_expired(
     };
     let (mut before, mut now) = (keys(before), keys(Past { horizon, ..before }));
     while let Some(read) = before.next()? {
-        // What is visible under the higher horizon is visible under the lower one.
+        // The higher horizon sees a subset.
         if now.next()?.is_none_or(|left| left.key != read.key) {
             return Ok(Some(Bytes::copy_from_slice(read.key)));
         }
@@ -165,7 +151,6 @@ fn first_expired(
     Ok(None)
 }
 
-/// The first key of an interval that has an entry above this number.
 fn first_changed(view: &View, (start, end): Interval<'_>, seqno: SeqNo) -> Result<Option<Bytes>> {
     let mut first: Option<Bytes> = None;
     let newer = view.memtables().map(|logged| &logged.memtable);
@@ -181,8 +166,7 @@ fn first_changed(view: &View, (start, end): Interval<'_>, seqno: SeqNo) -> Resul
     Ok(first)
 }
 
-/// [`first_newer`] of a memtable, `by_age` its entries above that number. Goes through the interval and through these by
-/// turns, until one of them ends: a long interval with few changes costs as little as a short one with many.
+/// Alternates between the interval and the newer entries (`by_age`) until one ends.
 fn first_in_memtable<'m>(
     by_key: &mut dyn InternalIterator,
     mut by_age: impl Iterator<Item = Entry<'m>>,
@@ -239,8 +223,7 @@ impl ReadCondition {
         }
     }
 
-    /// Decides whether the batch may be written. `visible` is the newest write, and `earlier` are the batches before
-    /// it in the group. O(log n) for each entry written since, where n is the number of intervals.
+    /// `visible`: newest write; `earlier`: earlier batches of the group. O(log intervals) for each newer entry.
     pub(in crate::db) fn decide(&mut self, visible: SeqNo, earlier: &[Admitted], overlay: &Overlay) {
         self.check = self
             .in_memtables(visible)
@@ -248,7 +231,6 @@ impl ReadCondition {
             .unwrap_or(Check::Unchanged);
     }
 
-    /// The first key in the first keyspace that was read there and is written in a memtable since.
     fn in_memtables(&self, visible: SeqNo) -> Option<Check> {
         for (part, horizon) in self.reads.parts().zip(&self.horizons) {
             if let Err(why) = part.tree.check_alive() {
@@ -286,7 +268,6 @@ impl ReadCondition {
         None
     }
 
-    /// The same for the batches before it in its group.
     fn in_group(&self, earlier: &[Admitted], overlay: &Overlay) -> Option<Check> {
         let read =
             |&(keyspace, key): &(_, &[u8])| self.reads.part(keyspace).is_some_and(|part| part.contains(key));
@@ -312,7 +293,7 @@ mod tests {
     use crate::fs::MemFs;
     use crate::options::Options;
 
-    /// The key that is found in an interval, and how many entries were read by age.
+    /// The key found, and the number of entries read by age.
     fn find(db: &Db, (start, end): (&str, &str), seqno: SeqNo) -> (Option<Bytes>, u64) {
         let view = db.engine().keyspaces.default_tree().view();
         let memtable = &view.active.as_ref().unwrap().memtable;
@@ -333,12 +314,12 @@ mod tests {
         (0..5000).for_each(|n| db.put(key(n), "v").unwrap());
         let before = db.engine().sequence.visible();
         (0..3).for_each(|n| db.put(key(4000 + n), "w").unwrap());
-        // Three changes in a long interval, and none in a long and in a short one.
+        // Three changes in a long interval; none in a long and in a short one.
         assert_eq!(find(&db, ("00000", "99999"), before), (Some(key(4000).into()), 3));
         assert_eq!(find(&db, ("00000", "04000"), before), (None, 3));
         assert_eq!(find(&db, ("00000", "00002"), before), (None, 2));
         assert_eq!(find(&db, ("03999", "04009"), before).0, Some(key(4000).into()));
-        // Many changes, none of them in a short interval.
+        // Many changes, none in a short interval.
         (0..2000).for_each(|n| db.put(key(n), "w").unwrap());
         assert_eq!(find(&db, ("03000", "03002"), before), (None, 2));
         assert_eq!(find(&db, ("01999", "03000"), before), (Some(key(1999).into()), 0));

@@ -1,7 +1,5 @@
-//! Room for a group in the memtables, as the commit leader makes it.
-//!
-//! The leader waits for flushes of other threads. If no thread is free to flush, it does not wait: the writers of the
-//! group do background work themselves and queue their batches again (`write/stall`).
+//! Memtable room for a group. The leader waits for flushes. If all threads are busy, the writers work and queue again
+//! (`write/stall`).
 
 use std::sync::Arc;
 
@@ -16,22 +14,19 @@ use crate::memory::Growth;
 use crate::memtable::{Memtable, SpanStack};
 use crate::sorting::sort_by_key;
 
-/// With less memory for memtables, what a memtable allocates ahead is not little of it.
+/// Below, preallocation is not negligible.
 const MUCH_ROOM_MIN: usize = 8 << 20;
 
-/// Whether the memtables have room for a group.
 pub(in crate::db) enum Room<'e> {
-    /// They have. Cached blocks give way to the group until this is dropped.
+    /// Cached blocks yield memory until this is dropped.
     Enough(Option<Growth<'e>>),
-    /// They have none, and no thread is free to make some.
     Lacking,
 }
 
 impl Engine {
-    /// Waits until the memtables have room for a group, whose batches each found room before; seals the largest
-    /// memtables to make room. A group that is too large even for empty memtables is written once they are empty.
-    /// With `may_exceed`, a group for which nothing can make room is written all the same. Only the commit leader
-    /// calls this.
+    /// Waits for room for a group whose batches had room separately; seals the largest memtables. A group larger than all
+    /// memtables waits until they are empty. With `may_exceed`, it is written even if nothing can make room. Called by the leader
+    /// only.
     #[inline]
     pub(super) fn make_room<'g>(
         &self,
@@ -55,12 +50,10 @@ impl Engine {
             let epoch = reservations.epoch();
             self.resume_if_due(false)?;
             if let Some(full) = self.overfull(batches.clone()) {
-                // It was to be sealed before.
                 match self.retry.failed_since(0, |work| work == Work::BeginLog) {
                     Some(error) if !self.may_seal() => return Err(error),
                     _ => self.seal_now(std::slice::from_ref(full))?,
                 }
-                // Another one may be, too.
                 continue;
             }
             let memory = &self.context.memory;
@@ -70,7 +63,6 @@ impl Engine {
             if has_room || self.background.is_stopping() {
                 return Ok(Room::Enough(memory.grow_memtables(more)));
             }
-            // Bytes of those that wait to be flushed; none is empty.
             if self.may_seal() && memory.immutables() == 0 {
                 let Some(largest) = self.keyspaces.largest_filled() else {
                     return Ok(Room::Enough(memory.grow_memtables(more)));
@@ -82,7 +74,7 @@ impl Engine {
                 }
             }
             let makes_room = |work| matches!(work, Work::Flush(_) | Work::BeginLog);
-            // RESERVE was given up after the first failure, and that was not enough.
+            // Removing `RESERVE` did not suffice.
             let lacks_space =
                 self.retry.is_short_of_space(makes_room) && !self.retry.is_newly_short_of_space();
             if lacks_space && self.disk_space.is_short() {
@@ -101,27 +93,24 @@ impl Engine {
         }
     }
 
-    /// [`has_much_room`] for a group now.
     #[inline]
     pub(in crate::db) fn has_much_room<'g>(&self, group: impl Iterator<Item = Part<'g>>) -> bool {
         let memory = &self.context.memory;
         has_much_room(memory.memtables(), memory.memtables_max(), group)
     }
 
-    /// Whether all memtables together, the immutable ones included, have room for a group.
     pub(in crate::db) fn has_room<'g>(&self, group: impl Iterator<Item = Part<'g>> + Clone) -> bool {
         let memory = &self.context.memory;
         let (used, most) = (memory.memtables(), memory.memtables_max());
         has_much_room(used, most, group.clone()) || used.saturating_add(memory_of(group)) <= most
     }
 
-    /// Whether a batch needs most of the memory of the memtables, so that they never have room for it while others write.
+    /// Needs most of the memtable memory, and so never finds room while others write.
     pub(in crate::db) fn is_large(&self, batch: Part<'_>) -> bool {
         let half = self.context.memory.memtables_max() / 2;
         batch.0.len() > half || memory_of(std::iter::once(batch)) > half
     }
 
-    /// A tree whose memtable may have no places for a group.
     fn overfull<'g>(&self, group: impl Iterator<Item = Part<'g>> + Clone) -> Option<&'g Arc<Tree>> {
         if self.context.memory.memtables() <= Memtable::FLUSH_BYTES_MAX {
             return None;
@@ -130,15 +119,13 @@ impl Engine {
         group.flat_map(|(_, trees)| trees).find(|tree| is_overfull(tree.active_bytes(), more))
     }
 
-    /// Whether beginning a log, without which nothing is sealed, is not put off.
     pub(in crate::db) fn may_seal(&self) -> bool {
         self.background.threads == 0 || self.retry.is_due(Work::BeginLog)
     }
 }
 
-/// Whether the memtables have room for a group in any case, and blocks need not give way to it: the shortest entry, of
-/// three bytes, takes at most 80 times as much, a range delete of four bytes 500 times, and what a memtable allocates ahead
-/// is little of so much memory.
+/// Evicts no blocks. The smallest entry (three bytes) takes at most 80 times its size, a range delete of four bytes 500 times;
+/// preallocation is negligible.
 #[inline]
 pub(in crate::db) fn has_much_room<'g>(
     used: usize,
@@ -146,7 +133,6 @@ pub(in crate::db) fn has_much_room<'g>(
     mut group: impl Iterator<Item = Part<'g>>,
 ) -> bool {
     let Some((bytes, trees)) = group.next() else { return true };
-    // Of more, each memtable is looked at.
     let most = most.min(Memtable::FLUSH_BYTES_MAX);
     let is_small = trees.len() == 1
         && bytes.len() <= most / 2048
@@ -154,13 +140,12 @@ pub(in crate::db) fn has_much_room<'g>(
     is_small && used <= most / 2 && most >= MUCH_ROOM_MIN && group.next().is_none()
 }
 
-/// Whether a memtable of so many bytes, which could not be sealed, may have no places for so much more. One that can be is
-/// sealed when it has [`Memtable::FLUSH_BYTES_MAX`], and the largest batch finds places beside these.
+/// An unsealed memtable may lack places for `more` bytes. One sealed at [`Memtable::FLUSH_BYTES_MAX`] has room for the largest
+/// batch.
 fn is_overfull(active: usize, more: usize) -> bool {
     active > Memtable::FLUSH_BYTES_MAX && (active as u64).saturating_add(more as u64) > Memtable::BYTES_MAX
 }
 
-/// The most that the memtables can grow by when a group is applied.
 pub(in crate::db) fn memory_of<'g>(group: impl Iterator<Item = Part<'g>> + Clone) -> usize {
     let (mut entries, mut len, mut of_spans) = (0, 0, 0_usize);
     for (bytes, _) in group.clone() {
@@ -204,7 +189,7 @@ mod tests {
             }
             _ => Ok(()),
         });
-        // The space of RESERVE is enough for deletes, so these get as far as the leader.
+        // `RESERVE` is enough for deletes, so these reach the leader.
         let refused = (0..).find_map(|n| db.delete(key(n)).err()).unwrap();
         assert!(is_out_of_space(&refused), "{refused}");
         let failures = db.engine().retry.failures();

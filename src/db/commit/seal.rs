@@ -1,4 +1,4 @@
-//! Sealing memtables, as the commit leader does it: a new log begins, then full memtables become immutable.
+//! Sealing memtables: a new log begins first.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::db::state::log::OLDER_LOGS_MAX;
 use crate::error::Result;
 
 impl Engine {
-    /// Begins a new log and makes the memtables of these trees immutable. Only the leader calls this.
+    /// Called by the leader only.
     pub(super) fn seal_now(&self, trees: &[Arc<Tree>]) -> Result<()> {
         match self.begin_writing().and_then(|()| self.begin_log()) {
             Ok(()) => {
@@ -32,8 +32,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes the memtables immutable whose entries are in the oldest log, if there are too many logs. These
-    /// entries are all in older logs, so no new log is needed.
+    /// With too many logs, seals memtables with entries in the oldest one. The active log continues.
     fn seal_behind_old_logs(&self) {
         if self.log().total_bytes() <= self.options.logs_bytes() && self.log().older() <= OLDER_LOGS_MAX {
             return;

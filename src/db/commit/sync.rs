@@ -1,4 +1,4 @@
-//! Making writes durable: one sync of the log for all that wait.
+//! Durability: one sync of the log for all waiting writers.
 
 use crate::db::engine::Engine;
 use crate::db::state::durability::Durability;
@@ -6,8 +6,7 @@ use crate::db::state::log::{LogPosition, Synced};
 use crate::error::Result;
 
 impl Engine {
-    /// Makes what was written, or read, as durable as a caller wants: the log up to this position, or everything
-    /// that is visible. A store that is open for reading syncs nothing.
+    /// Up to a position, or everything visible. No-op if read-only.
     #[inline]
     pub(in crate::db) fn make_durable(
         &self,
@@ -22,7 +21,6 @@ impl Engine {
         }
     }
 
-    /// Makes every write durable that returned before this call.
     pub(in crate::db) fn sync(&self) -> Result<()> {
         self.check_writable()?;
         self.wait_durable(self.log().end())

@@ -1,33 +1,30 @@
-//! A checkpoint: a store of its own in a new directory that holds all keyspaces as they were at one moment.
+//! A checkpoint: an independent store in a new directory with all keyspaces at one moment.
 //!
 //! | step | durable before the next |
 //! |---|---|
-//! | 1 the directory `NAME.checkpoint-incomplete` is created next to `NAME`, and locked | |
-//! | 2 the moment is chosen, and its files are kept from removal ([`Source`]) | the log of the store up to the moment |
-//! | 3 tables, filters and closed logs get a second name in the directory, or are copied | copies |
-//! | 4 the batches of the other logs are copied into closed logs with the new store id ([`log_copy`](super::log_copy)) | these logs |
-//! | 5 a manifest with the whole state, and `CURRENT` | all files, their names in the directory |
-//! | 6 the directory is renamed to `NAME` | the directory above, and those above it |
+//! | 1 create and lock the directory `NAME.checkpoint-incomplete` next to `NAME` | |
+//! | 2 choose the moment and protect its files from removal ([`Source`]) | the log of the store up to the moment |
+//! | 3 link or copy tables, filters and closed logs | copies |
+//! | 4 copy the batches of other logs into closed logs with the new store id ([`log_copy`](super::log_copy)) | these logs |
+//! | 5 write a manifest with the whole state, and `CURRENT` | all files and their names |
+//! | 6 rename the directory to `NAME` | the ancestor directories |
 //!
-//! Only step 2 takes a lock of the store, on the manifest, and neither syncs nor links under it. The commit queue is not
-//! entered: each end of a batch in the log is a moment, so writers go on.
+//! Only step 2 takes a lock (the manifest's), without a sync or link under it. Writers continue.
 //!
 //! # One moment
 //!
-//! Under the lock of the manifest no edit is published. The tables of the state hold only entries that were in the log
-//! before, so the state and the log up to the end that is read under the lock are what a `kill -9` would have left then.
+//! Under the lock no edit is published, and the tables only have entries logged earlier. So the state and the log up to its end
+//! equal the store after a `kill -9`.
 //!
 //! # Promises
 //!
-//! A promise in the logs names an edit that was durable when it was written, so none is after the state that was cloned.
-//! The manifest of the copy continues that state: its first edit has the next count. So it has reached each
-//! promise, and none of them names an edit that it holds. Later edits of the store have the same counts and other
-//! hashes, but the copy gets no log with a promise of them.
+//! A promise names an edit that was durable when it was written, so the cloned state has every promised edit. Later edits of the
+//! store have the same counts with other hashes, but the copy gets no log with promises of them.
 //!
 //! # Complete or absent
 //!
-//! The name appears in step 6. A failure before, or in it, removes what was made. A crash leaves the directory of step 1,
-//! which the next checkpoint to the same name removes. Nothing in the store changes, except that the log is synced.
+//! A failure before step 6 removes everything. A crash leaves the directory of step 1, which the next checkpoint to `NAME`
+//! removes. In the store only the log is synced.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -45,10 +42,8 @@ use crate::filename::FileName;
 use crate::manifest::log::ManifestLog;
 use crate::manifest::state::LogState;
 
-/// How many bytes of a file are copied at a time.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// Makes a checkpoint of an open store, or of the view of a handle for reading.
 pub(in crate::db) fn checkpoint(engine: &Engine, view: Option<&LiveView>, dir: &Path) -> Result<()> {
     engine.lifecycle.check_open()?;
     engine.files.check_process()?;
@@ -74,7 +69,6 @@ struct Copying<'a> {
 }
 
 impl Copying<'_> {
-    /// Steps 3 to 5.
     fn run(mut self) -> Result<()> {
         let mut state = self.source.state.clone();
         state.store_ids.insert(self.source.store_id);
@@ -113,12 +107,9 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Gives a file that never changes a second name. Copies it if that cannot be done, or if the writer of the store
-    /// has removed it: a view holds it open.
-    ///
     /// # Errors
     ///
-    /// [`Error::Changed`] if another store is in the directory of a view, and has a file of that name.
+    /// [`Error::Changed`] if another store's file has this name.
     fn link(&mut self, name: FileName) -> Result<()> {
         let (from, to) = (name.path(&self.source.dir), name.path(self.to.path()));
         if !self.links_are_refused {
@@ -142,14 +133,12 @@ impl Copying<'_> {
         }
     }
 
-    /// Whether a file is the one that the state names. Files have random ids.
     fn is_named(&self, name: FileName, path: &Path) -> Result<bool> {
         let Some(file_id) = self.source.file_id(name) else { return Ok(true) };
         let io_error = |error| Error::io("read", path, error);
         let file = self.to.fs().open(path).map_err(io_error)?;
         let len = file.len().map_err(io_error)?.min(HEADER_BYTES as u64);
         let bytes = file.read_to_vec(len as usize, 0).map_err(io_error)?;
-        // A damaged file is copied as it is.
         Ok(FileHeader::decode(&bytes).map_or(true, |header| header.file_id == file_id))
     }
 

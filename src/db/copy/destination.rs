@@ -1,9 +1,7 @@
-//! The directory of a copy. It is built under another name in the same directory, and gets its own name when it is
-//! complete.
+//! The directory of a copy, built under another name next to it and renamed when complete.
 //!
-//! The other name is the name of the copy and `.checkpoint-incomplete`. The directory is locked as long as a copy is built in
-//! it, so files in a directory without a lock are left from a copy that was interrupted. They are removed, but only
-//! files with names of a store: if there are others, the directory is left as it is.
+//! The temporary name ends with `.checkpoint-incomplete`. The directory is locked during the copy, so files in an unlocked one
+//! are left from an interrupted copy. They are removed, unless there are foreign files.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -16,9 +14,8 @@ use crate::fs::{Fs, LockedDir, lies_in};
 
 const INCOMPLETE: &str = ".checkpoint-incomplete";
 
-/// A directory that is being built. Unless it is finished, it is removed when this is dropped.
+/// Removed on drop unless finished.
 pub(super) struct Destination {
-    /// Without the lock.
     base: Arc<dyn Fs>,
     dir: PathBuf,
     incomplete: PathBuf,
@@ -35,14 +32,12 @@ enum State {
 }
 
 impl Destination {
-    /// Creates the directory for a copy at `dir` of the store in `store`. `close_spare` closes an open file if there is no
-    /// room for another.
+    /// Creates the directory for a copy of `store` at `dir`. `close_spare` closes an open file to make room.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if `dir` is in the store, [`Error::Locked`] if another copy is being made there,
-    /// [`Error::OtherFiles`] if the directory to build in has files of other programs, [`Error::Io`], with the kind
-    /// `AlreadyExists` if there is something at `dir`.
+    /// [`Error::InvalidArgument`] if `dir` is in the store, [`Error::Locked`] during another copy to it, [`Error::OtherFiles`] if
+    /// the temporary directory has foreign files, [`Error::Io`], with the kind `AlreadyExists` if `dir` exists.
     pub(super) fn create(
         base: &Arc<dyn Fs>,
         dir: &Path,
@@ -59,7 +54,10 @@ impl Destination {
         match base.list(dir) {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) if error.kind() != ErrorKind::NotADirectory => return Err(look_for(error)),
-            _ => return Err(Error::io("create", dir, ErrorKind::AlreadyExists.into())),
+            _ => {
+                let why = "it exists; a checkpoint needs a new directory";
+                return Err(Error::io("create", dir, std::io::Error::new(ErrorKind::AlreadyExists, why)));
+            }
         }
         let mut incomplete = name.to_owned();
         incomplete.push(INCOMPLETE);
@@ -78,20 +76,17 @@ impl Destination {
         Ok(Self { base, dir, incomplete, fs, locked, state: State::Incomplete })
     }
 
-    /// The directory to build in.
     pub(super) fn path(&self) -> &Path {
         &self.incomplete
     }
 
-    /// The file system to build with.
     pub(super) fn fs(&self) -> &Arc<dyn Fs> {
         &self.fs
     }
 
-    /// Gives the directory its name, durably.
     pub(super) fn finish(mut self) -> Result<()> {
         if cfg!(not(unix)) {
-            // An open file keeps its directory from being renamed.
+            // An open file prevents renaming its directory.
             self.locked.release();
         }
         let renamed = self.base.rename(&self.incomplete, &self.dir);
@@ -104,7 +99,7 @@ impl Destination {
 
     fn remove(&self) -> std::io::Result<()> {
         let dir = if self.state == State::Renamed { &self.dir } else { &self.incomplete };
-        // `LOCK` last: nobody builds here before it is gone.
+        // `LOCK` last: it excludes other copies.
         let mut names = names(&*self.base, dir)?.0;
         names.sort_unstable_by_key(|name| *name == FileName::Lock);
         names.iter().try_for_each(|name| self.base.remove(&name.path(dir)))?;
@@ -123,7 +118,6 @@ impl Drop for Destination {
     }
 }
 
-/// The names of a store's files in a directory, and all others.
 fn names(fs: &dyn Fs, dir: &Path) -> std::io::Result<(Vec<FileName>, Vec<String>)> {
     let (mut ours, mut others) = (Vec::new(), Vec::new());
     for name in fs.list(dir)? {
@@ -135,7 +129,7 @@ fn names(fs: &dyn Fs, dir: &Path) -> std::io::Result<(Vec<FileName>, Vec<String>
     Ok((ours, others))
 }
 
-/// Removes the files of a copy that was interrupted, all but `LOCK`, which is held.
+/// Except for the held `LOCK`.
 fn remove_interrupted(fs: &dyn Fs, dir: &Path) -> Result<()> {
     let (ours, mut others) = names(fs, dir).map_err(|error| Error::io("list", dir, error))?;
     if !others.is_empty() {

@@ -1,8 +1,7 @@
-//! The files of a store at one moment, for programs that copy them.
+//! The files of a store at one moment, for backup programs.
 //!
-//! The files, each to its stated length, are a store after a `kill -9` at that moment. Tables, filters and logs that
-//! have ended never change. The manifest and the log in use are only appended to, so their first bytes do not change either.
-//! `CURRENT` is replaced as a whole; it is held open.
+//! Up to their stated lengths, the files are a store after a `kill -9`. Tables, filters and ended logs are immutable; manifest
+//! and active log are append-only; `CURRENT` is replaced as a whole and held open.
 
 use std::any::Any;
 use std::path::{Path, PathBuf};
@@ -22,10 +21,9 @@ use crate::manifest::current::{self, Current};
 use crate::manifest::state::{LogState, TablePlace};
 use crate::wal::{Ending, Expected, FramedReader};
 
-/// A file of a store at one moment: see [`Db::live_files`](crate::Db::live_files).
+/// A file of a store at one moment; see [`Db::live_files`](crate::Db::live_files).
 ///
-/// Two files with the same kind, name, id, checksum and length have the same bytes, also if one is of a checkpoint of the
-/// other one's store, except for filters: two stores may build the same filter for a table that they share, in files with other
+/// Files with equal kind, name, id, checksum and length have equal bytes, also in checkpoints; filters may differ in their file
 /// headers.
 #[derive(Debug, Clone)]
 pub struct LiveFile {
@@ -37,12 +35,10 @@ pub struct LiveFile {
     protected: Arc<Protected>,
 }
 
-/// Keeps the files as they are.
 struct Protected {
     source: Source,
     current: Arc<dyn ReadFile>,
     _view: Option<LiveView>,
-    /// Keeps the store open.
     _owner: Arc<dyn Any + Send + Sync>,
 }
 
@@ -53,7 +49,7 @@ impl std::fmt::Debug for Protected {
 }
 
 impl LiveFile {
-    /// The name in the directory of the store. A copy needs the same name.
+    /// The file name, also for a copy.
     #[must_use]
     pub fn name(&self) -> String {
         self.name.to_string()
@@ -65,31 +61,30 @@ impl LiveFile {
         self.kind
     }
 
-    /// How many bytes of the file belong to this moment. The file itself may be longer.
+    /// Length at this moment, in bytes; the file itself may be longer.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "no file of a store is empty")]
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// The random id in its header. A filter has the id of its table here.
+    /// The random id in its header; for a filter, its table's.
     #[must_use]
     pub fn file_id(&self) -> [u8; 16] {
         self.file_id
     }
 
-    /// The checksum in the manifest: of the footer for a table, of the header of the filter block for a filter, 0 for the
-    /// other kinds. It does not cover all bytes: together with the id it identifies the file.
+    /// The checksum in the manifest, of a table's footer or a filter block's header, else 0. It does not cover all bytes.
     #[must_use]
     pub fn checksum(&self) -> u32 {
         self.checksum
     }
 
-    /// Opens the file for reading. It ends after [`LiveFile::len`] bytes.
+    /// Opens the file for reading, limited to [`LiveFile::len`] bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]; [`Error::Changed`] if a handle for reading does not hold a file open that the writer has removed.
+    /// [`Error::Io`]; [`Error::Changed`] if the writer has removed a file that a read-only handle does not hold open.
     pub fn open(&self) -> Result<Arc<dyn ReadFile>> {
         let file = match self.kind {
             FileKind::Current => Arc::clone(&self.protected.current),
@@ -102,7 +97,6 @@ impl LiveFile {
     }
 }
 
-/// The result of [`live_files`].
 #[derive(Debug)]
 pub(in crate::db) struct Listed {
     pub(in crate::db) files: Vec<LiveFile>,
@@ -110,7 +104,6 @@ pub(in crate::db) struct Listed {
     pub(in crate::db) seqno: SeqNo,
 }
 
-/// Lists the files of an open store, or of the view of a handle for reading. The files keep `owner`.
 pub(in crate::db) fn live_files(
     engine: &Engine,
     view: Option<&LiveView>,
@@ -118,7 +111,7 @@ pub(in crate::db) fn live_files(
 ) -> Result<Listed> {
     engine.lifecycle.check_open()?;
     engine.files.check_process()?;
-    // Read first: every write up to it is in the logs.
+    // First: every write up to it is in the logs.
     let seqno = engine.sequence.visible();
     let (source, current, manifest_len) = match view {
         Some(view) => {
@@ -160,7 +153,6 @@ pub(in crate::db) fn live_files(
     Ok(Listed { files: found.into_iter().map(file).collect(), store_id, seqno })
 }
 
-/// A table and its filters in files of their own.
 fn table_files(place: &TablePlace) -> Vec<(FileName, FileKind, u64, FileId, u32)> {
     let meta = &place.meta;
     let table = (FileName::Table(meta.number), FileKind::Table, meta.len, meta.file_id, meta.footer_checksum);
@@ -171,7 +163,6 @@ fn table_files(place: &TablePlace) -> Vec<(FileName, FileKind, u64, FileId, u32)
     filters.chain([table]).collect()
 }
 
-/// `CURRENT`, held open.
 struct OpenCurrent {
     path: PathBuf,
     file: Arc<dyn ReadFile>,
@@ -194,7 +185,6 @@ impl OpenCurrent {
 }
 
 impl Source {
-    /// How many bytes of a log count.
     fn log_len(&self, number: u64, log: &LogState) -> Result<u64> {
         if self.unused_logs.contains_key(&number) {
             return Ok(HEADER_BYTES as u64);

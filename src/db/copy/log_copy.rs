@@ -1,8 +1,7 @@
-//! The batches of a log in a new log, which is closed and bears the id of the copy.
+//! Copies the batches of a log into a new closed log with the id of the copy.
 //!
-//! A log that is in use cannot be linked: the writer of the store appends to it. So the batches and bucket boundaries up to
-//! the moment of the copy are appended to a new log, which ends with a close record. Promises are not copied. The close
-//! record has the mark of the state that the copy continues.
+//! An active log grows and cannot be linked. Its batches and boundaries go to a new log with a close record and no promises. The
+//! close record has the mark of the copied state.
 
 use std::sync::Arc;
 
@@ -22,19 +21,15 @@ use crate::wal::{
     Content, ContentReader, Ending, Expected, FramedReader, FramedWriter, RecordKind, encode_close,
 };
 
-/// What [`Source::copy_log`] has read and written.
 pub(super) struct CopiedLog {
-    /// Whether the log held any record.
     pub(super) was_used: bool,
-    /// Whether it ended with a close record.
     pub(super) was_closed: bool,
     pub(super) last_seqno: SeqNo,
-    /// The id and end of the new log. `None` if there is none, because there was no batch and no boundary.
+    /// `None` if there are neither batches nor boundaries.
     pub(super) log: Option<(FileId, LogEnd)>,
 }
 
 impl Source {
-    /// Copies the batches of a log that may be in use into a log of the same number. `last_seqno` is that of the logs before.
     pub(super) fn copy_log(
         &self,
         number: u64,
@@ -46,7 +41,7 @@ impl Source {
         let mut file = open_log(&*self.fs, &from)?;
         let end = self.end.filter(|end| end.number == number).map(|end| end.offset);
         if let Some(end) = end {
-            // It becomes shorter when it is closed.
+            // Closing shortens it.
             file = Arc::new(FrozenFile::first_bytes(file, end));
         }
         let (own, file_id) = (Some(self.store_id), Some(log.file_id));

@@ -1,4 +1,4 @@
-//! The moment of a store that is copied.
+//! The copied moment of a store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,37 +17,28 @@ use crate::manifest::log::{self, ManifestLog};
 use crate::manifest::state::{LogState, ManifestState, TablePlace};
 use crate::obsolete_files::Kept;
 
-/// A state of the manifest, and how far the logs count.
 pub(super) struct Source {
     pub(super) dir: PathBuf,
-    /// For reading its files as they were.
     pub(super) fs: Arc<dyn Fs>,
     pub(super) store_id: FileId,
     pub(super) state: ManifestState,
-    /// The logs of the state that were created and not used, if these are known.
     pub(super) unused_logs: BTreeMap<u64, LogState>,
-    /// The last log, and where it ends. `None`: each log ends where its file does.
+    /// End of the last log. `None`: each log ends with its file.
     pub(super) end: Option<LogPosition>,
-    /// The directory of a store that is open for writing.
     locked: Option<Arc<LockedDir>>,
     _kept: Option<Kept>,
 }
 
 impl Source {
-    /// The present moment of a store that is open for writing. Its log is durable up to there.
+    /// The present moment of a store open for writing, durable in its log.
     ///
     /// # Errors
     ///
-    /// The error of writing, if it is disabled, or suspended and cannot be resumed: the durable state is unknown.
+    /// The durable state is unknown: writing is disabled or cannot resume.
     pub(super) fn of_store(engine: &Engine) -> Result<Self> {
         Ok(Self::of_store_with(engine, |_| Ok(()))?.0)
     }
 
-    /// The same, and what `look` finds while the manifest is locked.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Source::of_store`], and of `look`.
     pub(super) fn of_store_with<T>(
         engine: &Engine,
         look: impl FnOnce(&ManifestLog) -> Result<T>,
@@ -60,7 +51,7 @@ impl Source {
         let in_force = manifest.as_ref().ok_or(Error::Closed)?;
         let (mut state, found) = (in_force.state().clone(), look(in_force)?);
         let end = engine.log().end();
-        // Read after the active log: the one before it has ended then.
+        // After the active log: the previous one has ended then.
         if let Some(EditItem::LogEnded { number, end }) = engine.next_log.ended()
             && let Some(log) = state.logs.get_mut(&number)
         {
@@ -83,7 +74,6 @@ impl Source {
         Ok((source, found))
     }
 
-    /// The moment of a live view of the store in `dir`.
     pub(super) fn of_view(view: &LiveView, dir: &Path) -> Result<Self> {
         let fs = view.fs();
         let missing = || Error::corruption(&FileName::Current.path(dir), 0, "CURRENT", "it is missing");
@@ -94,12 +84,10 @@ impl Source {
         Ok(Self { dir, fs, store_id, state, unused_logs, end: None, locked: None, _kept: None })
     }
 
-    /// The files of tables and filters.
     pub(super) fn tables(&self) -> BTreeSet<FileName> {
         tables(&self.state).collect()
     }
 
-    /// The id that a file has in its header, if the state names it: of a table or a log.
     pub(super) fn file_id(&self, name: FileName) -> Option<FileId> {
         match name {
             FileName::Table(number) => {
@@ -111,13 +99,12 @@ impl Source {
         }
     }
 
-    /// Whether another store may take the place of the directory without an error: it is not locked.
+    /// Without a lock another store may replace the directory.
     pub(super) fn is_view(&self) -> bool {
         self.locked.is_none()
     }
 
-    /// Checks that the directory of a store that is open for writing is still the one that was locked: files are linked by
-    /// their paths.
+    /// Files are linked by path.
     pub(super) fn check_in_place(&self) -> Result<()> {
         let check = self.locked.as_ref().map_or(Ok(()), |locked| locked.check());
         check.map_err(|error| Error::io("look at", &self.dir, error))

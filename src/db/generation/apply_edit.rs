@@ -1,10 +1,7 @@
-//! The one place where the tree changes: an edit becomes durable, then visible; then old files may be
-//! removed.
+//! Publishes changes of trees: an edit becomes durable, then visible; then old files may be removed.
 //!
-//! Every flush, compaction, new filter, new log, new or dropped keyspace ends here. The caller has made the
-//! files that the edit names durable, and their directory. If appending the edit fails or panics, it is unknown
-//! whether the manifest has it. Then nothing becomes visible, the new files are kept, and writing is suspended
-//! until there is another manifest (`resume`), or ends.
+//! The caller has synced the files of the edit and their directory. If the append fails or panics, the manifest may or may not
+//! have the edit: nothing becomes visible, new files are kept, and writing is suspended (`resume`) or ends.
 
 use std::sync::Arc;
 
@@ -22,15 +19,12 @@ use crate::manifest::state::ManifestState;
 use crate::sync::lock;
 
 impl Engine {
-    /// Makes an edit durable, then visible.
+    /// Makes an edit durable, then visible. Returns the log floor of the durable manifest.
     ///
     /// # Errors
     ///
-    /// An error from before the append has changed nothing: [`Error::KeyspaceDropped`], [`Error::Closed`],
-    /// [`Error::Overlap`], or that the lock could not be checked. An append that failed has suspended writing.
-    /// Failures that end writing have disabled it.
-    ///
-    /// Returns the number below which no log is needed, according to the durable manifest.
+    /// Nothing has changed: [`Error::KeyspaceDropped`], [`Error::Closed`], [`Error::Overlap`], or the lock could not be checked.
+    /// A failed append has suspended or disabled writing.
     pub(in crate::db) fn publish(&self, items: Vec<EditItem>, change: Change) -> Result<u64> {
         catch("a change of the manifest", || self.publish_edit(items, change))
             .unwrap_or_else(|panic| Err(self.fail(panic)))
@@ -48,8 +42,7 @@ impl Engine {
         let mut all = vec![EditItem::NextFile(self.files.next_number())];
         let changed = self.items_of(&change, manifest.state())?;
         point();
-        // Read after the floor: where that is above a log which has just ended, the edit says how that ended, and
-        // says so before.
+        // After the floor. If the floor is above a log that has just ended, the edit states that end first.
         let ended = self.next_log.ended();
         all.extend(ended.clone());
         all.extend(items);
@@ -72,7 +65,6 @@ impl Engine {
         let log_floor = manifest.state().log_floor;
         let is_due = manifest.is_long() && self.retry.is_due(Work::ReplaceManifest);
         if is_due {
-            // The edit has been published, whatever happens here.
             let state = manifest.state().clone();
             if let Err(panic) = catch("a new manifest", || self.replace_manifest(state, &mut guard)) {
                 self.fail(panic);
@@ -85,7 +77,6 @@ impl Engine {
         Ok(log_floor)
     }
 
-    /// What a change says in the manifest, if it can be made.
     fn items_of(&self, change: &Change, state: &ManifestState) -> Result<Vec<EditItem>> {
         Ok(match change {
             Change::None | Change::End | Change::Drop(_) => Vec::new(),
@@ -94,7 +85,7 @@ impl Engine {
                 if let OptionsChange::All(_) = change
                     && tree.expires()
                 {
-                    return Err(Error::invalid("another call has set a time to live at the same moment"));
+                    return Err(Error::invalid("a concurrent call has set a time to live"));
                 }
                 if let OptionsChange::Expiry(_, boundary) = change {
                     let visible = self.sequence.visible();
@@ -133,7 +124,6 @@ impl Engine {
         })
     }
 
-    /// Makes horizons visible, which are durable.
     fn install_horizons(&self, rises: &[(Arc<Tree>, SeqNo)]) {
         let changes: Vec<_> = rises.iter().map(|(tree, horizon)| (tree.id, *horizon)).collect();
         let install = || rises.iter().for_each(|(tree, horizon)| tree.raise_horizon(*horizon));
@@ -141,7 +131,7 @@ impl Engine {
         self.sequence.snapshots.raise(&changes, install);
     }
 
-    /// Goes on in a new manifest with the same state, and in the same log.
+    /// Replaces the manifest by one with the same state; keeps the log.
     fn replace_manifest(&self, state: ManifestState, current: &mut Option<ManifestLog>) {
         match self.prepare(state, |_| Ok(())).map(|new| self.install(new, current)) {
             Ok(Ok(old)) => self.clean_up(old),
@@ -150,9 +140,8 @@ impl Engine {
         }
     }
 
-    /// The oldest log that is still needed once these memtables are in tables.
     pub(in crate::db) fn log_floor(&self, flushed: &[&Arc<LoggedMemtable>]) -> u64 {
-        // Read first: a memtable that gets its first entry after this gets it from this log or a later one.
+        // First: later memtables get their first entry from this log or a later one.
         let active = self.log().active();
         let flushed: Vec<u64> = flushed.iter().filter_map(|memtable| memtable.first_log()).collect();
         self.keyspaces.memtables.oldest_log(&flushed).unwrap_or(active).min(active)

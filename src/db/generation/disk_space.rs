@@ -1,4 +1,4 @@
-//! Looking at the disk, and the file `RESERVE`: when it is made and when it is given up.
+//! Disk checks, and the file `RESERVE`.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,6 @@ use crate::key::EntryKind;
 use crate::sync::lock;
 
 impl Engine {
-    /// Looks at the disk if that is due. Only the commit leader calls this.
     #[inline]
     pub(in crate::db) fn look_at_disk_if_due(&self) {
         if self.disk_space.is_look_due(self.counters.logged_bytes.load(Ordering::Relaxed)) {
@@ -29,7 +28,7 @@ impl Engine {
         }
     }
 
-    /// Finds out whether the store takes puts and deletes. `None`: that is not known, and as before.
+    /// Whether puts and deletes are accepted; `None`: unknown, no change.
     pub(in crate::db) fn look_at_disk(&self) -> Option<Verdict> {
         let (held, free) = (self.held(), self.free_bytes().ok()?);
         let space = self.disk_space.space(free, held.files);
@@ -56,18 +55,15 @@ impl Engine {
         }
     }
 
-    /// What is free, if the file system says so. It may be too much: a quota is lower.
     pub(super) fn free_bytes(&self) -> Result<Option<u64>> {
         let dir = &self.files.dir;
         self.files.fs.free_bytes(dir).map_err(|error| Error::io("find the free space of", dir, error))
     }
 
-    /// The error of a write that is refused.
     pub(in crate::db) fn full_disk(&self) -> Error {
         self.disk_space.cause().unwrap_or_else(|| self.kept_space())
     }
 
-    /// The error of a put for which the disk has space that is kept.
     fn kept_space(&self) -> Error {
         let why = "the disk is full; the remaining space is kept for flushes and compactions";
         Error::io(
@@ -77,16 +73,15 @@ impl Engine {
         )
     }
 
-    /// Whether the file system has told what is free, and no operation has shown that this is too much.
+    /// No operation has contradicted the known free space.
     fn is_figure_right(&self, free: Option<u64>) -> bool {
         free.is_some() && !self.disk_space.has_capacity()
     }
 
-    /// Refuses puts from now on. Compactions take out what was deleted. The files of the store may take as much as
-    /// `capacity` in any case, if the free space does not show what they may take.
+    /// `capacity`: proven size of all files, if the free space is unreliable.
     fn refuse_puts(&self, cause: &Error, capacity: Option<u64>) {
         if self.disk_space.set_short(cause, capacity) {
-            tracing::warn!(dir = %self.files.dir.display(), error = %cause, "the disk is full: no puts are taken");
+            tracing::warn!(dir = %self.files.dir.display(), error = %cause, "the disk is full: puts are refused");
             self.keyspaces.all().iter().for_each(|tree| tree.mark());
             self.background.notify();
         }
@@ -95,12 +90,12 @@ impl Engine {
     fn take_puts(&self) {
         self.retry.done(Work::ReserveFile);
         if self.disk_space.set_enough() {
-            tracing::info!(dir = %self.files.dir.display(), "the disk has space, and puts are taken");
+            tracing::info!(dir = %self.files.dir.display(), "the disk has space again: puts are accepted");
             self.background.notify();
         }
     }
 
-    /// Refuses puts, and removes the file, if this failure was that of a full disk. `true` if that has freed space.
+    /// Refuses puts and removes `RESERVE`. Returns whether this has freed space.
     pub(in crate::db) fn give_up_reserve_file(&self, cause: &Error) -> bool {
         if !is_out_of_space(cause) {
             return false;
@@ -110,21 +105,20 @@ impl Engine {
         let removed = self.remove_reserve_file();
         self.note_full_disk(cause, free, *removed.as_ref().unwrap_or(&file));
         let bytes = removed.unwrap_or_else(|error| {
-            // An attempt to make the file is due no later for this.
             if self.retry.is_due(Work::ReserveFile) {
                 self.fail_or_put_off(Work::ReserveFile, error);
             }
             0
         });
         if bytes > 0 {
-            tracing::warn!(dir = %self.files.dir.display(), bytes, "the disk is full, and RESERVE is given up");
+            tracing::warn!(dir = %self.files.dir.display(), bytes, "the disk is full: removed RESERVE");
             self.retry.note_room();
         }
         bytes > 0
     }
 
-    /// Refuses puts after an operation has found no space, when the file system said that so much was free, and the file
-    /// had so many bytes. A figure that does not explain the failure is wrong.
+    /// `free`, `file`: free space and length of `RESERVE` at the failure. A free space that does not explain the failure is
+    /// wrong.
     pub(in crate::db) fn note_full_disk(&self, cause: &Error, free: Option<u64>, file: u64) {
         let held = self.held();
         let is_wrong = free.is_none_or(|free| free >= held.need().puts);
@@ -132,8 +126,7 @@ impl Engine {
         self.look_at_disk();
     }
 
-    /// Whether an attempt to make the file is due. Jobs that found no room come first, because they need the space and
-    /// give back more.
+    /// Jobs that found no space come first: they free more.
     pub(in crate::db) fn lacks_reserve_file(&self) -> bool {
         let is_wanted = || self.disk_space.is_short() || self.disk_space.wants_file();
         let is_failing = || self.retry.is_failing(|work| work == Work::ReserveFile);
@@ -142,8 +135,7 @@ impl Engine {
             && !self.retry.is_short_of_space(|work| matches!(work, Work::Flush(_) | Work::Compact(_)))
     }
 
-    /// Gives the file the length that it is to have, and takes puts again if there is space. `false` if that cannot be done
-    /// now: it is put off.
+    /// Accepts puts if there is space. On failure schedules a retry and returns `false`.
     pub(in crate::db) fn make_reserve_file(&self) -> bool {
         let _one_at_a_time = lock(&self.disk_space.making);
         if self.lifecycle.is_suspended() {
@@ -156,7 +148,6 @@ impl Engine {
             }
             Ok(false) => self.put_off(Work::ReserveFile, self.full_disk()),
             Err(error) => {
-                // Where the file cannot show whether there is space, puts do.
                 if !is_out_of_space(&error) && !self.is_figure_right(self.free_bytes().ok().flatten()) {
                     self.take_puts();
                 }
@@ -166,10 +157,9 @@ impl Engine {
         false
     }
 
-    /// `false` if too little is free.
     fn try_make_reserve_file(&self) -> Result<bool> {
         if find(&*self.files.fs, &self.files.dir, self.files.store_id)? == Found::Others {
-            tracing::warn!(dir = %self.files.dir.display(), "RESERVE is a file of others, and the store has none");
+            tracing::warn!(dir = %self.files.dir.display(), "RESERVE is a foreign file: the store has no reserve");
             self.disk_space.bar();
         }
         let (held, free) = (self.held(), self.free_bytes()?);
@@ -179,7 +169,7 @@ impl Engine {
         if is_short && self.is_figure_right(free) {
             return Ok(false);
         }
-        // Where the file system does not tell what is free, a file of the whole length shows that there is space.
+        // With unknown free space, a file of full length proves the space.
         let wanted = if is_short { self.disk_space.proof(&held) } else { verdict.wanted };
         if is_short && free.is_some_and(|free| free < wanted.unwrap_or(0)) {
             self.disk_space.forget_capacity();
@@ -192,14 +182,12 @@ impl Engine {
         Ok(true)
     }
 
-    /// Gives the file this length.
     fn replace_reserve_file(&self, bytes: u64, is_short: bool) -> Result<()> {
-        // What this may take up for a moment is what deletes need.
+        // Temporarily takes the space that deletes need.
         let _quiet = is_short.then(|| (self.manifest.lock(), self.log().pause()));
         let before = self.remove_reserve_file()?;
         let written = self.write_reserve_file(bytes);
         let Err(error) = &written else { return Ok(()) };
-        // The next attempt removes it if this one cannot.
         let _ = self.remove_reserve_file();
         if before < bytes && self.write_reserve_file(before).is_err() {
             let _ = self.remove_reserve_file();
@@ -211,14 +199,13 @@ impl Engine {
         written
     }
 
-    /// Removes the file, unless it belongs to others. Returns its length.
+    /// Unless foreign. Returns its length.
     fn remove_reserve_file(&self) -> Result<u64> {
         let bytes = remove_reserve_file(&*self.files.fs, &self.files.dir, self.files.store_id)?;
         self.disk_space.set_file(0);
         Ok(bytes)
     }
 
-    /// Writes a new file of this length; none of length 0.
     fn write_reserve_file(&self, bytes: u64) -> Result<()> {
         if bytes > 0 {
             write_reserve_file(&*self.files.fs, &self.files.dir, self.files.store_id, bytes)?;
@@ -227,7 +214,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Finds out whether the disk has space again. Finding out by writing is expensive, and waits until it is due.
     pub(in crate::db) fn look_for_space(&self) {
         self.look_at_disk();
         if self.disk_space.is_short() && self.lacks_reserve_file() {
@@ -236,7 +222,6 @@ impl Engine {
         self.look_and_give_way();
     }
 
-    /// Refuses a group with a put if the store takes none.
     pub(in crate::db) fn check_puts(&self, group: &[PartMut<'_>]) -> Result<()> {
         match self.disk_space.cause() {
             Some(cause) if group.iter().any(|(bytes, _)| has_put(bytes)) => Err(cause),
@@ -270,7 +255,6 @@ mod tests {
         options.reserve_bytes(reserve_bytes).open(DIR).unwrap()
     }
 
-    /// The file, if there is one.
     fn file(fs: &MemFs) -> Option<Vec<u8>> {
         let files = fs.files(Path::new(DIR)).into_iter();
         files.filter(|(path, _)| path.ends_with("RESERVE")).map(|(_, bytes)| bytes).next()
@@ -284,7 +268,7 @@ mod tests {
         fs.files(Path::new(DIR)).iter().map(|(_, bytes)| bytes.len() as u64).sum()
     }
 
-    /// Looks at the disk, and does all work that is due.
+    /// Checks the disk and does all due work.
     fn work(db: &Db) {
         db.engine().look_at_disk();
         while db.step().unwrap() {}
@@ -294,7 +278,7 @@ mod tests {
         Error::io("append to", Path::new(DIR), io::ErrorKind::StorageFull.into())
     }
 
-    /// Makes `RESERVE` find room for so many bytes, though nothing says so. Counts what is written to it.
+    /// Limits `RESERVE` to this many bytes without reporting it. Counts the bytes written to it.
     fn limit(fs: &MemFs, bytes: usize) -> Arc<AtomicU64> {
         let written = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&written);
@@ -309,7 +293,7 @@ mod tests {
         written
     }
 
-    /// A store that decides by itself how long `RESERVE` is, with so many entries.
+    /// A store with default length of `RESERVE` and this many entries.
     fn filled(fs: &MemFs, entries: u32) -> Db {
         let db = Options::new().fs(Arc::new(fs.clone())).background_threads(0).open(DIR).unwrap();
         (0..entries).for_each(|n| db.put(n.to_be_bytes(), [n as u8; 100]).unwrap());
@@ -357,7 +341,7 @@ mod tests {
         work(&db);
         db.close().unwrap();
         let db = open(&fs, 400_000);
-        // The file system says that all is free, and has room for half of it.
+        // The file system reports all as free but has room for half.
         let (written, start) = (limit(&fs, 200_000), Instant::now());
         (0..3).for_each(|_| work(&db));
         let attempts = 1 + start.elapsed().as_millis() as u64 / 50;
@@ -445,7 +429,7 @@ mod tests {
         db.engine().give_up_reserve_file(&full());
         let (written, start) = (limit(&fs, 900_000), Instant::now());
         assert!((0..1000).all(|_| db.put("k", "v").is_err()));
-        // It is tried as often as other work that fails.
+        // Retried like other failing work.
         let attempts = 2 + start.elapsed().as_millis() as u64 / 50;
         assert!(written.load(Ordering::Relaxed) <= attempts << 20, "{written:?} {attempts}");
     }

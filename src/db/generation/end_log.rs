@@ -1,4 +1,4 @@
-//! The end of the active log: its close record, synced.
+//! Ending the active log.
 
 use crate::db::engine::Engine;
 use crate::db::state::keyspace::change::Change;
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::manifest::edit::{EditItem, LogEnd};
 
 impl Engine {
-    /// Ends the last log. Its commits are complete when the directory is unlocked: callbacks may open the store.
+    /// Its commits complete after the unlocking: callbacks may open the store.
     pub(in crate::db) fn end_log(&self) -> Result<()> {
         if self.stays_unchanged() {
             return Ok(());
@@ -16,7 +16,6 @@ impl Engine {
         self.publish(vec![ended], Change::End).map(drop)
     }
 
-    /// Ends the active log, because another one follows. Returns the edit that describes the end.
     pub(super) fn end_active(&self) -> Result<EditItem> {
         let (end, ended) = self.close_active()?;
         self.completions.complete(end, &Ok(()));

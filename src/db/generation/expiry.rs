@@ -1,4 +1,4 @@
-//! The time of a keyspace whose entries expire, and the bucket boundaries that the manifest lacks.
+//! Time of expiring keyspaces, and boundaries that the manifest lacks.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,28 +15,23 @@ use crate::manifest::edit::EditItem;
 use crate::manifest::state::ManifestState;
 use crate::sync::lock;
 
-/// The time of a keyspace.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::db) struct Time {
     /// In milliseconds.
     pub(in crate::db) now: u64,
-    /// Whether the clock has leapt in the last bucket, or the store was opened in it: a time far from the last boundary is
-    /// not certain.
+    /// A time far from the last boundary is uncertain for one bucket after a leap or the opening.
     pub(in crate::db) is_doubtful: bool,
-    /// When that ends.
     pub(in crate::db) certain_at: u64,
 }
 
-/// A horizon that is due.
 pub(in crate::db) struct Rise {
     pub(in crate::db) tree: Arc<Tree>,
     pub(in crate::db) horizon: SeqNo,
-    /// Whether it rests on a time that may be wrong.
+    /// The time may be wrong.
     pub(in crate::db) is_doubtful: bool,
 }
 
-/// The time by the clock of a keyspace, if that of the system was read as `now`. `None` if it was not, or if the caller has
-/// not set the time yet.
+/// `None` before the system time or the caller's time is set.
 pub(in crate::db) fn time_by(now: Option<Now>, tree: &Tree, expiry: &Expiry) -> Option<Time> {
     if expiry.time_source == TimeSource::Caller {
         let now = Some(tree.caller_time()).filter(|now| *now > 0);
@@ -48,7 +43,7 @@ pub(in crate::db) fn time_by(now: Option<Now>, tree: &Tree, expiry: &Expiry) -> 
 }
 
 impl Engine {
-    /// The time by the clock of a keyspace; `None` if its caller has not set the time yet.
+    /// `None` before the caller has set the time.
     pub(in crate::db) fn time_of(&self, tree: &Tree, expiry: &Expiry) -> Result<Option<Time>> {
         let now = match expiry.time_source {
             TimeSource::System => Some(self.clock.read()?),
@@ -57,18 +52,17 @@ impl Engine {
         Ok(time_by(now, tree, expiry))
     }
 
-    /// Has the background look at once which horizons are due.
     pub(in crate::db) fn look_at_expiry(&self) {
         self.look_at_expiry_at(0);
     }
 
-    /// Has the background look at that time, in milliseconds by the clock of the system, or earlier.
+    /// `time`: latest check, by the system clock in milliseconds.
     pub(in crate::db) fn look_at_expiry_at(&self, time: u64) {
         self.expiry_look_at.fetch_min(time, Ordering::AcqRel);
     }
 
-    /// The first sequence number of the present bucket of a keyspace; a new one if the bucket begins with the next entry.
-    /// `None` if no time is known.
+    /// First sequence number of the present bucket; a new one if the next entry begins a bucket. `None` while the time is
+    /// unknown.
     pub(in crate::db) fn open_bucket(&self, tree: &Tree) -> Result<Option<SeqNo>> {
         let Some(expiry) = tree.expiry() else { return Ok(None) };
         let Some(time) = self.time_of(tree, &expiry)? else { return Ok(None) };
@@ -78,7 +72,7 @@ impl Engine {
         Ok(last.map(|last| last.seqno))
     }
 
-    /// The horizon of a keyspace that is due, if it has risen and hides anything.
+    /// `None` if nothing would be hidden.
     pub(in crate::db) fn rise_of(
         &self,
         tree: &Arc<Tree>,
@@ -94,7 +88,7 @@ impl Engine {
         hides.then(|| Rise { tree: Arc::clone(tree), horizon, is_doubtful })
     }
 
-    /// Hides entries below these horizons, in memory only.
+    /// Raises horizons in memory only.
     pub(in crate::db) fn hide(&self, rises: &[Rise]) {
         let changes: Vec<_> = rises.iter().map(|rise| (rise.tree.id, rise.horizon)).collect();
         let _gate = lock(&self.horizon_gate);
@@ -103,8 +97,8 @@ impl Engine {
         });
     }
 
-    /// Hides expired entries in memory when the store is opened: all of them for a reader, for a writer only if the time may
-    /// be wrong. Returns the length of the leap of the clock, if there may be one.
+    /// For a reader hides all expired entries, for a writer only if the time may be wrong. Returns the possible leap of the
+    /// clock.
     pub(in crate::db) fn hide_at_opening(&self, is_reader: bool) -> Option<Duration> {
         let visible = self.sequence.visible();
         let (mut rises, mut leap) = (Vec::new(), None);
@@ -120,7 +114,7 @@ impl Engine {
         leap
     }
 
-    /// Hides the entries that an earlier view of the same store has hidden: its clock may have been ahead.
+    /// An earlier view's clock may have been ahead.
     pub(in crate::db) fn hide_what_was_hidden(&self, before: &[(KeyspaceId, SeqNo)]) {
         let rise = |&(id, horizon): &(KeyspaceId, SeqNo)| {
             let tree = self.keyspaces.get(id).filter(|tree| tree.horizon() < horizon)?;
@@ -129,14 +123,13 @@ impl Engine {
         self.hide(&before.iter().filter_map(rise).collect::<Vec<_>>());
     }
 
-    /// How far the time is beyond the last boundary of a keyspace, if that may be because the clock is wrong.
+    /// Distance of the time from the last boundary, if the clock may be wrong.
     fn leap_of(&self, tree: &Tree, expiry: &Expiry, time: Time) -> Option<Duration> {
         let buckets = tree.buckets();
         let last = buckets.last().filter(|_| time.is_doubtful && buckets.is_leap(expiry, time.now))?;
         Some(Duration::from_millis(time.now - last.time))
     }
 
-    /// The furthest leap of the clock that no keyspace trusts yet.
     pub(in crate::db) fn clock_leap(&self) -> Option<Duration> {
         let leap = |tree: &Arc<Tree>| {
             let expiry = tree.expiry()?;
@@ -145,7 +138,6 @@ impl Engine {
         self.keyspaces.expiring().iter().filter_map(leap).max()
     }
 
-    /// Notes which boundaries the manifest in force has.
     pub(super) fn note_stated_boundaries(&self, state: &ManifestState) {
         let is_stated = |id| {
             let (Some(tree), Some(keyspace)) = (self.keyspaces.get(id), state.keyspaces.get(&id)) else {
@@ -158,8 +150,7 @@ impl Engine {
         }
     }
 
-    /// The boundaries that a manifest in this state lacks, as far as they rest on numbers up to `visible`. The edit that
-    /// states them also states that number, so that none of these is assigned again if the log is lost.
+    /// For numbers up to `visible`, which the edit must also state: it must not be reassigned if the log is lost.
     pub(in crate::db) fn missing_boundaries(&self, state: &ManifestState, visible: SeqNo) -> Vec<EditItem> {
         let mut missing = Vec::new();
         for tree in self.keyspaces.with_unstated_boundaries() {

@@ -1,4 +1,4 @@
-//! A new generation of an open store: what becomes of its memtables.
+//! New generations of an open store, with its memtables.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,18 +8,16 @@ use crate::db::generation::new_generation::Draft;
 use crate::db::state::keyspace::tree::Tree;
 use crate::error::{Error, Result};
 
-/// What becomes of the memtables when there is a new generation.
 #[derive(Clone, Copy)]
 pub(super) enum Memory {
-    /// They are written into tables, and the old logs are not needed.
+    /// In tables, without the old logs.
     Flushed,
-    /// They stay, and so do the logs: the disk is full, or the store was just opened.
+    /// With their logs: the disk is full, or the store was just opened.
     Kept,
 }
 
 impl Engine {
-    /// Goes on in a new log and a new manifest, which is in force then. The result in the result is that of the
-    /// log's first promise. No edit is published meanwhile.
+    /// Must not run concurrently with edits. The inner result is the first promise's.
     ///
     /// # Errors
     ///
@@ -37,8 +35,7 @@ impl Engine {
         self.put_in_force(new)
     }
 
-    /// Ends the active log, which is durable to its end then. Keeps the logs from the oldest whose entries are in
-    /// memory only.
+    /// Ends the active log durably. Keeps logs with unflushed entries.
     fn keep_memory(&self, draft: &mut Draft) -> Result<()> {
         draft.describe(self.next_log.ended().into_iter().collect())?;
         let active = self.log().active();
@@ -46,7 +43,6 @@ impl Engine {
         draft.keep_logs(self.keyspaces.memtables.oldest_log(&[]).unwrap_or(u64::MAX), active, end)
     }
 
-    /// Writes the memtables into tables. No log is needed then.
     fn flush_memory(&self, draft: &mut Draft) -> Result<()> {
         let trees: Vec<Arc<Tree>> =
             self.keyspaces.with_memtables().into_iter().filter(|tree| tree.is_alive()).collect();
@@ -59,7 +55,7 @@ impl Engine {
             let mut version = Arc::clone(&view.version);
             for memtable in view.immutables.iter().rev() {
                 let change = self.write_memtable(tree, &version, memtable)?;
-                // What the next memtable deletes may be in these tables.
+                // The next memtable may delete entries of these tables.
                 version = Arc::new(version.apply(&HashSet::new(), change.added.clone()));
                 draft.add(change)?;
                 any = true;

@@ -1,21 +1,20 @@
-//! The manifest and the logs of an open store: edits become durable and visible, and a new log or a new manifest takes
-//! the place of the current one. Also the reasons to need one: writing is suspended after a failed append, and a full
-//! disk takes the space that was kept.
+//! Manifest and logs of an open store: durable and visible edits, their replacement, and its causes: a failed append, a full
+//! disk.
 //!
 //! | file | content |
 //! |---|---|
-//! | `apply_edit` | an edit of the manifest: durable, then visible; a long manifest is replaced |
-//! | `new_generation` | a new manifest, usually with a new log: prepared, put in force, cleaned up |
-//! | `memory` | the memtables of an open store when it gets a new generation |
-//! | `begin` | the first change of a store that was closed |
-//! | `suspend`, `resume` | after a failed append: no writes, then a new generation |
-//! | `next_log` | the next log, prepared in the background, and the change to it |
-//! | `end_log` | the end of the active log |
-//! | `expiry` | the time of a keyspace, and the bucket boundaries that the manifest lacks |
-//! | `disk_space` | looks at the disk, and the file `RESERVE`: made, given up |
+//! | `apply_edit` | publishes edits; replaces a long manifest |
+//! | `new_generation` | a new manifest, usually with a new log |
+//! | `memory` | the memtables in a new generation |
+//! | `begin` | the first change of a closed store |
+//! | `suspend`, `resume` | suspension after a failed append, then a new generation |
+//! | `next_log` | prepares and begins the next log |
+//! | `end_log` | ends the active log |
+//! | `expiry` | time of a keyspace; boundaries that the manifest lacks |
+//! | `disk_space` | disk checks, `RESERVE` |
 //!
-//! The room may use `state`, `queues`, `engine`, `read` and `build`. It never runs background jobs, never enters the commit queue
-//! and never waits for a commit. It removes no file that a manifest in force may name.
+//! The room never runs background jobs, enters the commit queue, waits for a commit, or removes a file that a manifest in force
+//! may name.
 
 mod apply_edit;
 pub(in crate::db) mod begin;

@@ -1,32 +1,29 @@
-//! A new generation of files: a manifest with the whole state, and with it usually a new log.
+//! A new generation of files: a manifest with the whole state, usually with a new log.
 //!
-//! There is one sequence of steps. Opening, the first change of a store that was closed ([`begin`](super::begin)),
-//! resuming ([`resume`](super::resume)) and the replacement of a long manifest ([`apply_edit`](super::apply_edit)) differ
-//! in the memtables and logs that they keep, and the last one keeps the log.
-//! The next log of an open store ([`next_log`](super::next_log)) is created and activated by the same functions, but
-//! an edit names it.
+//! Opening, the first change of a closed store ([`begin`](super::begin)), resuming ([`resume`](super::resume)) and replacing a
+//! long manifest ([`apply_edit`](super::apply_edit)) share these steps; the last one keeps the active log.
+//! [`next_log`](super::next_log) uses the same functions with an edit.
 //!
 //! | step | durable before the next |
 //! |---|---|
 //! | 1 [`Draft::create_log`] | the log's header, its name in the directory |
-//! | 2 the state is edited: new tables, logs that are kept and their ends, the new log | the tables and their names; the kept logs up to their ends; batches that were copied into the new log |
+//! | 2 the state is edited: new tables, kept logs and their ends, the new log | tables and their names; kept logs up to their ends; batches copied into the new log |
 //! | 3 the manifest is written ([`Engine::prepare`]) | the manifest, its name, `CURRENT.new` |
 //! | 4 `CURRENT` is renamed ([`Engine::install`]) | the directory: the generation is in force |
 //! | 5 manifest, mark and trees are replaced in memory | |
-//! | 6 the log takes batches, after its first promise ([`Engine::activate`]) | |
+//! | 6 the log takes batches after its first promise ([`Engine::activate`]) | |
 //! | 7 old files are obsolete ([`Engine::clean_up`]); the caller removes them | |
 //!
-//! # A crash or a failure
+//! # Crashes and failures
 //!
-//! - In steps 1 to 3 no manifest names the new files, and the generation before is complete. After a crash the next
-//!   opening removes them as strays. A failure makes them obsolete at once: a full disk needs their space.
-//! - If step 4 fails, `CURRENT` may name either manifest. Both are complete. All files are kept, the new ones in doubt
+//! - Steps 1 to 3: the previous generation is complete. A crash leaves strays; a failure makes the new files obsolete at once.
+//! - Step 4: `CURRENT` may name either manifest, both complete. All files are kept, the new ones in doubt
 //!   ([`InDoubt`](crate::db::state::lifecycle::InDoubt)), until a later generation is in force.
-//! - Between steps 4 and 6 the new log may have no record. Then recovery takes it as unused, and loses nothing: batches
-//!   are appended after the promise, and all earlier ones are in tables, kept logs or the new log.
-//! - Files are obsolete after step 5, so no version and no manifest that counts names them.
+//! - Between steps 4 and 6 the new log may have no record and counts as unused. Nothing is lost: batches follow the promise,
+//!   earlier ones are in tables, kept logs or the new log.
+//! - After step 5 nothing in force names the obsolete files.
 //!
-//! Whoever compares `CURRENT` with the state in memory holds the lock of the manifest, and so do steps 4 and 5.
+//! Steps 4 and 5, and comparisons of `CURRENT` with memory, hold the lock of the manifest.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,36 +40,31 @@ use crate::key::SeqNo;
 use crate::manifest::edit::{EditItem, VersionEdit};
 use crate::manifest::log::{ManifestLog, NewManifest};
 use crate::manifest::state::ManifestState;
+use crate::sorting::map_of;
 use crate::sync::lock;
 
-/// A generation that is being written.
 pub(in crate::db) struct Draft {
-    /// The state that its manifest will describe.
     state: ManifestState,
-    /// The logs of the generation before.
     known_logs: Vec<u64>,
     log: Option<NewLog>,
-    /// The memtables as tables, oldest first in each tree. They become visible with the generation.
+    /// Memtables as tables, oldest first per tree, visible with the generation.
     changes: Vec<TreeChange>,
-    /// The other files.
     files: Vec<FileName>,
 }
 
-/// A generation that is complete and durable, but not in force.
 pub(in crate::db) struct NewGeneration {
     manifest: NewManifest,
     draft: Draft,
 }
 
 impl Draft {
-    /// Creates the log. It belongs to the generation once it is named.
+    /// The log joins the generation when it is named.
     pub(in crate::db) fn create_log(&mut self, files: &StoreFiles) -> Result<NewLog> {
         let log = create_log(files)?;
         self.files.push(FileName::Log(log.number));
         Ok(log)
     }
 
-    /// Describes the new log, after the logs that are kept.
     pub(in crate::db) fn name_log(&mut self, log: NewLog, last_seqno: SeqNo) -> Result<()> {
         let newest = self.state.logs.keys().next_back().or(self.known_logs.last());
         let created = log_created(&log, newest.copied().unwrap_or(0));
@@ -81,8 +73,8 @@ impl Draft {
         self.describe(vec![EditItem::LastSeqno(last_seqno), EditItem::LogFloor(floor), created])
     }
 
-    /// Keeps the logs from `oldest` to `last`, the last that was used, and describes the end of that one, unless the
-    /// state has it. Without an end nothing of it is needed. Later logs were never used.
+    /// Keeps the logs from `oldest` to `last`, the last used one, and states its `end` unless known. Without an end `last` is not
+    /// needed.
     pub(in crate::db) fn keep_logs(&mut self, oldest: u64, last: u64, end: Option<EditItem>) -> Result<()> {
         self.state.logs.retain(|&number, log| {
             let is_used = number < last || number == last && (log.end.is_some() || end.is_some());
@@ -92,12 +84,10 @@ impl Draft {
         self.describe(end.into_iter().filter(|_| lacks_end).collect())
     }
 
-    /// Keeps no log: everything is in tables, or in the new log.
     pub(in crate::db) fn keep_no_logs(&mut self) {
         self.state.logs.clear();
     }
 
-    /// Describes tables that become visible with the generation.
     pub(super) fn add(&mut self, change: TreeChange) -> Result<()> {
         change.check_runs()?;
         let items = change.items();
@@ -105,7 +95,6 @@ impl Draft {
         self.describe(items)
     }
 
-    /// Describes tables, and makes them visible now.
     pub(in crate::db) fn add_visible(&mut self, change: TreeChange) -> Result<()> {
         self.files.extend(change.added.iter().map(|(_, _, table)| FileName::Table(table.meta.number)));
         change.check_runs()?;
@@ -128,7 +117,6 @@ impl Draft {
 }
 
 impl NewGeneration {
-    /// Takes the log, for an engine that has none yet.
     pub(in crate::db) fn take_log(&mut self) -> Option<Log> {
         let NewLog { number, writer, .. } = self.draft.log.take()?;
         Some(Log::new(number, writer, older_logs(self.manifest.state(), number)))
@@ -136,11 +124,11 @@ impl NewGeneration {
 }
 
 impl Engine {
-    /// Steps 1 to 3. `write` makes everything in memory durable, and describes it.
+    /// Steps 1 to 3. `write` makes all memory durable and describes it.
     ///
     /// # Errors
     ///
-    /// Nothing has changed. The new files are obsolete.
+    /// The new files are obsolete; nothing else has changed.
     pub(in crate::db) fn prepare(
         &self,
         state: ManifestState,
@@ -167,7 +155,7 @@ impl Engine {
         }
     }
 
-    /// Steps 4 to 7. The result in the result is that of the log's first promise. No edit is published meanwhile.
+    /// Steps 4 to 7. Must not run concurrently with edits. The inner result is the first promise's.
     ///
     /// # Errors
     ///
@@ -177,14 +165,14 @@ impl Engine {
         let old = self.install(new, &mut self.manifest.lock())?;
         let activated = self.activate(log);
         self.clean_up(old);
-        // The batches of older logs are in tables, or durable in a log that has ended.
+        // Older batches are durable.
         self.completions.complete(LogPosition { number: self.log().active(), offset: 0 }, &Ok(()));
         self.retry.done(Work::BeginLog);
         self.retry.done(Work::PrepareLog);
         Ok(activated)
     }
 
-    /// Steps 4 and 5. `current` is the manifest, locked. Returns the files that are obsolete then.
+    /// Steps 4 and 5. `current` is the locked manifest. Returns the obsolete files.
     ///
     /// # Errors
     ///
@@ -201,16 +189,15 @@ impl Engine {
         known_logs.retain(|number| !manifest.state().logs.contains_key(number));
         let before = current.replace(manifest).map(|before| FileName::Manifest(before.number()));
         changes.into_iter().for_each(TreeChange::install);
-        // No new manifest is long.
         self.retry.done(Work::ReplaceManifest);
         Ok(known_logs.into_iter().map(FileName::Log).chain(before).collect())
     }
 
-    /// Step 6. Makes this log active and appends its first promise; `None`: it is active since the store was opened.
+    /// Step 6. Activates `log`, if any; appends the first promise.
     ///
     /// # Errors
     ///
-    /// The log is active, but nothing can be appended to it.
+    /// The log accepts no appends.
     pub(super) fn activate(&self, log: Option<NewLog>) -> Result<()> {
         let mark = self.manifest.mark();
         match log {
@@ -219,7 +206,7 @@ impl Engine {
         }
     }
 
-    /// Step 7. No file is in doubt any more.
+    /// Step 7. No file remains in doubt.
     pub(super) fn clean_up(&self, old: Vec<FileName>) {
         let in_doubt = std::mem::take(&mut lock(&self.lifecycle.suspension).in_doubt);
         self.log().forget(&old);
@@ -227,7 +214,6 @@ impl Engine {
     }
 }
 
-/// Creates a log that no manifest names, and syncs it and the directory.
 pub(super) fn create_log(files: &StoreFiles) -> Result<NewLog> {
     let number = files.new_number();
     let (writer, file_id) = files.create_log(number)?;
@@ -238,8 +224,8 @@ pub(super) fn log_created(log: &NewLog, predecessor: u64) -> EditItem {
     EditItem::LogCreated { number: log.number, file_id: log.file_id, predecessor }
 }
 
-/// The lengths of the logs before this one, 0 if a power loss came before the edit that describes the end.
+/// Lengths of the logs before `number`; 0 if a power loss preceded the edit with the end.
 pub(in crate::db) fn older_logs(state: &ManifestState, number: u64) -> BTreeMap<u64, u64> {
     let older = state.logs.range(..number);
-    older.map(|(&number, log)| (number, log.end.map_or(0, |end| end.len))).collect()
+    map_of(older.map(|(&number, log)| (number, log.end.map_or(0, |end| end.len))))
 }

@@ -1,20 +1,14 @@
-//! The next log, created in the background before it is needed.
+//! The next log, prepared in the background, so that writers do not wait for its syncs and edit.
 //!
-//! A new log takes a file and its name, both synced, and an edit that names it. Writers are to do none of that.
+//! 1. *want*: when memtables are half full ([`Engine::want_log_for`]).
+//! 2. *prepare*: a thread syncs file and name and publishes the edit ([`Engine::prepare_log`]).
+//! 3. *begin*: when a memtable is full, the leader ends the active log durably and continues in the next one
+//!    ([`Engine::begin_log`]).
+//! 4. *state the end*: the next edit first states the end of the previous log; the background publishes one at once.
 //!
-//! 1. *want*: when memtables are half full, the leader tells the background ([`Engine::want_log_for`]).
-//! 2. *prepare*: a thread creates the file, syncs it and the directory, and publishes the edit
-//!    ([`Engine::prepare_log`]).
-//! 3. *begin*: when a memtable is full, the leader ends the active log, which syncs what is left of it, and
-//!    goes on in the next one ([`Engine::begin_log`]). No edit is needed for that.
-//! 4. *state the end*: every edit after that says first how the log before ended. The background publishes one
-//!    at once.
+//! Without a prepared log the leader creates one, or waits for a thread that is creating one.
 //!
-//! A leader that finds no next log creates one itself. It waits for nothing but a thread that is creating one
-//! at that moment.
-//!
-//! A log that is named and not used has only its header. Recovery ignores it and takes the one before for the
-//! log in use (`recover`). When writing resumes, there is a new log, and this one is removed (`resume`).
+//! Recovery ignores a named log without records (`recover`). Resuming replaces it (`resume`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,12 +23,11 @@ use crate::error::Result;
 use crate::filename::FileName;
 use crate::sync::lock;
 
-/// How often the leader looks at the sizes of memtables: once for so many bytes of the log.
 const LOOK_BYTES: u64 = 1 << 10;
 
 impl Engine {
-    /// Looks at the disk if that is due, and has the next log prepared if a memtable of these trees, or all memtables together, are half full.
-    /// `appended` bytes of the log end at `offset`. Only the leader calls this.
+    /// Requests the next log if these or all memtables are half full. Also checks the disk if due. `appended` bytes of the log
+    /// end at `offset`. Called by the leader only.
     #[inline]
     pub(in crate::db) fn want_log_for<'t>(
         &self,
@@ -63,15 +56,13 @@ impl Engine {
         }
     }
 
-    /// Whether the background has to do something for the logs.
     pub(in crate::db) fn has_log_work(&self) -> bool {
         let next = &self.next_log;
         let lacks_next = || next.is_wanted.load(Ordering::Relaxed) && !next.is_prepared();
         self.retry.is_due(Work::PrepareLog) && (next.ended().is_some() || lacks_next())
     }
 
-    /// Says in the manifest how the log before the active one ended, and creates and names the next one if it is
-    /// wanted. `false` if that failed; then it is put off.
+    /// Also states the end of the previous log. On failure schedules a retry and returns `false`.
     pub(in crate::db) fn prepare_log(&self) -> bool {
         match self.try_prepare_log().map_err(|error| self.fail_if_final(error)) {
             Ok(()) => self.retry.done(Work::PrepareLog),
@@ -80,7 +71,6 @@ impl Engine {
                 self.put_off(Work::PrepareLog, error);
                 return false;
             }
-            // Nothing of this kind is done until writing resumes, if ever.
             Err(_) => {}
         }
         true
@@ -109,13 +99,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Publishes an edit that names a new log after the active one.
     fn name_log(&self, log: &NewLog) -> Result<()> {
         self.publish(vec![log_created(log, self.log().active())], Change::None).map(drop)
     }
 
-    /// Ends the active log and begins the next. The whole old log is durable before the new one is used. Only the
-    /// leader calls this.
+    /// Ends the active log durably, then begins the next. Called by the leader only.
     pub(in crate::db) fn begin_log(&self) -> Result<()> {
         let mut prepared = lock(&self.next_log.prepared);
         let is_named = prepared.is_some();
@@ -124,11 +112,10 @@ impl Engine {
         let name = FileName::Log(next.number);
         let ended = self.end_active().and_then(|ended| {
             *lock(&self.next_log.ended) = Some(ended);
-            // Its edit describes the end too.
             if is_named { Ok(()) } else { self.name_log(&next) }
         });
         ended.map_err(|error| {
-            // The manifest may name the new log, and nothing can be appended to the old one.
+            // The manifest may name the new log, and the old one accepts no appends.
             self.lifecycle.keep_file(name);
             self.suspend(error)
         })?;
@@ -186,7 +173,7 @@ mod tests {
         lock(&db.engine().next_log.prepared).as_ref().map(|log| log.number)
     }
 
-    /// Writes until `done`; gives the number of entries.
+    /// Writes until `done`. Returns the number of entries.
     fn fill(db: &Db, done: impl Fn() -> bool) -> u32 {
         let put = |n: &u32| db.put(n.to_be_bytes(), [7; 500]).unwrap();
         let count = (0..5000u32).take_while(|_| !done()).inspect(put).count();
@@ -194,7 +181,7 @@ mod tests {
         count as u32
     }
 
-    /// A store with a synced and some other entries, and the numbers of its log and of the next one.
+    /// A store with a synced and some other entries, and the numbers of its log and the next one.
     fn with_next_log(fs: &MemFs) -> (Db, u64, u64) {
         let db = open(fs);
         let mut batch = WriteBatch::new();
@@ -206,7 +193,7 @@ mod tests {
         (db, number, next)
     }
 
-    /// The same, when the next log has come into use.
+    /// The same after the next log has begun.
     fn with_begun_log(fs: &MemFs) -> (Db, u64, u64) {
         let (db, number, next) = with_next_log(fs);
         fill(&db, || active(&db) != number);
@@ -218,7 +205,7 @@ mod tests {
         db.engine().manifest.lock().as_ref().unwrap().state().logs[&number].end.is_some()
     }
 
-    /// What opening this store for reading, opening it, and verifying it say is corrupt.
+    /// The file found corrupt by opening (for reading and for writing) and verifying.
     fn damaged_file(fs: &MemFs) -> PathBuf {
         let verified = options(fs).verify(DIR).unwrap();
         let read_only = options(fs).read_only().open(DIR).expect_err("it is damaged");
@@ -229,8 +216,7 @@ mod tests {
         error.file().expect("a file").to_path_buf()
     }
 
-    /// Opens a store that is sound, for reading and for writing; gives the number of its entries and of dropped
-    /// tails.
+    /// Opens an intact store for reading and for writing. Returns the number of entries and of dropped tails.
     fn opens(fs: &MemFs) -> (usize, usize) {
         assert!(options(fs).verify(DIR).unwrap().damage.is_empty());
         let entries = options(fs).read_only().open(DIR).unwrap().iter().count();
@@ -255,12 +241,12 @@ mod tests {
             Ok(())
         });
         fill(&db, || active(&db) != number);
-        // The log was synced before, so it has room, which its end cuts off.
+        // The log was synced before, so it has preallocated room, which its end cuts off.
         let path = log(number);
         let set_len = format!("SetLen({path:?}, {})", bytes(&fs, &path).len());
         assert_eq!(*lock(&seen), [set_len, format!("Sync({path:?})")]);
         assert_eq!(active(&db), next);
-        // The background says at once how it ended, before it flushes.
+        // The background states the end before it flushes.
         assert!(!is_end_stated(&db, number));
         db.step().unwrap();
         assert!(is_end_stated(&db, number) && db.stats().flushes == 0);
@@ -315,7 +301,7 @@ mod tests {
         for seed in 0..20 {
             opens(&fs.crash(CrashPolicy::Random(seed)));
         }
-        // The end of the log in use is torn.
+        // The end of the active log is torn.
         let torn = fs.crash(CrashPolicy::KeepAll);
         let mut cut = bytes(&torn, &log(number));
         let room = cut.iter().rev().take_while(|&&byte| byte == 0).count();
@@ -361,12 +347,12 @@ mod tests {
             image.overwrite(&log(next), damaged.to_vec());
             assert_eq!(damaged_file(&image), log(next));
         }
-        // Something was appended to it, so the log before was complete.
+        // Something was appended to it, so the previous log was complete.
         let appended = image();
         appended.overwrite(&log(next), [&header[..], &[0; 8]].concat());
         assert_eq!(damaged_file(&appended), log(number));
         db.close().unwrap();
-        // A closed store says where its log ends, whatever comes after it.
+        // A closed store states the end of its log, whatever follows.
         let closed = fs.crash(CrashPolicy::DropUnsynced);
         let mut cut = bytes(&closed, &log(number));
         opens(&closed.crash(CrashPolicy::KeepAll));
@@ -393,7 +379,7 @@ mod tests {
         assert_eq!(opens(&fs.crash(CrashPolicy::DropUnsynced)), (entries, 0));
         assert_eq!(opens(&image(&fs, HEADER_BYTES, 0)), (entries, 0));
         assert_eq!(opens(&image(&fs, HEADER_BYTES + 5, 0)), (entries, 1));
-        // The close record is gone.
+        // The close record is lost.
         assert_eq!(damaged_file(&image(&fs, HEADER_BYTES + 5, 40)), log(number));
         assert!(!is_end_stated(&db, number));
         db.step().unwrap();
@@ -415,7 +401,7 @@ mod tests {
         assert_eq!(report.manifest, ManifestCondition::Whole, "{report:#?}");
         assert_eq!((report.certain_keys(), report.doubtful_keys()), (entries as u64, 0), "{report:#?}");
         assert!(report.lost_writes.is_empty() && report.damage.is_empty(), "{report:#?}");
-        // The edit that named it is lost, and a promise of the log in use tells.
+        // The edit that named it is lost; a promise of the active log shows this.
         db.sync().unwrap();
         let image = fs.crash(CrashPolicy::KeepAll);
         let (path, mut bytes) = manifest(&image);
@@ -434,7 +420,7 @@ mod tests {
             let fs = MemFs::new();
             let (db, ..) = with_begun_log(&fs);
             assert!(db.step().unwrap(), "it says how the log before ended");
-            // Another one is there, and nothing is in the log in use.
+            // There is another one, and the active log is empty.
             db.engine().next_log.is_wanted.store(true, Ordering::Relaxed);
             assert!(db.step().unwrap() && prepared(&db).is_some());
             let (entries, before) = (db.iter().count(), active(&db));

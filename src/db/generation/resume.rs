@@ -1,37 +1,29 @@
-//! Resuming: writing goes on by itself after an append to the log or to the manifest failed.
+//! Resuming: writing continues after a failed append to the log or manifest.
 //!
-//! After such a failure the end of the file is unknown, so nothing later is appended to it. The writers of the group,
-//! or the caller whose edit it was, get the error, and writing is *suspended*: no batch is logged and no edit is
-//! published. Then the store goes on in a new generation ([`new_generation`](super::new_generation)):
+//! The end of that file is unknown, so nothing is appended to it. The writers of the group or the publisher of the edit get the
+//! error, and writing is *suspended*. Then the store continues in a new generation ([`new_generation`](super::new_generation)):
 //!
-//! 1. wait for running flushes; take the state after the last edit that was appended
-//!    ([`ManifestLog::known_state`](crate::manifest::log::ManifestLog::known_state)): the edit that failed has no effect;
-//! 2. seal all memtables and write them into tables. So the new manifest names no older log;
-//! 3. prepare the generation, put it in force, and remove old files.
+//! 1. wait for running flushes; take the state without the failed edit
+//!    ([`ManifestLog::known_state`](crate::manifest::log::ManifestLog::known_state));
+//! 2. write all memtables to tables, so that no older log is needed;
+//! 3. put the generation in force; remove old files.
 //!
-//! Only the commit leader resumes, so nothing is written meanwhile. A thread that finds an attempt due enters the
-//! commit queue; when its turn comes, the attempt may have been made. A failure before `CURRENT` is renamed removes the
-//! new files, and the work is tried again like other work (`retry`).
+//! Only the commit leader resumes. A thread that finds an attempt due enters the commit queue. A failure before `CURRENT` is
+//! renamed removes the new files and is retried (`retry`).
 //!
 //! # On a full disk
 //!
-//! There may be no room for the memtables. So if the disk is full, `RESERVE` is given up first (`disk_space`), and
-//! instead of step 2 the active log is made durable up to its last batch
-//! ([`Log::cut_active`](crate::db::state::log::Log)). The new manifest names the old logs too, with the end of this one:
-//! it is *cut* there, and bytes behind, which may be a part of the write that failed, do not count. The memtables stay,
-//! and are flushed like others. A log without batches is not kept. Beyond [`OLDER_LOGS_MAX`] logs this is not done, and
-//! resuming waits for room.
+//! `RESERVE` is removed first (`disk_space`). Instead of step 2 the active log is made durable up to its last batch
+//! ([`Log::cut_active`](crate::db::state::log::Log)) and, if it has any, kept as *cut* there: later bytes do not count. The
+//! memtables stay. Beyond [`OLDER_LOGS_MAX`] logs, resuming waits for space.
 //!
 //! # A failed write
 //!
-//! It is never visible, and its sequence numbers are given again. Its record may be in the old log, whole or in part:
-//! the log counts until `CURRENT` names another manifest. So if the machine or the process ends before that, the next
-//! opening may find the write; afterwards it is gone for good. The same is true of an edit that failed, in the old
-//! manifest. Acknowledged writes are safe either way: they are in the old log, before the record that failed, until they
-//! are in tables that the new manifest names.
+//! It never becomes visible, and its sequence numbers are reused. Its record may be in the old log: if the process ends before
+//! `CURRENT` names another manifest, the next opening may find the write; afterwards it is lost for good. The same applies to a
+//! failed edit. Acknowledged writes precede it in the old log until they are in tables of the new manifest.
 //!
-//! The new files of an edit that failed stay in doubt until a generation is in force, because the manifest may name
-//! them.
+//! The manifest may name new files of a failed edit: they stay in doubt until a generation is in force.
 
 use crate::db::engine::Engine;
 use crate::db::generation::memory::Memory;
@@ -43,11 +35,11 @@ use crate::error::{Error, Result};
 use crate::sync::lock;
 
 impl Engine {
-    /// Resumes writing if it is suspended and an attempt is due. Only the commit leader calls this.
+    /// Resumes suspended writing if due. Called by the commit leader only.
     ///
     /// # Errors
     ///
-    /// The failure of the newest attempt.
+    /// The newest failure.
     #[inline]
     pub(in crate::db) fn resume_if_due(&self, is_closing: bool) -> Result<()> {
         if self.lifecycle.is_suspended() { self.resume_now_if_due(is_closing) } else { Ok(()) }
@@ -70,7 +62,6 @@ impl Engine {
     }
 
     fn resume(&self, cause: &Error) -> Result<()> {
-        // First: there may be no room otherwise.
         self.remove_obsolete_files();
         let is_full = is_out_of_space(cause);
         if is_full {
@@ -86,8 +77,6 @@ impl Engine {
             }
             reservations.wait_past(epoch, Some(LOOK_INTERVAL));
         }
-        // What the manifest names may be prepared until here, and is given up below. No edit is published after
-        // this, because writing is suspended.
         let next_log = self.next_log.pause();
         let activated = self.move_to_new_generation(memory)?;
         next_log.forget();
@@ -126,7 +115,7 @@ mod tests {
         engine.suspend(cause);
         engine.retry.at_once();
         engine.background.notify();
-        // Time in which they find that it is due; without it the test is weaker, but does not fail.
+        // Time to find it due; without it the test is weaker but does not fail.
         std::thread::sleep(Duration::from_millis(20));
         let (done, ended) = mpsc::channel();
         let stopping = db.clone();
@@ -146,7 +135,7 @@ mod tests {
         engine.suspend_log(before, cause());
         assert!(engine.lifecycle.is_suspended() && db.background_error().is_some());
         db.put("k", "v").unwrap();
-        // By a writer that synced the old log, and could not append a promise to it.
+        // By a writer that synced the old log and could not append a promise.
         engine.suspend_log(before, cause());
         assert!(!engine.lifecycle.is_suspended() && db.background_error().is_none());
     }
@@ -158,7 +147,7 @@ mod tests {
         let db = options.open("/db").unwrap();
         db.put("k", "v").unwrap();
         db.engine().suspend(Error::io("append to", Path::new("/db"), io::ErrorKind::StorageFull.into()));
-        // Who resumes goes on when the other one waits in the queue.
+        // The resuming thread continues when the other one is queued.
         let (looks, has_waited) = (db.clone(), AtomicBool::new(false));
         fs.observe(move |_, _| {
             if !has_waited.swap(true, Ordering::SeqCst) {
@@ -173,7 +162,7 @@ mod tests {
         let writer = db.clone();
         std::thread::spawn(move || {
             writer.engine().retry.at_once();
-            // More than all memtables may take: it is written when they are empty.
+            // Larger than all memtables: written once they are empty.
             tells.send(writer.put("large", vec![7; 300 << 10]))
         });
         told.recv_timeout(Duration::from_secs(60)).expect("the write ends").unwrap();
@@ -193,7 +182,7 @@ mod tests {
         let (tells, told) = mpsc::channel();
         let writer = db.clone();
         std::thread::spawn(move || tells.send(writer.put("l", "v")));
-        // Other threads are always faster: each attempt has failed before the writer finds that one is due.
+        // Other threads are always faster: each attempt fails before the writer finds it due.
         let written = (0..500).find_map(|_| {
             db.engine().put_off(Work::Resume, fail());
             told.recv_timeout(Duration::from_millis(20)).ok()

@@ -1,4 +1,4 @@
-//! Suspending writing after a failed append, and waiting until an attempt to resume is due.
+//! Suspending writing after a failed append, and waiting for an attempt to resume.
 
 use std::time::Duration;
 
@@ -8,17 +8,15 @@ use crate::db::state::failure::is_out_of_space;
 use crate::error::{Error, Result};
 use crate::sync::lock;
 
-/// How often a writer that waits looks whether the store was closed.
 pub(in crate::db) const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Engine {
-    /// Suspends writing after an append that failed, or disables it if the failure ends it. Returns the error
-    /// to report.
+    /// Or disables it. Returns the error to report.
     pub(in crate::db) fn suspend(&self, error: Error) -> Error {
         self.suspend_if(error, || true)
     }
 
-    /// Suspends writing after an append to this log failed, unless writing has resumed in another one since.
+    /// Unless writing has resumed in another log.
     pub(in crate::db) fn suspend_log(&self, number: u64, error: Error) {
         self.suspend_if(error, || self.log().active() == number);
     }
@@ -29,8 +27,7 @@ impl Engine {
         if is_refusal || self.lifecycle.has_failed() {
             return error;
         }
-        // Writing that resumes meanwhile ends the suspension under this lock, after its new log is active,
-        // and then takes the work back.
+        // Resuming ends the suspension under this lock after its log is active, then clears the retry.
         let mut state = lock(&self.lifecycle.suspension);
         if !self.lifecycle.is_suspended() && is_needed() {
             self.lifecycle.suspend(&mut state, error.clone());
@@ -43,11 +40,11 @@ impl Engine {
         error
     }
 
-    /// Waits until writing is not suspended, or an attempt to resume is due. Without threads it always is.
+    /// Waits until writing is not suspended or an attempt is due; without threads it always is.
     ///
     /// # Errors
     ///
-    /// The failure of an attempt that another thread made meanwhile.
+    /// The failure of a concurrent attempt.
     #[inline]
     pub(in crate::db) fn await_resume(&self) -> Result<()> {
         if self.lifecycle.is_suspended() { self.wait_for_resume() } else { Ok(()) }
@@ -57,7 +54,6 @@ impl Engine {
     fn wait_for_resume(&self) -> Result<()> {
         let reservations = &self.background.reservations;
         let failures = {
-            // Who suspends counts the failure under this lock.
             let _state = lock(&self.lifecycle.suspension);
             self.retry.failures()
         };

@@ -1,5 +1,3 @@
-//! Copies of a store.
-
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,9 +6,8 @@ use crate::db::copy::checkpoint::checkpoint;
 use crate::db::copy::live_files::{Listed, LiveFile, live_files};
 use crate::error::Result;
 
-/// The files of a store at one moment, returned by [`Db::live_files`]. They stay as they are until this and every
-/// [`LiveFile`] is dropped: the store does not remove them meanwhile, and stays open. [`Db::close`] ends
-/// the protection.
+/// The files of a store at one moment; see [`Db::live_files`]. They are kept, and the store stays open, until this and every
+/// [`LiveFile`] is dropped; [`Db::close`] ends the protection.
 #[derive(Debug)]
 pub struct LiveFiles(Listed);
 
@@ -27,7 +24,7 @@ impl LiveFiles {
         self.0.store_id
     }
 
-    /// Every write up to this sequence number is in the files.
+    /// The files contain all writes up to this sequence number.
     #[must_use]
     pub fn seqno(&self) -> u64 {
         self.0.seqno
@@ -35,16 +32,13 @@ impl LiveFiles {
 }
 
 impl Db {
-    /// Lists the files of the store at one moment during the call, with kind, length and checksum, for programs that copy
-    /// them by themselves. It has every write that returned before the call, and no batch in part; the log is synced up to
-    /// there. Copies of these files to the stated lengths, under the same names in a directory of their own, are a store as a
-    /// `kill -9` at that moment would have left it, with the same id. A copy that is used next to its origin needs an id of its
-    /// own: open it with [`Options::read_only`](crate::Options::read_only) and make a [checkpoint](Db::checkpoint) of it.
+    /// Lists the files of the store at one moment, with kind, length and checksum, for backup programs. They contain every write
+    /// that returned before the call, and no partial batch; the log is synced up to there. Copies of these lengths under the same
+    /// names form a store with the same id, as after a `kill -9`. To use a copy next to the original, open it with
+    /// [`Options::read_only`](crate::Options::read_only) and make a [checkpoint](Db::checkpoint), which gets its own id.
     ///
-    /// Writers go on meanwhile. Files that the store no longer needs take space until the list is dropped. A handle that was
-    /// opened with [`Options::read_only`](crate::Options::read_only) lists the moment that it sees.
-    ///
-    /// The crate `sievedb-backup` makes incremental backups in this way.
+    /// Writers continue. Obsolete files take space until the list is dropped. A read-only handle lists its moment. The crate
+    /// `sievedb-backup` makes incremental backups.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -65,26 +59,22 @@ impl Db {
     /// # Errors
     ///
     /// [`Closed`](crate::Error::Closed), [`Poisoned`](crate::Error::Poisoned), [`Io`](crate::Error::Io),
-    /// [`Corruption`](crate::Error::Corruption) if `CURRENT` or a log is damaged.
+    /// [`Corruption`](crate::Error::Corruption) of `CURRENT` or a log.
     #[doc(alias = "backup")]
     pub fn live_files(&self) -> Result<LiveFiles> {
         live_files(self.engine(), self.view(), Arc::new(self.clone())).map(LiveFiles)
     }
 
-    /// Makes a checkpoint: a store of its own in the new directory `dir`, with all keyspaces as they are at one moment during
-    /// the call. It has every write that returned before the call, and no batch in part.
+    /// Creates an independent, writable store in the new directory `dir`, with every write that returned before the call, and no
+    /// partial batch.
     ///
-    /// Tables, filters and closed logs are hard links; across file systems, and where links are refused, they are copied.
-    /// What is in memory only is copied from the log. So the cost is a few system calls for each file, the bytes of the
-    /// log since the last flush, and a few syncs. Writers go on meanwhile. The checkpoint takes space when the
-    /// store removes tables that it still has. Both stores can be written to, and neither needs the other.
+    /// Tables, filters and closed logs are hard links where possible, else copies, as is the log since the last flush. Writers
+    /// continue. The checkpoint takes space as the store removes shared tables.
     ///
-    /// `dir` appears when the checkpoint is complete and durable. A failure leaves nothing. A crash leaves the directory
-    /// `NAME.checkpoint-incomplete` next to `dir`; the next checkpoint to `dir` removes it.
+    /// `dir` appears when complete and durable. A failure leaves nothing; a crash leaves `NAME.checkpoint-incomplete` next to
+    /// `dir`, which the next checkpoint to `dir` removes.
     ///
-    /// A handle that was opened with [`Options::read_only`](crate::Options::read_only) copies the moment that it sees, also
-    /// next to a writer in another process. If writing is suspended, it is resumed first. If a failure has disabled
-    /// writing, a handle for reading can still copy the store.
+    /// A read-only handle copies its moment, even after writing was disabled. Suspended writing is resumed first.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -99,11 +89,10 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Io`](crate::Error::Io) with the kind `AlreadyExists` if there is something at `dir`, `NotFound` if the directory above
-    /// it does not exist, and whatever the system refuses. [`InvalidArgument`](crate::Error::InvalidArgument) if `dir` is in the
-    /// store, [`Locked`](crate::Error::Locked) if another checkpoint to `dir` is running,
-    /// [`OtherFiles`](crate::Error::OtherFiles) if `NAME.checkpoint-incomplete` holds files of other programs,
-    /// [`Changed`](crate::Error::Changed) if a handle for reading does not hold a file open that the writer has removed,
+    /// [`Io`](crate::Error::Io) for a system error, with the kind `AlreadyExists` if `dir` exists, `NotFound` if its parent does
+    /// not. [`InvalidArgument`](crate::Error::InvalidArgument) if `dir` is in the store, [`Locked`](crate::Error::Locked) during
+    /// another checkpoint to `dir`, [`OtherFiles`](crate::Error::OtherFiles) if `NAME.checkpoint-incomplete` holds foreign files,
+    /// [`Changed`](crate::Error::Changed) if the writer has removed a file that a read-only handle does not hold open,
     /// [`Poisoned`](crate::Error::Poisoned), [`Closed`](crate::Error::Closed).
     #[doc(alias = "backup")]
     #[doc(alias = "snapshot")]
@@ -112,8 +101,7 @@ impl Db {
         checkpoint(self.engine(), self.view(), dir.as_ref())
     }
 
-    /// Flushes all keyspaces, then makes a checkpoint like [`Db::checkpoint`]. Its log has only the writes that other
-    /// threads have made since the flush: without them there is none, and opening the checkpoint replays nothing.
+    /// Flushes all keyspaces, then makes a [checkpoint](Db::checkpoint), whose log has only writes since the flush.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -128,7 +116,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of [`Db::flush`] and of [`Db::checkpoint`].
+    /// The errors of [`Db::flush`] and [`Db::checkpoint`].
     pub fn checkpoint_flushed(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.flush()?;
         self.checkpoint(dir)

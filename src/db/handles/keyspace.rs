@@ -1,4 +1,4 @@
-//! The handle of one keyspace, and its creation and removal.
+//! One keyspace: its handle, creation and removal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +20,8 @@ use crate::options::KeyspaceOptions;
 use crate::snapshot_read::{KeyBounds, KeyRange};
 use crate::sync::lock;
 
-/// One keyspace of a store: a separate tree with its own options. Cheap to clone; a clone and the original
-/// are the same keyspace. A [`WriteBatch`] writes to several keyspaces atomically.
-///
-/// Get one with [`Db::keyspace`](crate::Db::keyspace).
+/// A keyspace: a separate tree with its own options. Clones are cheap. A [`WriteBatch`] writes to several atomically. See
+/// [`Db::keyspace`](crate::Db::keyspace).
 #[derive(Clone)]
 pub struct Keyspace {
     pub(in crate::db) owner: Arc<Owner>,
@@ -68,8 +66,8 @@ impl Keyspace {
         (**self.tree.options.load()).clone()
     }
 
-    /// Changes the options, durably. They apply to new tables. Existing tables stay as they are until a
-    /// compaction rewrites them; [`Keyspace::refilter`] gives them new filters.
+    /// Changes the options durably, for new tables. Compactions rewrite existing ones; [`Keyspace::refilter`] rebuilds their
+    /// filters.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -83,7 +81,7 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if an option is out of range, and those of [`Keyspace::put`].
+    /// [`Error::InvalidArgument`] if an option is out of range; the errors of [`Keyspace::put`].
     pub fn set_options(&self, options: KeyspaceOptions) -> Result<()> {
         options.validate()?;
         self.check_writable()?;
@@ -99,11 +97,12 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Sets the time of a keyspace whose entries expire by [`TimeSource::Caller`](crate::TimeSource::Caller): the time
-    /// since an epoch of the caller's choice, in whole milliseconds. Entries that have expired at this time are hidden when
-    /// the call returns. Until the first call nothing expires; entries from before count as written then.
+    /// Sets the time of a keyspace with [`TimeSource::Caller`](crate::TimeSource::Caller), in whole milliseconds since any epoch.
+    /// Entries that have expired by then are hidden when the call returns. Until the first call nothing expires; earlier entries
+    /// count as written then.
     ///
-    /// The store does not save the time itself. After an opening it is that of the newest bucket that was written to.
+    /// Only the first write of a bucket saves its time. After an opening, the time is the beginning of the newest bucket with a
+    /// write: set the time before the first write, which otherwise expires with that bucket.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -125,22 +124,19 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the keyspace has another clock, if the time is before the one that was set last, 0, or
-    /// more than 8000 years. Those of [`Keyspace::put`].
+    /// [`Error::InvalidArgument`] if the keyspace has another clock, or if the time is 0, decreases or exceeds 8000 years. The
+    /// errors of [`Keyspace::put`].
     pub fn advance_time(&self, time: Duration) -> Result<()> {
         self.check_writable()?;
         self.engine().resume_first()?;
         self.engine().advance_time(&self.tree, time)
     }
 
-    /// Makes `policy` the filter policy of the keyspace, builds a new filter for every table, and waits until
-    /// this is done. Tables are not rewritten: each is read once, and its new filter is written to a file
-    /// beside it. Reads and writes continue meanwhile. One table is processed at a time; it takes 10 to 25
-    /// bytes of memory per key, from the memory budget, so cached blocks may be evicted. Tables that a
-    /// compaction is rewriting are skipped, because the new tables follow the policy anyway.
+    /// Sets the filter policy, builds a new filter file for every table, and waits for completion. Tables are read once and not
+    /// rewritten. Reads and writes continue. The build takes 10 to 25 bytes per key of a table from the memory budget. Tables of
+    /// running compactions are skipped: their outputs follow the policy.
     ///
-    /// If the store is closed or loses power meanwhile, some tables have new filters and some have old ones;
-    /// all are valid. Call it again to continue.
+    /// After an interruption some tables keep valid old filters; call it again to continue.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -157,16 +153,14 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the policy is out of range. [`Error::Corruption`] or [`Error::Io`] for
-    /// the first table that cannot be read. [`Error::LimitExceeded`] if the memory budget has no room to
-    /// build a filter: that table keeps its old filter, and the other tables get new ones.
-    /// [`Keyspace::compact`] splits large tables into smaller ones. Also the errors of [`Keyspace::put`].
+    /// [`Error::InvalidArgument`] if the policy is out of range. [`Error::Corruption`] or [`Error::Io`] for the first unreadable
+    /// table. [`Error::LimitExceeded`] if the memory budget is too small for a filter; other tables get new ones.
+    /// [`Keyspace::compact`] splits large tables. The errors of [`Keyspace::put`].
     pub fn refilter(&self, policy: FilterPolicy) -> Result<()> {
         self.refilter_with(policy, &Progress::new())
     }
 
-    /// Builds new filters like [`Keyspace::refilter`]. `progress` says how far it is, and can cancel it: then
-    /// some tables have new filters and some have old ones.
+    /// [`Keyspace::refilter`] with progress and cancellation.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -180,7 +174,7 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// [`Error::Cancelled`], and those of [`Keyspace::refilter`].
+    /// [`Error::Cancelled`], and the errors of [`Keyspace::refilter`].
     pub fn refilter_with(&self, policy: FilterPolicy, progress: &Progress) -> Result<()> {
         policy.validate()?;
         self.check_writable()?;
@@ -207,10 +201,8 @@ impl Keyspace {
         self.tree.check_alive()
     }
 
-    /// Whether `key` may be present, answered from memory: it never reads from disk and never fails. `false`
-    /// is certain (of a dropped keyspace, which holds nothing, too). `true` may be wrong: at the false-positive
-    /// rate of the filters, for tables that are not yet open, and for tables whose filter is not in memory,
-    /// unless the cache has the filter page that the key needs.
+    /// Whether `key` may be present, without I/O or errors. `false` is exact, also for a dropped keyspace. `true` may be wrong:
+    /// at the filters' false-positive rate, for tables never opened, and for filter pages outside of memory.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -226,7 +218,7 @@ impl Keyspace {
         self.engine().may_contain(&self.tree, key.as_ref())
     }
 
-    /// Flushes the memtables to tables, and waits until this is done.
+    /// Flushes the memtables and waits for completion.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -239,15 +231,14 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// The error of the flush, and those of [`Keyspace::put`].
+    /// The error of the flush; the errors of [`Keyspace::put`].
     pub fn flush(&self) -> Result<()> {
         self.check_writable()?;
         self.engine().flush(std::slice::from_ref(&self.tree))
     }
 
-    /// Flushes, then merges all tables into one run, and waits until this is done. Entries that no reader can
-    /// see are dropped. Writes, flushes and other compactions go on meanwhile. Tables are merged a few at a
-    /// time, and only these need space beside what they replace.
+    /// Flushes, merges all tables into one run, and waits for completion. Drops entries that no reader can see. Writes and other
+    /// jobs continue. Only the few tables merged at a time need additional space.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -261,12 +252,12 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// The error of the compaction, and those of [`Keyspace::put`].
+    /// The error of the compaction; the errors of [`Keyspace::put`].
     pub fn compact(&self) -> Result<()> {
         self.compact_with(&Progress::new())
     }
 
-    /// Compacts like [`Keyspace::compact`]. `progress` says how far it is, and can cancel it.
+    /// [`Keyspace::compact`] with progress and cancellation.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -280,14 +271,13 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// [`Error::Cancelled`], and those of [`Keyspace::compact`].
+    /// [`Error::Cancelled`], and the errors of [`Keyspace::compact`].
     pub fn compact_with(&self, progress: &Progress) -> Result<()> {
         self.compact_range_with(.., progress)
     }
 
-    /// Merges the tables that hold keys of this range into one run, like [`Keyspace::compact`]. Their keys
-    /// outside of the range go with them; tables without any key of the range are merged only where they
-    /// overlap these.
+    /// Merges the tables that overlap the range into one run, like [`Keyspace::compact`], and others only where they overlap
+    /// these.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -302,12 +292,12 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// Those of [`Keyspace::compact`].
+    /// See [`Keyspace::compact`].
     pub fn compact_range(&self, range: impl KeyBounds) -> Result<()> {
         self.compact_range_with(range, &Progress::new())
     }
 
-    /// Compacts like [`Keyspace::compact_range`]. `progress` says how far it is, and can cancel it.
+    /// [`Keyspace::compact_range`] with progress and cancellation.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -319,7 +309,7 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// [`Error::Cancelled`], and those of [`Keyspace::compact`].
+    /// [`Error::Cancelled`], and the errors of [`Keyspace::compact`].
     pub fn compact_range_with(&self, range: impl KeyBounds, progress: &Progress) -> Result<()> {
         self.check_writable()?;
         self.engine().compact_range(&self.tree, KeyRange::new(&range), progress)?;
@@ -368,7 +358,6 @@ impl WriteBatch {
 }
 
 impl Engine {
-    /// Returns the keyspace of this name; creates it with `options` if it does not exist.
     pub(in crate::db) fn keyspace(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Tree>> {
         self.lifecycle.check_open()?;
         if self.log.is_some() && self.keyspaces.find(name).is_none() {
@@ -408,7 +397,6 @@ impl Engine {
         Ok(tree)
     }
 
-    /// Drops a keyspace and everything in it.
     pub(in crate::db) fn drop_keyspace(&self, name: &str) -> Result<()> {
         self.check_writable()?;
         self.resume_first()?;
@@ -423,7 +411,7 @@ impl Engine {
         self.publish(vec![EditItem::KeyspaceDropped(tree.id)], Change::Drop(Arc::clone(&tree)))?;
         self.keyspaces.remove(&tree);
         tree.view().version.all_tables().for_each(|(_, table)| table.set_obsolete());
-        // A handle that a caller keeps must not keep the data. Its memory is no longer counted.
+        // A retained handle must not keep the data; its memory is no longer counted.
         tree.clear();
         self.background.notify();
         Ok(())
@@ -451,7 +439,7 @@ mod tests {
             assert!(active() == sum && sum > before + 50_000);
             db.drop_keyspace("k").unwrap();
             if is_counted_late {
-                // By a commit leader that found the keyspace before it was dropped.
+                // A commit leader found the keyspace before it was dropped.
                 keyspace.tree.count_memtables();
             }
             assert_eq!(active(), before);

@@ -1,7 +1,5 @@
-//! What users call: the store, its keyspaces, snapshots, iterators and statistics.
-//!
-//! A handle says where it reads or writes as a view (`read_view`, `write_view`). The calls that all handles have are
-//! written once, by a macro (`read_calls`, `write_calls`, `range_deletes`, `conditional/calls`).
+//! The public API. Macros generate the calls that handles share (`read_calls`, `write_calls`, `range_deletes`,
+//! `conditional/calls`) from views of where a handle reads and writes (`read_view`, `write_view`).
 
 pub(in crate::db) mod conditional;
 pub(in crate::db) mod copies;

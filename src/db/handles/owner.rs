@@ -1,4 +1,4 @@
-//! The part of every handle that keeps the store open, and closing.
+//! Shared ownership of an open store, and closing.
 
 use std::panic::RefUnwindSafe;
 use std::sync::Arc;
@@ -9,11 +9,9 @@ use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::switch_points::point;
 use crate::error::{Error, Result};
 impl Engine {
-    /// Stops background work, ends the log, releases the lock, and completes the commits that wait. Later calls
-    /// do nothing.
+    /// Stops background work, ends the log, releases the lock, completes pending commits. Idempotent.
     ///
-    /// Does nothing in a process that was forked from the one that opened the store: the threads do not exist
-    /// there, a lock may be held for ever, and the files belong to the other process.
+    /// No-op in a forked child: it lacks the threads, a lock may be held for ever, and the files belong to the parent.
     pub(in crate::db) fn close(&self) -> Result<()> {
         self.files.check_process()?;
         if !self.lifecycle.set_closed() {
@@ -38,15 +36,13 @@ impl Engine {
     }
 }
 
-/// What the handles share. Dropping the last one closes the store.
+/// Shared by all handles; dropping the last one closes the store.
 pub(in crate::db) struct Owner {
     engine: Arc<Engine>,
-    /// What a store that is open for reading sees, and whose files it holds open.
     view: Option<LiveView>,
 }
 
-/// A panic of a caller's closure leaves no state half changed: it runs outside of all locks. A panic in the engine ends
-/// writing.
+/// A caller's closure runs outside of all locks. A panic in the engine ends writing.
 impl RefUnwindSafe for Owner {}
 impl RefUnwindSafe for Tree {}
 
@@ -74,7 +70,7 @@ impl std::fmt::Debug for Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         match self.engine.close() {
-            // Nothing of it may be dropped either: see `Engine::close`.
+            // Its parts must stay: see `Engine::close`.
             Err(Error::Forked { .. }) => std::mem::forget(Arc::clone(&self.engine)),
             Err(error) => {
                 tracing::error!(dir = %self.engine.files.dir.display(), %error, "closing failed");

@@ -1,4 +1,4 @@
-//! The calls that delete ranges of keys, of a store (its default keyspace), a keyspace and a batch.
+//! Calls that delete ranges.
 
 use super::keyspace::Keyspace;
 use super::store::Db;
@@ -10,12 +10,10 @@ use crate::snapshot_read::{KeyBounds, KeyRange};
 
 macro_rules! range_deletes {
     ($($handle:ty),*) => {$(
-        /// Calls that delete ranges. The examples are those of a store; a keyspace has the same calls.
+        /// Range deletes. Keyspaces have the same calls.
         impl $handle {
-            /// Removes all keys of a range, by one entry in the log whatever the range holds; buffered, like
-            /// [`put`](Self::put). A range without keys removes nothing. Readers of older snapshots still see the
-            /// keys. The space is returned as compactions pass, or at once for tables that the range covers; see
-            /// [the guide](crate::guide::deletion).
+            /// Removes all keys of a range with one log entry; buffered, like [`put`](Self::put). Older snapshots still see them.
+            /// Compactions return the space, at once for covered tables; see [the guide](crate::guide::deletion).
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -30,8 +28,8 @@ macro_rules! range_deletes {
             ///
             /// # Errors
             ///
-            /// [`InvalidArgument`](crate::Error::InvalidArgument) if the range starts after its end: nothing was
-            /// written. Those of [`put`](Self::put).
+            /// [`InvalidArgument`](crate::Error::InvalidArgument) if the range starts after its end; nothing was written. The
+            /// errors of [`put`](Self::put).
             #[doc(alias = "drop_range")]
             #[doc(alias = "delete_range_cf")]
             #[doc(alias = "drain")]
@@ -39,7 +37,7 @@ macro_rules! range_deletes {
                 self.delete_range_with(range, Durability::Buffered)
             }
 
-            /// Removes all keys of a range, and returns when that is as durable as `durability` requires.
+            /// [`delete_range`](Self::delete_range) with the given durability.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -50,12 +48,12 @@ macro_rules! range_deletes {
             ///
             /// # Errors
             ///
-            /// Those of [`delete_range`](Self::delete_range) and [`put_with`](Self::put_with).
+            /// See [`delete_range`](Self::delete_range); also an error of the sync.
             pub fn delete_range_with(&self, range: impl KeyBounds, durability: Durability) -> Result<()> {
                 self.writes().delete_range(&KeyRange::new(&range), durability)
             }
 
-            /// Removes all keys that begin with `prefix`, like [`delete_range`](Self::delete_range).
+            /// Removes all keys with this prefix, like [`delete_range`](Self::delete_range).
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -70,7 +68,7 @@ macro_rules! range_deletes {
             ///
             /// # Errors
             ///
-            /// Those of [`put`](Self::put).
+            /// See [`put`](Self::put).
             pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<()> {
                 self.writes().delete_range(&KeyRange::prefix(prefix.as_ref()), Durability::Buffered)
             }
@@ -88,7 +86,7 @@ macro_rules! range_deletes {
             ///
             /// # Errors
             ///
-            /// Those of [`put`](Self::put).
+            /// See [`put`](Self::put).
             #[doc(alias = "truncate")]
             pub fn clear(&self) -> Result<()> {
                 self.writes().delete_range(&KeyRange::all(), Durability::Buffered)
@@ -100,9 +98,8 @@ macro_rules! range_deletes {
 range_deletes!(Db, Keyspace);
 
 impl WriteBatch {
-    /// Removes all keys of a range from the default keyspace: those that are there, and those that earlier entries of
-    /// this batch have put. One entry, whatever the range holds. A range that starts after its end is an error of
-    /// [`Db::write`].
+    /// Removes all keys of a range from the default keyspace, including earlier puts of this batch. If the range starts after its
+    /// end, [`Db::write`] returns an error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -132,7 +129,7 @@ impl WriteBatch {
         self.push_range(keyspace.tree.id, &KeyRange::new(&range))
     }
 
-    /// Removes all keys that begin with `prefix` from the default keyspace, like [`delete_range`](Self::delete_range).
+    /// Removes all keys with this prefix from the default keyspace, like [`delete_range`](Self::delete_range).
     ///
     /// ```
     /// let mut batch = sievedb::WriteBatch::new();
@@ -143,7 +140,7 @@ impl WriteBatch {
         self.push_range(DEFAULT_KEYSPACE, &KeyRange::prefix(prefix.as_ref()))
     }
 
-    /// Removes all keys that begin with `prefix` from `keyspace`, like [`delete_range`](Self::delete_range).
+    /// Removes all keys with this prefix from `keyspace`, like [`delete_range`](Self::delete_range).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

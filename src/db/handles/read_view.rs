@@ -1,5 +1,4 @@
-//! The place where a handle reads: a keyspace, as it is now or as a snapshot sees it, with the writes of a batch
-//! laid over it if there are any.
+//! Where a handle reads: a keyspace, now or at a snapshot, with the writes of a batch over it.
 
 use std::sync::Arc;
 
@@ -16,18 +15,14 @@ use crate::iter::EntryValue;
 use crate::key::SeqNo;
 use crate::snapshot_read::{KeyRange, Moment};
 
-/// Makes what a scan reads from.
 pub(in crate::db) type SourceOf = Box<dyn FnMut() -> Result<Sources> + Send>;
 
-/// Where a handle reads: in a keyspace, as it is now or as a snapshot sees it.
 pub(in crate::db) struct Reads<'a> {
     pub(in crate::db) owner: &'a Arc<Owner>,
     pub(in crate::db) tree: &'a Arc<Tree>,
-    /// `None`: as it is now.
+    /// `None`: now.
     pub(in crate::db) past: Option<Past>,
-    /// Whether the snapshot is one of another store.
     pub(in crate::db) is_foreign: bool,
-    /// Writes laid over the store.
     pub(in crate::db) own: Option<Box<Own>>,
 }
 
@@ -42,19 +37,18 @@ impl Reads<'_> {
         }
     }
 
-    /// What was written of a key and is not in the store yet. Otherwise notes that the store is read.
+    /// The batch's own write of a key; without one, records a read of the store.
     fn own(&self, key: &[u8]) -> Result<Option<&Option<Bytes>>> {
         let Some(own) = self.own.as_deref() else { return Ok(None) };
         let Some(found) = own.find(key) else {
             own.note_key(key);
             return Ok(None);
         };
-        // As a lookup in the store would.
+        // As a lookup in the store.
         self.owner.engine().check_readable(self.tree)?;
         Ok(Some(found))
     }
 
-    /// What is read, up to which sequence number, and from which horizon on.
     fn moment(&self) -> Result<(Arc<View>, Moment, SeqNo)> {
         self.check()?;
         let engine = self.owner.engine();
@@ -63,13 +57,13 @@ impl Reads<'_> {
         Ok((view, Moment::new(seqno, known), horizon))
     }
 
-    /// What a scan of a range reads from, each time it is called, and from which moment on.
+    /// Sources for a scan of `range`, and their moment.
     pub(in crate::db) fn sources(&self, range: &KeyRange) -> Result<(Arc<View>, Moment, SourceOf)> {
         let (view, mut moment, horizon) = self.moment()?;
         let own = self.own.as_deref().and_then(Own::spans);
-        // The horizon is read after the empty ranges: those that are known are empty for readers with this horizon.
+        // After the known empty ranges, so that they are empty for readers with this horizon.
         if own.is_some() || horizon != self.tree.horizon() {
-            // What these hide is there for others, and what has expired is there for an older snapshot.
+            // Keys hidden by own range deletes exist for other readers; expired ones exist for older snapshots.
             moment = moment.seqno().into();
         }
         let (of, range, past) = (Arc::clone(&view), range.clone(), Past { seqno: moment.seqno(), horizon });
@@ -77,7 +71,6 @@ impl Reads<'_> {
         Ok((view, moment, Box::new(source)))
     }
 
-    /// A part of its caller, where it is mostly known that there are no writes to lay over. Only the common case is short.
     #[inline(always)]
     pub(in crate::db) fn get<T>(
         &self,

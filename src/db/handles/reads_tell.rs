@@ -1,4 +1,4 @@
-//! A file system in memory that calls a function before reads of tables.
+//! An in-memory file system with a hook before reads of tables.
 
 use std::ffi::OsString;
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use crate::fs::{AppendFile, Fs, LockGuard, LockKind, MemFs, ReadFile};
 use crate::sync::lock;
 
-/// Is called with the offset of the read, which fails with its error.
+/// Called with the offset of the read, which fails with its error.
 type Told = dyn Fn(u64) -> io::Result<()> + Send + Sync;
 
 #[derive(Clone)]
@@ -30,7 +30,6 @@ impl Default for ReadsTell {
 }
 
 impl ReadsTell {
-    /// Sets what is called before the next read, once.
     pub(in crate::db) fn tell(&self, told: impl FnOnce() + Send + 'static) {
         let told = Mutex::new(Some(told));
         self.tell_each(move |_| {
@@ -40,7 +39,7 @@ impl ReadsTell {
         });
     }
 
-    /// Sets what is called before every read, by the thread that reads.
+    /// Called in the reading thread.
     pub(in crate::db) fn tell_each(&self, told: impl Fn(u64) -> io::Result<()> + Send + Sync + 'static) {
         *lock(&self.told) = Arc::new(told);
     }

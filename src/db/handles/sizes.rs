@@ -1,4 +1,4 @@
-//! Estimates of how many entries there are and how many bytes they take, without reading them.
+//! Estimates of the number and size of entries.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::snapshot_read::{KeyBounds, KeyRange};
 use crate::version::TableHandle;
 
 impl Db {
-    /// About how many entries the default keyspace has; see [`Keyspace::approximate_len`].
+    /// Estimates the entries of the default keyspace; see [`Keyspace::approximate_len`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -25,8 +25,7 @@ impl Db {
         self.default_keyspace().approximate_len()
     }
 
-    /// About how many bytes the entries of a range take in the tables of the default keyspace; see
-    /// [`Keyspace::approximate_size`].
+    /// Estimates the size of a range in the tables of the default keyspace; see [`Keyspace::approximate_size`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -40,17 +39,15 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of [`Keyspace::approximate_size`].
+    /// See [`Keyspace::approximate_size`].
     pub fn approximate_size(&self, range: impl KeyBounds) -> Result<u64> {
         self.default_keyspace().approximate_size(range)
     }
 }
 
 impl Keyspace {
-    /// About how many entries there are: O(tables), and nothing is read. It is exact if no key was written
-    /// twice or deleted. A key that was written again counts once more for each table and memtable entry that
-    /// has it, until a compaction merges them; the deletion of a key that is absent counts as one entry less.
-    /// 0 for a keyspace that was dropped.
+    /// Estimates the number of entries. O(tables), no I/O. Exact if no key was written twice or deleted; else, until compacted, a
+    /// rewritten key counts once per table and memtable entry, a delete of an absent key −1. 0 for a dropped keyspace.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -68,18 +65,17 @@ impl Keyspace {
         let view = self.tree.view_ref();
         let in_memory = view.memtables().map(|of| (of.memtable.len(), of.memtable.tombstones()));
         let in_tables = view.version.all_tables().map(|(_, table)| (table.meta.keys, table.meta.tombstones));
-        // What a table states of itself is not verified: the sums may overflow.
+        // Tables' counts are unverified: saturate.
         let add = |(keys, tombstones): (u64, u64), (more, deleted): (u64, u64)| {
             (keys.saturating_add(more), tombstones.saturating_add(deleted))
         };
         let (keys, tombstones) = in_memory.chain(in_tables).fold((0, 0), add);
-        // A tombstone hides one entry, and is itself one.
+        // A tombstone is an entry and hides one.
         keys.saturating_sub(tombstones.saturating_mul(2))
     }
 
-    /// About how many bytes the entries of a range take in table files, filters and indexes included. Entries
-    /// that are only in memtables do not count, older versions and tombstones do. O(tables of the range); of
-    /// those that it cuts, index blocks are read, no data.
+    /// Estimates the bytes of a range in table files, with filters, indexes, older versions and tombstones, without memtables.
+    /// O(tables of the range). Reads index blocks of partly covered tables.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -118,7 +114,6 @@ fn size(view: &View, range: &KeyRange) -> Result<u64> {
     Ok(sum)
 }
 
-/// What the range takes of a table.
 fn size_in(table: &Arc<TableHandle>, range: &KeyRange) -> Result<u64> {
     let meta = &table.meta;
     let first = range.first().filter(|_| range.starts_after(&meta.smallest));
@@ -156,7 +151,7 @@ mod tests {
         assert_eq!(db.approximate_len(), 3500);
         db.flush().unwrap();
         assert_eq!(db.approximate_len(), 3500);
-        // Again: counted twice until a compaction.
+        // Counted twice until a compaction.
         (1000..1100u32).for_each(|key| db.put(key.to_be_bytes(), "w").unwrap());
         assert_eq!(db.approximate_len(), 3600);
         db.compact().unwrap();
@@ -184,7 +179,7 @@ mod tests {
             let rest = size(at(parts), keys);
             assert_eq!(sizes.iter().sum::<u64>() + rest, whole, "{parts} parts");
             let share = whole / u64::from(parts);
-            // Some blocks more or less, or what is no data of a table.
+            // A few blocks of tolerance, for non-data blocks.
             let is_near = |size: &u64| size.abs_diff(share) < 24 << 10;
             assert!(sizes.iter().all(is_near), "{parts} parts of about {share}: {sizes:?}");
         }

@@ -1,4 +1,4 @@
-//! Snapshots: sequence numbers whose entries compactions keep while a handle exists.
+//! Snapshots: sequence numbers whose entries compactions keep.
 
 use std::sync::Arc;
 
@@ -9,8 +9,7 @@ use crate::db::state::expiry::horizons::{Horizons, Past};
 use crate::db::state::keyspace::tree::Tree;
 use crate::key::SeqNo;
 
-/// The store at one moment, over all keyspaces. Cheap to make, to clone and to hold. While it is held,
-/// compactions keep every entry it sees.
+/// The store at one moment, over all keyspaces. Cheap to create, clone and hold. Compactions keep its entries.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -23,7 +22,6 @@ use crate::key::SeqNo;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// That of the default keyspace, whose calls are those of the snapshot.
     default: KeyspaceSnapshot,
 }
 
@@ -35,7 +33,6 @@ pub(in crate::db) struct Held {
 }
 
 impl Held {
-    /// The moment of the snapshot in a keyspace.
     pub(in crate::db) fn past(&self, tree: &Tree) -> Past {
         Past { seqno: self.seqno, horizon: self.horizons.of(tree.id) }
     }
@@ -65,7 +62,7 @@ impl Snapshot {
         self.default.held()
     }
 
-    /// The sequence number of the newest write that the snapshot sees.
+    /// The sequence number of the newest visible write.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -102,7 +99,7 @@ impl Snapshot {
     }
 }
 
-/// One keyspace as a [`Snapshot`] sees it.
+/// One keyspace as of a [`Snapshot`].
 #[derive(Clone)]
 pub struct KeyspaceSnapshot {
     held: Arc<Held>,
@@ -166,7 +163,7 @@ mod tests {
         let twice = over_memtable;
         assert_eq!(twice.count(), 150);
         assert_eq!(held(), (0, 1, file));
-        // A block that only the iterator has, in addition to the file.
+        // A block held only by the iterator, besides the file.
         db.engine().context.memory.blocks().set_capacity(0);
         assert!(held().0 > 1000, "{:?}", held());
         drop(over_table);

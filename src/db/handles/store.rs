@@ -1,4 +1,4 @@
-//! The handle of a whole store. Its read and write calls are those of its default keyspace.
+//! The handle of a store. Its read and write calls use the default keyspace.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ use crate::filter::FilterPolicy;
 use crate::options::{KeyspaceOptions, Options};
 use crate::snapshot_read::{KeyBounds, KeyRange};
 
-/// An open store. Cheap to clone and to share between threads; a clone and the original are the same store.
+/// An open store. Clones are cheap and can be used in any thread.
 ///
-/// The store closes when the last handle is dropped: stores, keyspaces, snapshots and iterators all count.
+/// It closes when its last handle is dropped, including keyspaces, snapshots and iterators.
 ///
-/// The calls that read and write entries work on the keyspace `"default"`; [`Keyspace`] has the same ones.
+/// The calls for entries use the keyspace `"default"`; [`Keyspace`] has the same ones.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -49,9 +49,8 @@ pub struct Db {
 }
 
 impl Options {
-    /// Opens the store in the directory `path`, and creates it if it does not exist, unless
-    /// [`Options::create_if_missing`] or [`Options::read_only`] says otherwise. Replays the logs:
-    /// [`Db::open_report`] says what was found.
+    /// Opens the store in the directory `path`, or creates it, subject to [`Options::create_if_missing`] and
+    /// [`Options::read_only`]. Replays the logs; see [`Db::open_report`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -63,12 +62,10 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`Error::Locked`] if the store is open for writing elsewhere (not if it is opened read-only), [`Error::Changed`] if a
-    /// writer changes the store faster than a reader can look at it, [`Error::NoStore`] if there is none and it may not
-    /// be created, [`Error::OtherFiles`] if it would be created among files of other programs,
-    /// [`Error::Corruption`] if a file is damaged or missing, [`Error::Unsupported`] if a file is
-    /// of a newer version, [`Error::InvalidArgument`] if an option is out of range, [`Error::Io`] if the
-    /// system refuses an operation.
+    /// [`Error::Locked`] if the store is open for writing (not for a read-only opening), [`Error::Changed`] if a writer is faster
+    /// than a reader, [`Error::NoStore`] if it is missing and may not be created, [`Error::OtherFiles`] if it would be created
+    /// among foreign files, [`Error::Corruption`] if a file is damaged or missing, [`Error::Unsupported`] for a newer version,
+    /// [`Error::InvalidArgument`] for an option out of range, [`Error::Io`] for a system error.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         Db::open_with(path.as_ref(), self)
     }
@@ -89,6 +86,7 @@ impl Db {
         engine.files.obsolete.wake_with(move || reservations.notify());
         let reservations = Arc::clone(&engine.background.reservations);
         engine.context.memory.wake_with(move || reservations.notify());
+        engine.raise_horizons_after_opening();
         engine.start_threads()?;
         engine.background.notify();
         let default = engine.keyspaces.default_tree();
@@ -107,7 +105,7 @@ impl Db {
         Self { default: Keyspace { owner: Arc::clone(&owner), tree }, owner }
     }
 
-    /// Opens the store in the directory `path` with default [`Options`], and creates it if it does not exist.
+    /// Opens the store in the directory `path` with default [`Options`], or creates it.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -118,7 +116,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of [`Options::open`].
+    /// See [`Options::open`].
     #[doc(alias = "create")]
     #[doc(alias = "open_default")]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
@@ -142,7 +140,7 @@ impl Db {
         self.default.writes()
     }
 
-    /// The directory of the store, as passed to [`Db::open`].
+    /// The directory, as passed to [`Db::open`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -155,8 +153,7 @@ impl Db {
         &self.engine().files.dir
     }
 
-    /// What was found at open: how much of the logs was replayed, which unsynced tails were dropped, and
-    /// which files were ignored and why.
+    /// The report of the opening: replayed logs, dropped unsynced tails, ignored files.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -170,12 +167,10 @@ impl Db {
         &self.engine().report
     }
 
-    /// Moves a handle that was opened with [`Options::read_only`] to the present state of the store; `false` if nothing was
-    /// written since. Clones of the handle, its keyspaces, snapshots and iterators stay at the moment at which they were
-    /// made.
+    /// Moves a read-only handle to the present state of the store; `false` if there were no writes. Clones, keyspaces, snapshots
+    /// and iterators keep their moment.
     ///
-    /// Tables that the store still has stay open. If nothing was written, a call takes a few system calls; otherwise it reads
-    /// the logs again.
+    /// Shared tables stay open. Without writes it takes a few system calls; otherwise it reads the logs again.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -190,8 +185,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::Error::InvalidArgument) if the handle was not opened read-only,
-    /// [`Closed`](crate::Error::Closed), and those of [`Options::open`]. After an error the handle is as it was.
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) if the handle is not read-only, [`Closed`](crate::Error::Closed), the
+    /// errors of [`Options::open`]. The handle is unchanged then.
     #[doc(alias = "try_catch_up_with_primary")]
     pub fn refresh(&mut self) -> Result<bool> {
         let engine = self.engine();
@@ -206,9 +201,8 @@ impl Db {
         Ok(true)
     }
 
-    /// Whether `key` may be in the default keyspace, answered from memory: it never reads from disk and never
-    /// fails. `false` is certain. `true` may be wrong: at the false-positive rate of the filters, and for
-    /// tables that were never opened (see [`Db::open_tables`]) or whose filter is not in memory.
+    /// Whether `key` may be in the default keyspace, without I/O or errors; see [`Keyspace::may_contain`]. [`Db::open_tables`]
+    /// makes it cover all tables.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -223,8 +217,7 @@ impl Db {
         self.default.may_contain(key)
     }
 
-    /// Writes a batch, buffered. All of it becomes visible at once, in all its keyspaces. A reference to a
-    /// batch is copied: then the batch can be used again.
+    /// Writes a batch atomically, buffered, in all its keyspaces. A batch passed by reference is copied.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -238,9 +231,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of [`Db::put`]; [`InvalidArgument`](crate::Error::InvalidArgument) if the batch has entries for
-    /// a keyspace of another store, [`KeyspaceDropped`](crate::Error::KeyspaceDropped) if one of its
-    /// keyspaces was dropped. The batch is written as a whole or not at all.
+    /// The errors of [`Db::put`]; [`InvalidArgument`](crate::Error::InvalidArgument) for entries of another store,
+    /// [`KeyspaceDropped`](crate::Error::KeyspaceDropped).
     #[doc(alias = "apply_batch")]
     #[doc(alias = "write_batch")]
     #[doc(alias = "commit")]
@@ -248,8 +240,7 @@ impl Db {
         self.write_with(batch, Durability::Buffered)
     }
 
-    /// Writes a batch and returns when it is as durable as `durability` requires. Readers may see the batch
-    /// earlier. Threads that wait for durability at the same time share one sync.
+    /// Writes a batch with the given durability. Readers may see it before it is durable. Concurrent waits share one sync.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -264,20 +255,18 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of [`Db::write`].
+    /// See [`Db::write`].
     #[doc(alias = "write_opt")]
     pub fn write_with(&self, batch: impl Into<WriteBatch>, durability: Durability) -> Result<()> {
         let (engine, batch) = (self.engine(), batch.into());
         engine.latencies.time(Call::Write.of_write(durability), || engine.write(batch, durability))
     }
 
-    /// Writes a batch and returns when it is visible. The [`Commit`] tells when it is durable: to whoever asks,
-    /// waits or awaits, and to callbacks. So a thread, or a task, goes on while the disk works, and many
-    /// batches share one sync.
+    /// Writes a batch and returns when it is visible. The [`Commit`] reports its durability by poll, wait, await or callback, so
+    /// many batches can share one sync.
     ///
-    /// With [`Durability::Synced`] a sync begins at once in another thread (without background threads, in the
-    /// next [`step`](Self::step)). With [`Durability::Buffered`] none
-    /// does: the commit is complete when something else syncs the log.
+    /// With [`Durability::Synced`] a sync begins at once in another thread (without background threads, in the next
+    /// [`step`](Self::step)). With [`Durability::Buffered`] the commit completes with the next sync of the log.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -294,14 +283,14 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of [`Db::write_with`] are told by the commit: then the batch was not written, or its sync failed.
-    /// [`Io`](crate::Error::Io) also if the thread that runs callbacks cannot be started: nothing was written.
+    /// The commit returns the errors of [`Db::write_with`]: the batch was not written, or its sync failed.
+    /// [`Io`](crate::Error::Io) also if the callback thread cannot be started; nothing was written.
     pub fn write_pending(&self, batch: impl Into<WriteBatch>, durability: Durability) -> Commit {
         let (engine, batch) = (self.owner.engine(), batch.into());
         engine.latencies.time(Call::Write, || engine.write_pending(batch, durability))
     }
 
-    /// Makes every write that has already returned durable.
+    /// Makes all completed writes durable.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -315,9 +304,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Io`](crate::Error::Io) if the sync fails: the store then refuses further writes.
-    /// [`Poisoned`](crate::Error::Poisoned), [`ReadOnly`](crate::Error::ReadOnly),
-    /// [`Closed`](crate::Error::Closed).
+    /// [`Io`](crate::Error::Io) if the sync fails; the store then refuses further writes.
+    /// [`Poisoned`](crate::Error::Poisoned), [`ReadOnly`](crate::Error::ReadOnly), [`Closed`](crate::Error::Closed).
     #[doc(alias = "persist")]
     #[doc(alias = "flush_wal")]
     pub fn sync(&self) -> Result<()> {
@@ -326,7 +314,7 @@ impl Db {
         synced
     }
 
-    /// Returns a snapshot of all keyspaces as they are now. Later writes do not change it.
+    /// Returns a snapshot of all keyspaces.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -344,9 +332,7 @@ impl Db {
         Snapshot::new(&self.owner)
     }
 
-    /// Opens the keyspace called `name`, and creates it with `options` if it does not exist. An existing
-    /// keyspace keeps its options; [`Keyspace::set_options`] changes them. The calls of [`Db`] work on the
-    /// keyspace `"default"`.
+    /// Opens the keyspace `name`, or creates it with `options`. An existing one keeps its options; see [`Keyspace::set_options`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -363,15 +349,13 @@ impl Db {
     ///
     /// [`InvalidArgument`](crate::Error::InvalidArgument) for an empty name or options out of range,
     /// [`LimitExceeded`](crate::Error::LimitExceeded) for a name over 255 bytes or too many keyspaces,
-    /// [`ReadOnly`](crate::Error::ReadOnly) if the keyspace does not exist and cannot be created, and those
-    /// of [`Db::put`].
+    /// [`ReadOnly`](crate::Error::ReadOnly) if it would be created, the errors of [`Db::put`].
     pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         let tree = self.engine().keyspace(name, &options)?;
         Ok(Keyspace { owner: Arc::clone(&self.owner), tree })
     }
 
-    /// Opens the keyspace called `name`, and creates it with default options if it does not exist; like
-    /// [`Db::keyspace`].
+    /// Opens the keyspace `name`, or creates it with default options; see [`Db::keyspace`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -383,7 +367,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of [`Db::keyspace`].
+    /// See [`Db::keyspace`].
     #[doc(alias = "open_tree")]
     #[doc(alias = "open_partition")]
     #[doc(alias = "open_table")]
@@ -392,7 +376,7 @@ impl Db {
         self.keyspace(name, KeyspaceOptions::new())
     }
 
-    /// The keyspace called `name`; `None` if it does not exist.
+    /// The keyspace `name`, if it exists.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -408,7 +392,7 @@ impl Db {
         Some(Keyspace { owner: Arc::clone(&self.owner), tree })
     }
 
-    /// The keyspace `"default"`, which the calls of [`Db`] work on.
+    /// The keyspace `"default"`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -440,8 +424,8 @@ impl Db {
         self.engine().keyspaces.all().iter().map(|tree| tree.name.clone()).collect()
     }
 
-    /// Drops the keyspace called `name` and all its entries, durably. Its handles return
-    /// [`KeyspaceDropped`](crate::Error::KeyspaceDropped) from now on; existing iterators continue.
+    /// Drops a keyspace durably. Its handles then return [`KeyspaceDropped`](crate::Error::KeyspaceDropped); existing iterators
+    /// continue.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -454,8 +438,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::Error::InvalidArgument) if there is no such keyspace or it is the default
-    /// one, and those of [`Db::put`].
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) if it does not exist or is the default one; the errors of [`Db::put`].
     #[doc(alias = "drop_cf")]
     #[doc(alias = "drop_tree")]
     #[doc(alias = "delete_keyspace")]
@@ -463,7 +446,7 @@ impl Db {
         self.engine().drop_keyspace(name)
     }
 
-    /// Flushes the memtables of all keyspaces to tables, and waits until this is done.
+    /// Flushes all memtables and waits for completion.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -476,15 +459,13 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// The first error of a flush, and those of [`Db::put`].
+    /// The first error of a flush; the errors of [`Db::put`].
     pub fn flush(&self) -> Result<()> {
         let trees = self.engine().keyspaces.with_memtables();
         self.engine().flush(&trees)
     }
 
-    /// Flushes, then merges the tables of each keyspace into one run, and waits until this is done. Entries
-    /// that no reader can see are dropped. Writes and background work go on meanwhile; see
-    /// [`Keyspace::compact`].
+    /// Compacts each keyspace and waits for completion; see [`Keyspace::compact`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -498,13 +479,13 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// The first error of a compaction, and those of [`Db::put`].
+    /// The first error of a compaction; the errors of [`Db::put`].
     #[doc(alias = "major_compact")]
     pub fn compact(&self) -> Result<()> {
         self.compact_with(&Progress::new())
     }
 
-    /// Compacts like [`Db::compact`]. `progress` says how far it is, and can cancel it.
+    /// [`Db::compact`] with progress and cancellation.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -518,11 +499,11 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Error::Cancelled`], and those of [`Db::compact`].
+    /// [`Error::Cancelled`], and the errors of [`Db::compact`].
     pub fn compact_with(&self, progress: &Progress) -> Result<()> {
         for tree in self.engine().keyspaces.all() {
             match self.engine().compact_range(&tree, KeyRange::all(), progress) {
-                // The keyspace was dropped meanwhile: there is nothing to compact.
+                // Dropped concurrently.
                 Ok(()) | Err(Error::KeyspaceDropped { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -531,8 +512,7 @@ impl Db {
         Ok(())
     }
 
-    /// Merges the tables of the default keyspace that hold keys of this range; see
-    /// [`Keyspace::compact_range`].
+    /// Compacts a range of the default keyspace; see [`Keyspace::compact_range`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -544,12 +524,12 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of [`Db::compact`].
+    /// See [`Db::compact`].
     pub fn compact_range(&self, range: impl KeyBounds) -> Result<()> {
         self.default.compact_range(range)
     }
 
-    /// Builds new filters by `policy` for the tables of every keyspace; see [`Keyspace::refilter`].
+    /// Sets the filter policy of every keyspace and rebuilds its filters; see [`Keyspace::refilter`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -564,13 +544,12 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of [`Keyspace::refilter`]. If one keyspace fails, the others still get their filters; the first
-    /// error is returned.
+    /// The first error of [`Keyspace::refilter`]. The other keyspaces are still processed.
     pub fn refilter(&self, policy: FilterPolicy) -> Result<()> {
         self.refilter_with(policy, &Progress::new())
     }
 
-    /// Builds new filters like [`Db::refilter`]. `progress` says how far it is, and can cancel it.
+    /// [`Db::refilter`] with progress and cancellation.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -583,14 +562,14 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Error::Cancelled`], and those of [`Db::refilter`].
+    /// [`Error::Cancelled`], and the errors of [`Db::refilter`].
     pub fn refilter_with(&self, policy: FilterPolicy, progress: &Progress) -> Result<()> {
         policy.validate()?;
         let trees = self.engine().keyspaces.all();
         let mut result = Ok(());
         for tree in &trees {
             match self.engine().refilter(tree, policy, progress) {
-                // The keyspace was dropped meanwhile: it has no tables.
+                // Dropped concurrently.
                 Ok(()) | Err(Error::KeyspaceDropped { .. }) => {}
                 Err(Error::Cancelled) => return Err(Error::Cancelled),
                 Err(error) => result = result.and(Err(error)),
@@ -600,10 +579,8 @@ impl Db {
         result
     }
 
-    /// Opens every table now, not at the first lookup that needs it: reads filters and root indexes into
-    /// memory, as far as the memory budget allows. Afterwards [`Db::may_contain`] and [`Db::stats`] cover all
-    /// tables. If there are many, up to three more threads read beside this one; none do in a store opened with
-    /// [`Options::background_threads`]`(0)`.
+    /// Opens every table now instead of at its first lookup: reads filters and index roots as far as the memory budget allows. Up
+    /// to three more threads help, unless the store has [`Options::background_threads`]`(0)`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -614,15 +591,14 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) for the first table that cannot
-    /// be opened; the others are opened. A damaged filter is not an error.
+    /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) for the first table that cannot be opened; the others
+    /// are. A damaged filter is no error.
     pub fn open_tables(&self) -> Result<()> {
         self.engine().open_tables()
     }
 
-    /// Runs one background job in the calling thread; returns `false` if there is none. For stores opened
-    /// with [`Options::background_threads`]`(0)`. First it syncs the log if a [`Commit`] waits for that, and
-    /// runs callbacks.
+    /// Runs one background job in the calling thread; `false` if there is none. For [`Options::background_threads`]`(0)`. First
+    /// syncs the log for waiting [`Commit`]s and runs callbacks.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -634,18 +610,16 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`]; the error of the job, which is tried again later: see [`Db::background_error`].
+    /// [`Error::Closed`]; the error of the job, which is retried: see [`Db::background_error`].
     pub fn step(&self) -> Result<bool> {
         self.engine().lifecycle.check_open()?;
         Ok(self.engine().step_completions()? || self.engine().resume_or_step(Jobs::All)?)
     }
 
-    /// The error of background work that is failing now: a flush, a compaction, a new filter, or the removal
-    /// of files. What it had begun was removed, and it is tried again: after 50 ms, then after twice as long
-    /// each time, at most 4 s, and at once when files are removed. `None` once it has succeeded.
+    /// The error of currently failing background work. It is retried after 50 ms, doubling up to 4 s, and at once when files are
+    /// removed. `None` after success.
     ///
-    /// Writers are slowed down meanwhile. Those that have to wait for work which has been failing for 60 s
-    /// get this error.
+    /// Meanwhile writers are slowed down; after 60 s of failures a waiting writer gets the error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -658,8 +632,7 @@ impl Db {
         self.engine().background_error()
     }
 
-    /// Waits until no background job is left. Work that was put off is tried at once; so are the compactions that the
-    /// background threads do when there is nothing else to do.
+    /// Waits until no background job is left. Failed work and idle compactions run at once.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -677,9 +650,9 @@ impl Db {
         self.engine().settle()
     }
 
-    /// Closes the store: ends its log with a synced close record and releases the lock. Every other handle
-    /// returns [`Closed`](crate::Error::Closed) from now on; an iterator may return it or continue. Dropping
-    /// the last handle also closes the store, but cannot return an error.
+    /// Closes the store: writes a synced close record and releases the lock. Other handles then return
+    /// [`Closed`](crate::Error::Closed); an iterator may continue. Dropping the last handle also closes the store, but cannot
+    /// return an error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -699,7 +672,7 @@ impl Db {
 
 #[cfg(test)]
 impl Db {
-    /// The seed of the key hash, and the tables of each keyspace, for tests of lower layers.
+    /// For tests of lower layers: the hash seed, and the tables of each keyspace.
     pub(crate) fn versions(&self) -> (u64, Vec<std::sync::Arc<crate::version::Version>>) {
         let keyspaces = &self.engine().keyspaces;
         let version =

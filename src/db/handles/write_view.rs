@@ -1,4 +1,4 @@
-//! The keyspace that a handle writes to.
+//! Where a handle writes.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::db::state::durability::Durability;
 use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LogPosition;
 use crate::db::write::completion::Commit;
-use crate::db::write::inserts::Then;
+use crate::db::write::inserts::{New, Then};
 use crate::db::write::key_writes::{KeyWrite, Single};
 use crate::error::Result;
+use crate::limits::BATCH_BYTES_MAX;
 use crate::snapshot_read::KeyRange;
 use crate::{WriteBatch, batch};
 
-/// Where a handle writes.
 pub(in crate::db) struct Writes<'a> {
     pub(in crate::db) owner: &'a Arc<Owner>,
     pub(in crate::db) tree: &'a Arc<Tree>,
@@ -48,8 +48,7 @@ impl Writes<'_> {
     fn write(&self, key: &[u8], value: Option<&[u8]>, durability: Durability) -> Result<()> {
         let (engine, tree) = (self.owner.engine(), self.tree);
         let bytes = batch::of_one(tree.id, key, value)?;
-        // A write that is not chosen takes the same path as without histograms: other code would not be in a cache after
-        // the system call of the last write.
+        // An untimed write takes the same path as without histograms, whose code is cached.
         if engine.latencies.are_on() && engine.latencies.choose(Call::Write.of_write(durability)) {
             return write_timed(engine, tree, bytes, durability);
         }
@@ -104,11 +103,17 @@ impl Writes<'_> {
         entries: impl IntoIterator<Item = (K, V)>,
         then: Option<Then<'_>>,
     ) -> Result<(NewKeys, Option<LogPosition>)> {
-        let mut batch = WriteBatch::new();
-        let add = |(key, value): (K, V)| batch.add_put(self.tree.id, key.as_ref(), value.as_ref());
-        // The first that is over a limit ends it: nothing is written then.
-        let places = entries.into_iter().map_while(add).collect();
-        let (new, up_to) = self.owner.engine().insert_new(self.tree, batch, places, then)?;
+        // Exceeding a batch is an error, whatever follows.
+        let mut left = Some(BATCH_BYTES_MAX);
+        let fits = |(key, value): &(K, V)| {
+            let is_possible = left.is_some();
+            left = left.and_then(|left| left.checked_sub(key.as_ref().len() + value.as_ref().len() + 1));
+            is_possible
+        };
+        let entries: Vec<(K, V)> = entries.into_iter().take_while(fits).collect();
+        let entries = entries.iter().map(|(key, value)| New { key: key.as_ref(), value: value.as_ref() });
+        let entries: Vec<New<'_>> = entries.collect();
+        let (new, up_to) = self.owner.engine().insert_new(self.tree, &entries, then)?;
         Ok((NewKeys(new), up_to))
     }
 
@@ -121,8 +126,7 @@ impl Writes<'_> {
         self.conditional(durability, || self.owner.engine().update(self.tree, key, change))
     }
 
-    /// Returns the answer of a conditional call when it is as durable as that: up to the position of the log that the
-    /// call returns, or everything that is visible.
+    /// Returns once the answer is durable: up to the returned log position, or up to everything visible.
     fn conditional<A>(
         &self,
         durability: Durability,
@@ -136,7 +140,7 @@ impl Writes<'_> {
     }
 }
 
-/// A function of its own, so that a write that is not timed stays a part of its caller.
+/// Keeps an untimed write inlined.
 #[cold]
 #[inline(never)]
 fn write_timed(engine: &Engine, tree: &Arc<Tree>, bytes: Vec<u8>, durability: Durability) -> Result<()> {

@@ -1,15 +1,23 @@
-//! Background work: which job is next, and its execution as one `step()`.
+//! The search for background jobs, and their execution by `step`.
 //!
-//! Jobs, most urgent first: remove obsolete files; sync the log if much of it is not durable (so that the
-//! sync at its end is short); prepare the next log; close tables if there was no room for another one; raise the horizons
-//! of keyspaces whose entries expire, and drop tables of which everything has expired; flush the
-//! oldest immutable memtable of a keyspace, or of several if they are small; make `RESERVE`; compact; rebuild
-//! an unusable filter; merge level 0 early in a keyspace that has had nothing else to do (an *idle compaction*); load or
-//! drop column groups of filters. Which keyspace is next, `pending` says. A job is
-//! chosen and reserved under one lock, carried out without the lock, and then released.
+//! Most urgent first:
 //!
-//! Threads call [`Engine::step`] until nothing is left and then sleep; without threads the caller does. The
-//! first of several threads does only the urgent jobs, so that no writer waits for a long compaction.
+//! 1. remove obsolete files;
+//! 2. sync a log with many undurable bytes;
+//! 3. prepare the next log;
+//! 4. close tables, if one had no room to open;
+//! 5. raise horizons, and drop expired tables;
+//! 6. flush the oldest immutable memtable of a keyspace, or several small ones;
+//! 7. create `RESERVE`;
+//! 8. compact;
+//! 9. rebuild an unusable filter;
+//! 10. merge level 0 of an idle keyspace (an *idle compaction*);
+//! 11. load or drop column groups of filters.
+//!
+//! A job is chosen and reserved under one lock, and runs without it.
+//!
+//! Threads call [`Engine::step`] until nothing is left, then sleep; without threads the caller does. The first of several threads
+//! runs urgent jobs only: no writer waits for a long compaction.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,33 +47,24 @@ use crate::key::SeqNo;
 use crate::sync::lock;
 use crate::version::Version;
 
-/// The most bytes of memtables that are flushed together, if they are not more than a quarter of the memory for
-/// memtables.
+/// At most also a quarter of the memtable memory.
 const FLUSH_TOGETHER_BYTES: usize = 1 << 20;
 
-/// The most memtables that are flushed together.
 const FLUSHES_TOGETHER_MAX: usize = 16;
 
-/// How many attempts that are put off, or tried again shorter, one step makes before it ends.
 const ATTEMPTS_MAX: usize = 16;
 
-/// How often to choose which filters to keep in memory, while there is no room for all of them.
 const RESIDENCY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long the tables of a keyspace have to be the same before its idle compaction.
 const IDLE_DELAY: Duration = Duration::from_secs(1);
 
-/// What looking for a job has come to.
 enum Tried {
-    /// A job, or none. Whether anything was done.
     Job(bool),
-    /// An attempt that failed, or work on the file `RESERVE`, for which no caller waits: other work is next. Whether obsolete
-    /// files were removed.
+    /// Continue: a failed attempt, or work on `RESERVE`. Whether obsolete files were removed.
     Other(bool),
 }
 
 impl Engine {
-    /// Starts the threads.
     pub(in crate::db) fn start_threads(self: &Arc<Self>) -> Result<()> {
         let mut handles = lock(&self.background.handles);
         for index in 0..self.background.threads {
@@ -84,7 +83,7 @@ impl Engine {
             if self.background.is_stopping() {
                 return;
             }
-            // A job that failed is put off, and others go on.
+            // Failed jobs are retried later.
             while !self.background.is_stopping()
                 && self.resume_or_step(jobs).unwrap_or(!self.lifecycle.has_failed())
             {}
@@ -92,7 +91,7 @@ impl Engine {
         }
     }
 
-    /// Resumes writing if that is due, or else does a background job. Not for the commit leader.
+    /// Resumes writing if due, else does a background job. Not for the commit leader.
     pub(in crate::db) fn resume_or_step(&self, jobs: Jobs) -> Result<bool> {
         if self.lifecycle.is_suspended() && self.retry.is_due(Work::Resume) {
             self.check_writable()?;
@@ -102,7 +101,6 @@ impl Engine {
         self.step(jobs)
     }
 
-    /// How long until there is work that no change announces.
     pub(in crate::db) fn until_next_work(&self, jobs: Jobs) -> Option<Duration> {
         let has_ended = self.lifecycle.has_failed();
         let is_short = jobs == Jobs::All && self.background.is_short_of_memory() && !has_ended;
@@ -119,26 +117,24 @@ impl Engine {
         intervals.into_iter().flatten().min()
     }
 
-    /// Does the most urgent job that is not put off. `false` if there is none.
+    /// Does the most urgent due job; `false` if there is none.
     ///
     /// # Errors
     ///
-    /// The error of the job, or its panic (a file system or a subscriber of events is the caller's code). The
-    /// job is put off, or writing is disabled.
+    /// The error or panic of the job. It is retried, or writing is disabled.
     pub(in crate::db) fn step(&self, jobs: Jobs) -> Result<bool> {
         if self.log.is_none() {
             return Ok(false);
         }
         self.files.check_process()?;
         if self.lifecycle.has_failed() {
-            // What a durable edit has dropped is not needed by any later opening either.
+            // No later opening needs files dropped by a durable edit.
             self.remove_obsolete_files();
         }
         self.lifecycle.check_not_failed()?;
         catch("background work", || self.find_and_do(jobs)).unwrap_or_else(|panic| Err(self.fail(panic)))
     }
 
-    /// A failed attempt at upkeep is put off, and other work is next.
     fn find_and_do(&self, jobs: Jobs) -> Result<bool> {
         let mut any = false;
         for _ in 0..ATTEMPTS_MAX {
@@ -153,7 +149,7 @@ impl Engine {
 
     fn find_and_try(&self, jobs: Jobs) -> Result<Tried> {
         let obsolete = self.remove_obsolete_files();
-        // Read before the reservations are locked, because a sync may hold the log's lock for long.
+        // Before the reservations are locked: a sync may hold the log's lock for long.
         let log_is_long = self.log().unsynced_bytes() > LOG_SYNC_BYTES;
         let next = |reserved: &mut Reserved<'_>| self.next_job(jobs, log_is_long, reserved);
         let reservation = self.background.reservations.reserve_next(next);
@@ -181,10 +177,9 @@ impl Engine {
                 Ok(Tried::Other(obsolete))
             }
             Ok(is_done) => Ok(Tried::Job(is_done || obsolete)),
-            // The keyspace was dropped during the job, or the store is being closed: not a failure.
+            // No failure: the keyspace was dropped, or the store is closing.
             Err(JobError::Store(Error::KeyspaceDropped { .. } | Error::Closed)) => Ok(Tried::Job(true)),
-            // The table does not change. The failure was counted and reported, and the job is not tried
-            // again.
+            // The table does not change. The failure was reported; no retry.
             Err(JobError::Table(_)) => Ok(Tried::Job(true)),
             Err(JobError::Store(error)) => {
                 let error = self.fail_if_final(error);
@@ -197,7 +192,6 @@ impl Engine {
         }
     }
 
-    /// Does a job. `false` if it found nothing to do.
     fn carry_out_job(&self, job: &Job) -> Result<bool, JobError> {
         match job {
             Job::Upkeep(Upkeep::SyncLog) => self.sync()?,
@@ -208,14 +202,13 @@ impl Engine {
             Job::Flush(memtables) => self.latencies.time(Call::Flush, || self.flush_memtables(memtables))?,
             Job::Compact(tree, task) => self.compact(tree, task)?,
             Job::Refilter(tree, table) => self.refilter_table(tree, table)?,
-            // Callers do this themselves.
+            // Callers run it themselves.
             Job::CompactRange(..) => return Ok(false),
             Job::Residency(changes) => return Ok(self.change_residency(changes)),
         }
         Ok(true)
     }
 
-    /// The most urgent job that is neither reserved nor put off.
     fn next_job(&self, jobs: Jobs, log_is_long: bool, reserved: &mut Reserved<'_>) -> Option<Job> {
         if self.lifecycle.is_suspended() {
             return None;
@@ -240,13 +233,11 @@ impl Engine {
         if let Some(flush) = self.next_flush(reserved) {
             return Some(flush);
         }
-        // What running jobs have written is not free.
         let is_short = self.disk_space.is_short();
         let is_quiet = if is_short { reserved.is_idle() } else { !reserved.is_any_flush() };
         if is_quiet && self.lacks_reserve_file() && !reserved.is_upkeep(Upkeep::ReserveFile) {
             return Some(Job::Upkeep(Upkeep::ReserveFile));
         }
-        // There is space for one compaction at a time.
         if jobs == Jobs::Urgent || is_short && !reserved.is_idle() {
             return None;
         }
@@ -254,8 +245,6 @@ impl Engine {
         compaction.or_else(|| self.next_refilter(reserved)).or_else(|| self.next_idle(reserved))
     }
 
-    /// Finds out what the marked keyspaces have to do, and those with work that was put off and is due. The
-    /// others have what they had before.
     fn look_at_marked(&self, reserved: &mut Reserved<'_>) {
         loop {
             let oldest_snapshot = self.sequence.snapshots.oldest();
@@ -267,7 +256,7 @@ impl Engine {
             }
             let awaited = reserved.pending().awaited();
             reserved.set_awaited(awaited);
-            // A snapshot that was released meanwhile has not seen what is awaited now.
+            // A snapshot released meanwhile has not seen the new value.
             if self.sequence.snapshots.oldest() < awaited || awaited == SeqNo::MAX {
                 return;
             }
@@ -300,7 +289,6 @@ impl Engine {
         let compaction = self.if_due(Work::Compact(keyspace), urgency, is_busy);
         reserved.pending().set(keyspace, flush, compaction);
         reserved.pending().set_held_back(keyspace, held_back);
-        // A store that was closed stays as it is while it is only read.
         let may_be_idle = self.background.threads > 0 && urgency.is_none() && !self.lifecycle.is_unchanged();
         let idle = tree.filter(|_| may_be_idle).and_then(|tree| {
             let free = self.free(tree, reserved);
@@ -309,18 +297,17 @@ impl Engine {
         reserved.pending().set_idle(keyspace, idle);
     }
 
-    /// To be called after a snapshot was released: it may have held back compactions.
+    /// Call after a snapshot release, which may permit compactions.
     pub(in crate::db) fn notice_released_snapshot(&self) {
         let marks = &self.keyspaces.memtables.marks;
         let is_awaited = marks.awaited() <= self.sequence.snapshots.oldest() && marks.awaited() < SeqNo::MAX;
-        // A process that was forked waits for no lock.
+        // A forked child must not wait for a lock.
         if is_awaited && self.check_writable().is_ok() {
             self.background.notify();
         }
     }
 
-    /// How urgent work is, unless it was put off and is not due. If there is none left, and no job
-    /// `is_running` that may be doing it, nothing is failing.
+    /// Due work only. Without work and a running job for it, ends its retries.
     fn if_due<U>(&self, work: Work, urgency: Option<U>, is_running: bool) -> Option<U> {
         let is_due = self.retry.is_due(work);
         if is_due && urgency.is_none() && !is_running {
@@ -329,8 +316,7 @@ impl Engine {
         urgency.filter(|_| is_due)
     }
 
-    /// The most urgent flush, and the next ones if all of them are small and no writer is slowed: they are
-    /// published by one edit. While flushes fail, each is done by itself, so that one holds up no other.
+    /// The most urgent flush, plus small ones for the same edit if no writer is slowed down. While flushes fail, each runs alone.
     fn next_flush(&self, reserved: &mut Reserved<'_>) -> Option<Job> {
         let is_failing = self.retry.is_failing(|work| matches!(work, Work::Flush(_)));
         let bytes_max = FLUSH_TOGETHER_BYTES.min(self.context.memory.memtables_max() / 4);
@@ -365,7 +351,6 @@ impl Engine {
         None
     }
 
-    /// An idle compaction. It waits until no job is running and nothing fails.
     fn next_idle(&self, reserved: &mut Reserved<'_>) -> Option<Job> {
         let now = Instant::now();
         reserved.pending().next_idle().filter(|at| *at <= now)?;
@@ -384,7 +369,6 @@ impl Engine {
         None
     }
 
-    /// Whether there is an idle compaction to do. It need not wait any longer.
     pub(super) fn idle_now(&self) -> bool {
         if self.retry.is_failing(Work::is_background) {
             return false;
@@ -400,7 +384,6 @@ impl Engine {
         is_any
     }
 
-    /// A table whose filter is unusable. Looks at keyspaces only in which a filter has turned out so.
     fn next_refilter(&self, reserved: &Reserved<'_>) -> Option<Job> {
         if reserved.is_extra() {
             return None;
@@ -408,7 +391,6 @@ impl Engine {
         let unusable = &self.files.obsolete.unusable;
         let (mut found, mut left) = (None, Vec::new());
         for keyspace in unusable.take() {
-            // Those after the one that is found are looked at another time.
             if found.is_some() || !self.retry.is_due(Work::Refilter(keyspace)) {
                 left.push(keyspace);
                 continue;
@@ -425,7 +407,6 @@ impl Engine {
         found
     }
 
-    /// Whether anything waits to be flushed, to be compacted or to get a new filter.
     pub(in crate::db) fn has_work(&self) -> bool {
         self.background.reservations.look(|reserved| {
             self.look_at_marked(reserved);
@@ -434,23 +415,21 @@ impl Engine {
     }
 }
 
-/// How much the oldest waiting memtable of a keyspace is to be flushed.
 fn flush_urgency(tree: &Arc<Tree>) -> Option<FlushUrgency> {
     let view = tree.view();
     let oldest = view.immutables.last()?;
     Some(FlushUrgency { beyond_first: view.immutables.len() - 1, bytes: oldest.memtable.size_bytes() })
 }
 
-/// The number of the newest table in level 0; 0 if there is none.
 fn newest_level_0(version: &Version) -> u64 {
     version.runs(0).iter().flat_map(|run| run.tables.iter()).map(|table| table.meta.number).max().unwrap_or(0)
 }
 
-/// What can be compacted in a keyspace: what no job has reserved.
 struct Free<'a> {
     tree: &'a Tree,
     version: Arc<Version>,
     busy: Busy,
+    snapshots: Vec<SeqNo>,
     readers: Readers,
 }
 
@@ -458,22 +437,23 @@ impl Engine {
     fn free<'t>(&self, tree: &'t Tree, reserved: &Reserved<'_>) -> Free<'t> {
         let mut busy = reserved.busy(tree);
         let version = Arc::clone(&tree.view().version);
-        // Read after the version: a snapshot that it misses is newer than all entries there.
-        let oldest_snapshot = self.sequence.snapshots.oldest();
+        // After the version: a missed snapshot is newer than its entries.
+        let numbers = || self.sequence.snapshots.numbers();
+        let snapshots = if version.has_spans() { numbers() } else { Vec::new() };
+        let oldest_snapshot = snapshots.first().copied().unwrap_or_else(|| self.sequence.snapshots.oldest());
         if self.counters.set_aside.load(Ordering::Relaxed) > 0 {
             busy.extend(version.set_aside());
         }
         // On a full disk every tombstone is worth a compaction.
         let is_short = self.disk_space.is_short();
         let skipped = if is_short { u64::MAX } else { tree.skipped_since_compaction() };
-        Free { tree, version, busy, readers: Readers { oldest_snapshot, skipped } }
+        Free { tree, version, busy, snapshots, readers: Readers { oldest_snapshot, skipped } }
     }
 }
 
 impl Free<'_> {
-    /// Tables that are dropped need no compaction.
     fn pick_covered(&self) -> Option<(Urgency, Task)> {
-        covered::pick(&self.version, &self.busy, self.readers.oldest_snapshot)
+        covered::pick(&self.version, &self.busy, &self.snapshots)
     }
 
     fn pick_for_shape(&self) -> Option<(Urgency, Task)> {
@@ -484,8 +464,7 @@ impl Free<'_> {
         tombstones::pick(&self.version, &self.busy, &self.readers)
     }
 
-    /// A compaction for when there is nothing else to do. One that failed is not tried again until level 0 has changed:
-    /// nothing needs it.
+    /// A failed one waits until level 0 has changed.
     fn pick_idle(&self) -> Option<Task> {
         if self.tree.idle_tried() == newest_level_0(&self.version) {
             return None;
@@ -493,16 +472,14 @@ impl Free<'_> {
         pick::pick_idle(&self.version, &self.busy, &self.tree.shape())
     }
 
-    /// The most urgent compaction.
     fn pick(&self) -> Option<(Urgency, Task)> {
         self.pick_covered().or_else(|| self.pick_for_shape()).or_else(|| self.pick_for_tombstones())
     }
 
-    /// The same, to be carried out.
     fn take(&self) -> Option<(Urgency, Task)> {
         self.pick_covered().or_else(|| self.pick_for_shape()).or_else(|| {
             let picked = self.pick_for_tombstones()?;
-            // A move costs nothing: what scans have skipped pays for the compaction after it.
+            // Moves are free: the skipped entries pay for a later compaction.
             if !picked.1.trivial_move {
                 self.tree.forget_skipped();
             }
@@ -555,13 +532,13 @@ mod tests {
         seal(&db, &hot, 1000);
         db.step().unwrap();
         assert_eq!(waiting(&hot), 0, "it is the largest");
-        // Its writers are slowed as long as more than one memtable waits.
+        // Its writers are slowed while more than one memtable waits.
         (0..2).for_each(|_| seal(&db, &hot, 1));
         db.step().unwrap();
         assert_eq!(waiting(&hot), 1);
     }
 
-    /// Counts the syncs of manifests and of the directory from now on.
+    /// Counts the syncs of manifests and of the directory.
     fn count_syncs(fs: &MemFs) -> Arc<[AtomicU64; 2]> {
         let counts: Arc<[AtomicU64; 2]> = Arc::default();
         let counted = Arc::clone(&counts);
@@ -590,7 +567,7 @@ mod tests {
         keyspaces.iter().for_each(|keyspace| keyspace.put("k", "v").unwrap());
         let counts = count_syncs(&fs);
         db.flush().unwrap();
-        // One begins a log, and there are 16 keyspaces in each of the others but the last.
+        // One begins a log; the 16 keyspaces of each of the others but the last.
         assert_eq!([0, 1].map(|kind| counts[kind].load(Ordering::SeqCst)), [1 + 3; 2]);
         assert_eq!(flushed(&db, &keyspaces), (40, 40));
         let db = options().fs(Arc::new(fs.crash(CrashPolicy::DropUnsynced))).open("/db").unwrap();
@@ -599,7 +576,7 @@ mod tests {
         assert_eq!(names.iter().filter(has_key).count(), 40);
     }
 
-    /// The tables of a store of about so many, and those that a put with its flush visits in the mean.
+    /// Tables of a store of about this size, and the mean number visited by a put with its flush.
     fn visited_by_a_flush(tables: u32) -> (u64, u64) {
         let options = KeyspaceOptions::new().table_bytes(4 << 10).level_base_bytes(1 << 30);
         let options = options.compression(crate::Compression::None).l0_runs(128);
@@ -647,7 +624,7 @@ mod tests {
         assert_eq!(waiting(), [0, 0, 0]);
     }
 
-    /// Fails the creation of a file: the one after `before` others.
+    /// Fails the creation of the file after `before` others.
     fn fail_to_create(fs: &MemFs, before: u64) {
         let created = AtomicU64::new(0);
         fs.observe(move |_, op| match op {
@@ -672,7 +649,7 @@ mod tests {
             let counts = count_syncs(&fs);
             db.flush().unwrap();
             assert_eq!(flushed(&db, &keyspaces).1, 4);
-            // What has failed is tried again by itself; in either case it is the first.
+            // The failed one is retried alone; in either case it is the first.
             assert_eq!(counts[0].load(Ordering::SeqCst), 2);
             assert!(db.background_error().is_none() && db.verify().unwrap().damage.is_empty());
             while db.step().unwrap() {}
@@ -682,7 +659,7 @@ mod tests {
         }
     }
 
-    /// Steps once over three keyspaces with a memtable each, and does this when the first table is created.
+    /// Steps once over three keyspaces with a memtable each; calls `run` when the first table is created.
     fn while_flushing(run: impl Fn(&Db, &[Keyspace]) + Send + Sync + 'static) -> (Db, Vec<Keyspace>) {
         let fs = MemFs::new();
         let db = Options::new().fs(Arc::new(fs.clone())).background_threads(0).open("/db").unwrap();
@@ -759,7 +736,7 @@ mod tests {
         let [few, many] = &keyspaces(&db, 2)[..] else { panic!("two keyspaces") };
         let runs = |keyspace: &Keyspace| keyspace.tree.view().version.runs(0).len();
         for (keyspace, count) in [(few, 4), (many, 10)] {
-            // Something on level 1, so that no run is only moved there.
+            // Level 1 is not empty, so that no run is only moved there.
             keyspace.put("k", "v").unwrap();
             keyspace.compact().unwrap();
             for _ in 0..count {
@@ -798,13 +775,13 @@ mod tests {
         };
         seal(&db, &keyspace, 1);
         check(Work::Flush(keyspace.tree.id));
-        // With something on level 1, so that no run is only moved there.
+        // Level 1 is not empty, so that no run is only moved there.
         db.compact().unwrap();
         (0..4).for_each(|_| (keyspace.put("k", "v").unwrap(), keyspace.flush().unwrap()).1);
         check(Work::Compact(keyspace.tree.id));
     }
 
-    /// A store with two runs in level 0, where four are compacted.
+    /// Two runs in level 0; four would be compacted.
     fn with_two_runs(threads: usize) -> Db {
         let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(threads);
         let db = options.default_keyspace(KeyspaceOptions::new().l0_runs(4)).open("/db").unwrap();

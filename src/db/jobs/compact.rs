@@ -1,9 +1,8 @@
-//! Compactions that a caller asks for: of a range of keys, or of everything.
+//! Compactions of a key range, or of everything, for a caller.
 //!
-//! [`RangeCompaction`] says which tables are next. The caller's thread reserves them like a background job
-//! and merges them, one task after the other; so writers, flushes and background compactions go on, and a task
-//! that needs what another job has reserved waits for it. One such call works at a time, because there is
-//! memory for one merge beside those of the background.
+//! [`RangeCompaction`] chooses tables, and the caller's thread merges them one task after the other. Writers, flushes and
+//! background compactions go on; a task waits for reserved inputs. One call works at a time: there is memory for one merge more
+//! than the background's.
 
 use std::sync::Arc;
 
@@ -19,7 +18,6 @@ use crate::snapshot_read::KeyRange;
 use crate::version::TableHandle;
 
 impl Engine {
-    /// Flushes a tree, and compacts the tables of a range into one run, in the calling thread.
     pub(in crate::db) fn compact_range(
         &self,
         tree: &Arc<Tree>,
@@ -44,7 +42,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Reserves the tables of the next task, and waits for them if need be. `None` at the end.
     fn reserve_next_of(
         &self,
         tree: &Arc<Tree>,
@@ -58,7 +55,7 @@ impl Engine {
                 return true;
             }
             let mut is_done = false;
-            // Not under the lock of the reservations: it takes the lock of the log, and calls the file system.
+            // Not under the lock of the reservations: it takes the log's lock and calls the file system.
             self.look_at_disk();
             compaction.set_room(self.disk_space.room());
             let reservation = self.background.reservations.reserve_next(|reserved| {
@@ -66,7 +63,7 @@ impl Engine {
                 if reserved.is_extra() || is_short && !reserved.is_idle() {
                     return None;
                 }
-                // A table that was set aside is read again, so that the caller gets its error.
+                // Reads tables set aside again, for their errors.
                 let version = Arc::clone(&tree.view().version);
                 match compaction.next(&version, &reserved.busy(tree), &tree.shape()) {
                     Next::Task(task) => Some(Job::CompactRange(Arc::clone(tree), task)),
@@ -93,7 +90,7 @@ impl Engine {
         progress: &Progress,
     ) -> Result<()> {
         let Job::CompactRange(_, task) = reservation.job() else { return Ok(()) };
-        // The filters of what stays are planned for the tree as it will be in the end.
+        // Filters of remaining tables are planned for the final tree.
         let output = match task.output_level == compaction.goal() {
             true => output_of(task.output_level, compaction.tables(&tree.view().version).map(|(_, t)| t)),
             false => task_output(task),

@@ -1,28 +1,21 @@
-//! Which filters are in memory, and how much of each.
+//! Residency of filters: the column groups in memory.
 //!
-//! A filter has one or more *column groups*, which are loaded one after the other. Those that are not in memory
-//! are probed by pages, which are read. The worth of a column group is the number of absent answers
-//! that it adds per lookup, divided by its bytes. The number of lookups of absent keys comes from the table's
-//! counters. When there is no more urgent job, one change is made ([`choose`]). The search for it looks only at
-//! keyspaces with open tables or with filters in memory, whose number the budget bounds:
+//! A filter has one or more *column groups*, loaded in order; missing ones are probed page by page. The worth of a group is the
+//! absent answers that it adds per lookup, by the tables' counters, divided by its bytes. When no urgent job is left, one change
+//! is made ([`choose`]), among keyspaces with open tables or resident filters:
 //!
-//! 1. if the filters take more than there is room for, because newly opened tables need memory, the column
-//!    groups of least worth are dropped;
-//! 2. otherwise the missing column group of most worth is loaded that fits, or for which groups of clearly
-//!    less worth can be dropped.
+//! 1. if filters exceed their room, drop the groups of least worth;
+//! 2. else load the missing group of most worth that fits, or that can replace groups of clearly less worth.
 //!
-//! Before that, a tree with [`FilterAllocation::Optimal`] may have filters that take more than the policy's
-//! total: because runs wait to be merged that were planned as merged, or because the tree or the policy has
-//! changed. Such a tree drops later column groups, and loads them again when the total has room.
+//! Trees with [`FilterAllocation::Optimal`] may exceed their policy's total, until planned merges are done or after a change of
+//! tree or policy. They first drop later groups, and reload them when the total has room.
 //!
-//! The first group of a ribbon filter gives nearly all absent answers that both groups give, with half of the
-//! bytes. So second groups are dropped first. Every change but the first kind increases the absent answers,
-//! so with constant counters the changes come to an end.
+//! The first group of a ribbon filter gives nearly all absent answers with half of the bytes. Every change but a drop for lack of
+//! room increases the absent answers, so with constant counters the changes terminate.
 //!
-//! A change replaces the handle of a table (`TableHandle::with_column_groups`) by one over the same table. Running lookups keep the old filter, and its memory is freed when they end. Dropping a group reads
-//! nothing. Tables that are reserved stay as they are. In the same way tables are closed, if open tables take
-//! more than their part of the budget: those used least (`version/open_tables`). Their filters stay in memory, so that
-//! lookups of absent keys do not open them again.
+//! A change replaces the handle of an unreserved table (`TableHandle::with_column_groups`); running lookups keep the old filter.
+//! Likewise the least used tables are closed if open tables exceed their part of the budget (`version/open_tables`). Their
+//! filters stay, so that lookups of absent keys do not reopen them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -40,35 +33,28 @@ use crate::sorting::sort_by;
 use crate::table::FilterPages;
 use crate::version::{FilterState, TableHandle, Version};
 
-/// A group is loaded in place of others only if its worth is this many times theirs.
+/// Minimal ratio of worth for replacing loaded groups.
 const EDGE: f64 = 1.25;
 
-/// Most column groups of a filter.
 const GROUPS_MAX: usize = 3;
 
-/// A part of a filter.
 #[derive(Debug, Clone, Copy, Default)]
 struct ColumnGroup {
     bytes: u64,
-    /// Absent answers that it adds to those of the column groups before it, per lookup in the store.
     answers: f64,
-    /// `answers` over `bytes`, or the worth of a group before it if that is less: a group needs those before
-    /// it.
+    /// `answers` / `bytes`, at most the worth of earlier groups.
     worth: f64,
 }
 
-/// A filter whose column groups may be loaded and dropped.
 #[derive(Debug, Clone, Default)]
 struct Candidate {
     column_groups: [ColumnGroup; GROUPS_MAX],
     count: usize,
-    /// How many are in memory.
     loaded: usize,
 }
 
 impl Candidate {
-    /// The filter with this header, in a table that the share `asked` of all lookups reaches for an absent
-    /// key.
+    /// `asked`: share of all lookups that reach the table for an absent key.
     fn new(header: &Header, loaded: usize, asked: f64) -> Self {
         let mut candidate =
             Self { count: header.column_group_count().min(GROUPS_MAX), loaded, ..Self::default() };
@@ -83,22 +69,18 @@ impl Candidate {
         candidate
     }
 
-    /// The length of its first column groups.
     fn bytes(&self, column_groups: usize) -> u64 {
         self.column_groups[..column_groups].iter().map(|group| group.bytes).sum()
     }
 
-    /// The group that would be loaded next.
     fn missed(&self) -> Option<&ColumnGroup> {
         self.column_groups[..self.count].get(self.loaded)
     }
 }
 
-/// A change: a candidate, and how many column groups it is to have.
 type Step = (usize, usize);
 
-/// The steps of the next change: first what is dropped, then what is loaded. None if no change is better.
-/// `room` is what is left beside the loaded groups, in bytes; negative if they take too much.
+/// Drops, then loads; empty if no change is better. `room`: bytes left by loaded groups, may be negative.
 fn choose(candidates: &[Candidate], room: i64) -> Vec<Step> {
     let loaded = Loaded::new(candidates);
     if room < 0 {
@@ -121,8 +103,7 @@ fn choose(candidates: &[Candidate], room: i64) -> Vec<Step> {
     Vec::new()
 }
 
-/// For a policy with a total for the whole tree: how much of the total is left beside the loaded groups, in
-/// bytes. Negative if the filters take more.
+/// Bytes of a policy's total left by loaded groups, may be negative.
 fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
     if policy.allocation != FilterAllocation::Optimal {
         return None;
@@ -132,14 +113,14 @@ fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
         let level = if version.is_in_buckets() { level.max(1) } else { level };
         let share = bits_in_total(policy, level, table.meta.keys)?;
         let Some(filter) = table.meta.filters.first() else {
-            // With `expect_hits` it has no share; otherwise its share went to the other tables.
+            // With `expect_hits` it has no share; otherwise other tables got it.
             bits += if policy.expect_hits { 0.0 } else { share };
             continue;
         };
         bits += share;
-        // Header, checksums and what rounding costs are not in the total.
+        // Header, checksums and rounding are not in the total.
         overhead = (filter.len / 64 + 1024).saturating_add(overhead);
-        // A filter that was not read yet will be loaded as a whole.
+        // An unread filter will be loaded as a whole.
         let loaded = |state: &FilterState| {
             state.header().map_or(0, |header| header.column_groups_len(state.column_groups()))
         };
@@ -149,8 +130,7 @@ fn spare_of_total(policy: &FilterPolicy, version: &Version) -> Option<i64> {
     Some(((bits / 8.0) as i64).saturating_add_unsigned(overhead).saturating_sub_unsigned(loaded_bytes))
 }
 
-/// Whether the filters of a tree whose policy has a total exceed it, or lack column groups. Looks at its
-/// tables.
+/// Whether a policy with a total would drop or load groups. O(tables).
 pub(super) fn may_change_groups(tree: &Tree) -> bool {
     let (options, view) = (tree.options.load(), tree.view());
     let lacks_groups = |state: &FilterState| {
@@ -161,9 +141,8 @@ pub(super) fn may_change_groups(tree: &Tree) -> bool {
     spare.is_some_and(|spare| spare < 0 || tables.any(lacks_groups))
 }
 
-/// Keeps the filters of a tree to its total by whole column groups: the loaded later group of least worth is
-/// dropped if the others still use up the total, and no group is loaded that would exceed it. So no group is
-/// loaded and dropped in turns.
+/// Keeps a tree to its total by whole groups: drops the loaded later group of least worth if the others still use up the total,
+/// and loads no group beyond it. This prevents alternation.
 fn keep_to_total(candidates: &mut [Candidate], spare: i64) -> Option<Step> {
     for candidate in candidates.iter_mut().filter(|candidate| candidate.loaded > 0) {
         if candidate.missed().is_some_and(|group| group.bytes as i64 > spare) {
@@ -177,24 +156,17 @@ fn keep_to_total(candidates: &mut [Candidate], spare: i64) -> Option<Step> {
     least.map(|(index, candidate)| (index, candidate.loaded - 1))
 }
 
-/// The filters that were read.
 #[derive(Default)]
 struct Survey {
     candidates: Vec<Candidate>,
-    /// The keyspace and number of the table of each candidate.
     tables: Vec<(Arc<Tree>, u64)>,
-    /// The memory of all filters, also of those that are no candidates.
     loaded_bytes: u64,
-    /// A candidate of which nothing is in memory, and the length of its head.
     unasked: Option<(usize, u64)>,
-    /// The step for a tree whose filters exceed its total.
     beyond: Option<Step>,
-    /// A filter that is no candidate lacks column groups.
     is_other_short: bool,
 }
 
 impl Survey {
-    /// The filters of these trees, but those of tables that are `busy`.
     fn new(trees: &[Arc<Tree>], busy: &BTreeMap<KeyspaceId, Busy>, lookups: u64) -> Self {
         let mut survey = Self::default();
         let versions: Vec<_> = trees.iter().map(|tree| Arc::clone(&tree.view().version)).collect();
@@ -215,14 +187,13 @@ impl Survey {
         survey
     }
 
-    /// Adds the filter of a table, if it was read. The share `asked` of all lookups reaches the table for an
-    /// absent key.
+    /// Only if read. `asked`: share of all lookups that reach the table for an absent key.
     fn add(&mut self, tree: &Arc<Tree>, table: &TableHandle, is_busy: bool, asked: impl FnOnce() -> f64) {
         let Some(filter) = table.filter.state() else { return };
         let Some(header) = filter.header() else { return };
         let loaded = filter.column_groups();
         let head = FilterPages::memory_bytes_of(header);
-        // The head of a paged filter is counted for each, so that dropping a group frees all of its bytes.
+        // Dropping a group frees all of its bytes.
         self.loaded_bytes += header.column_groups_len(loaded) + head;
         if is_busy || table.filter.is_defective() {
             self.is_other_short |= loaded < header.column_group_count();
@@ -235,18 +206,16 @@ impl Survey {
         self.tables.push((Arc::clone(tree), table.meta.number));
     }
 
-    /// Whether some filter lacks column groups.
     fn is_short(&self) -> bool {
         self.is_other_short || self.candidates.iter().any(|candidate| candidate.missed().is_some())
     }
 }
 
-/// The column groups in memory, by increasing worth; those of one filter from the last to the first.
+/// By increasing worth; within a filter, last to first.
 struct Loaded<'a> {
     candidates: &'a [Candidate],
-    /// Candidate and column group.
     column_groups: Vec<(usize, usize)>,
-    /// `bytes[n]`: the sum of the first n + 1 of them.
+    /// `bytes[n]`: sum of the first n + 1.
     bytes: Vec<u64>,
 }
 
@@ -270,8 +239,7 @@ impl<'a> Loaded<'a> {
         self.candidates[index].column_groups[group]
     }
 
-    /// The fewest column groups that free `bytes`, each of clearly less than `worth`: how many each filter
-    /// keeps, and the answers that are lost. `None` if they do not free enough.
+    /// The fewest groups that free `bytes`, each of clearly less than `worth`: remaining groups per filter, and lost answers.
     fn without(&self, bytes: u64, worth: f64) -> Option<(Vec<Step>, f64)> {
         let last = self.bytes.partition_point(|&sum| sum < bytes);
         let enough = self.column_groups.get(..=last)?;
@@ -280,7 +248,7 @@ impl<'a> Loaded<'a> {
         }
         let (mut spare, mut lost) = (self.bytes[last] - bytes, 0.0);
         let mut kept = BTreeMap::new();
-        // By decreasing worth: a group that need not go stays, unless one before it in its filter goes.
+        // By decreasing worth: an unneeded group stays, unless its filter loses an earlier one.
         for &(index, group) in enough.iter().rev() {
             let ColumnGroup { bytes, answers, .. } = self.group((index, group));
             if bytes <= spare && !kept.contains_key(&index) {
@@ -295,9 +263,7 @@ impl<'a> Loaded<'a> {
 }
 
 impl Engine {
-    /// Reserves the next change of what is in memory of filters. `None` if no change is better, or if the memory
-    /// that it needs is still in use. The search holds no lock, so that no other job waits for it; if another
-    /// change was begun meanwhile, or a table was reserved, it is made anew.
+    /// `None` if no better change can be made. The search holds no lock; a concurrent change or reservation repeats it.
     pub(super) fn reserve_residency(&self) -> Option<Reservation> {
         let reservations = &self.background.reservations;
         if self.lifecycle.is_suspended() || reservations.is_stopping() {
@@ -325,16 +291,14 @@ impl Engine {
         reservation
     }
 
-    /// Whether there may be a change. The search for it looks at all keyspaces with open tables, so it is made only
-    /// if memory is short, or after a change in a tree whose policy has a total.
+    /// The search is expensive: only with short memory and after changes of trees with a total.
     fn may_change_residency(&self) -> bool {
         let (memory, background) = (&self.context.memory, &self.background);
         let [was_refused, is_due] = [memory.take_was_short(), background.take_residency_due()];
         was_refused || is_due || background.is_short_of_memory() || memory.is_over()
     }
 
-    /// If a table was opened for which there was no room: closes those used least. Tables that jobs work on
-    /// stay open.
+    /// Closes the least used unreserved tables if one had no room to open.
     pub(super) fn closing_job(&self, reserved: &Reserved<'_>) -> Option<Job> {
         if reserved.is_residency() || !self.keyspaces.open_tables.take_needs_room() {
             return None;
@@ -360,7 +324,6 @@ impl Engine {
         (!changes.is_empty()).then_some(Job::Residency(changes))
     }
 
-    /// Makes a change. `false` if there was no room for any of it.
     pub(super) fn change_residency(&self, changes: &[ResidencyChange]) -> bool {
         let closed = self.close_tables(changes);
         let changed = changes.iter().filter(|change| match change.residency {
@@ -372,7 +335,6 @@ impl Engine {
         made > 0
     }
 
-    /// Gives those tables that are to be closed handles that are not open. Returns their number.
     fn close_tables(&self, changes: &[ResidencyChange]) -> usize {
         let mut numbers: BTreeMap<KeyspaceId, (&Arc<Tree>, HashSet<u64>)> = BTreeMap::new();
         for change in changes.iter().filter(|change| change.residency == Residency::Closed) {
@@ -391,7 +353,6 @@ impl Engine {
         closed
     }
 
-    /// The next changes of what is in memory of filters. Tables that are `busy` stay as they are.
     fn residency_changes(&self, busy: &BTreeMap<KeyspaceId, Busy>) -> Vec<ResidencyChange> {
         let trees = self.keyspaces.with_open_tables();
         let lookups = self.background.count_lookups(&trees);
@@ -406,7 +367,7 @@ impl Engine {
         steps.into_iter().map(change).collect()
     }
 
-    /// The steps of the next change. None if no change is better, or if the memory for it has not come back yet.
+    /// Empty if no better change can be made.
     fn steps(&self, survey: &Survey) -> Vec<Step> {
         let memory = &self.context.memory;
         let room = memory.filters_max() as i64 - survey.loaded_bytes as i64;
@@ -414,12 +375,10 @@ impl Engine {
         if let (Some((index, bytes)), true) = (survey.unasked, steps.is_empty())
             && memory.has_room_instead(bytes, 0)
         {
-            // There is no room for a group of it, but by now for its head.
             steps.push((index, 0));
         }
         if let [(index, column_groups)] = steps[..] {
-            // Groups are dropped even if the memory for the group to load has not come back yet. Loading
-            // waits here for it.
+            // Drops precede the load, which waits for memory here.
             let candidate = &survey.candidates[index];
             let (wanted, loaded) = (candidate.bytes(column_groups), candidate.bytes(candidate.loaded));
             if column_groups > candidate.loaded && !memory.has_room_instead(wanted, loaded) {
@@ -429,11 +388,10 @@ impl Engine {
         steps
     }
 
-    /// Gives a table another handle, with another number of column groups in memory.
     fn change_column_groups(&self, tree: &Tree, number: u64, column_groups: usize) -> bool {
         let Some((level, table)) = tree.view().version.find(number) else { return false };
         let before = table.filter.state().map_or(0, FilterState::column_groups);
-        // There may be no room for a copy of the groups that stay. Then they are read when there is some.
+        // Without room for a copy, the remaining groups are read again later.
         let without = || (column_groups < before).then(|| table.with_column_groups(0)).flatten();
         let Some(new) = table.with_column_groups(column_groups).or_else(without) else { return false };
         tree.replace_handles(&[(level, table)], &[new]);
@@ -442,7 +400,7 @@ impl Engine {
             table = number,
             before,
             column_groups,
-            "changed what is in memory of a filter"
+            "changed the resident part of a filter"
         );
         true
     }
@@ -461,7 +419,7 @@ mod tests {
     use crate::memory::LeaseKind;
     use crate::options::{KeyspaceOptions, Options};
 
-    /// A filter of column groups of so many bytes and answers.
+    /// A filter with these bytes and answers per group.
     fn candidate(column_groups: &[(u64, f64)], loaded: usize) -> Candidate {
         let mut candidate = Candidate { count: column_groups.len(), loaded, ..Candidate::default() };
         let mut worth = f64::INFINITY;
@@ -501,12 +459,12 @@ mod tests {
             [candidate(&halves, 2), candidate(&[(50, 48.0), (50, 1.5)], 2), candidate(&halves, 0)];
         assert_eq!(choose(&candidates, 49), [(1, 1), (2, 1)], "it goes before anything is read");
         assert_eq!(choose(&candidates, 50), [(2, 1)]);
-        // What is hardly worth less stays.
+        // Only slightly less worth: stays.
         let candidates = [candidate(&[(50, 90.0)], 1), candidate(&[(50, 100.0)], 0)];
         assert_eq!(choose(&candidates, 0), []);
         let candidates = [candidate(&[(50, 70.0)], 1), candidate(&[(50, 100.0)], 0)];
         assert_eq!(choose(&candidates, 0), [(0, 0), (1, 1)]);
-        // Nor does much go for little.
+        // Nor is much dropped for little.
         let candidates = [candidate(&[(500, 70.0)], 1), candidate(&[(5, 10.0)], 0)];
         assert_eq!(choose(&candidates, 0), []);
     }
@@ -539,7 +497,7 @@ mod tests {
                 .iter()
                 .map(|&(first, second, asked, loaded)| {
                     let (asked, count) = (f64::from(asked), if second % 3 == 0 { 1 } else { 2 });
-                    // Also filters of which the second column group is the better one.
+                    // Including filters with a better second group.
                     let column_groups =
                         [(u64::from(first) + 1, asked * 0.6), (u64::from(second) + 1, asked * 0.4)];
                     candidate(&column_groups[..count], usize::from(loaded) % (count + 1))
@@ -583,7 +541,7 @@ mod tests {
         db.close().unwrap();
 
         let db = options.open(dir).unwrap();
-        // Somebody else has all there is.
+        // Takes all memory.
         let memory = &db.engine().context.memory;
         let lease = memory.try_lease(LeaseKind::Filters, memory.room()).unwrap();
         db.open_tables().unwrap();
@@ -629,7 +587,7 @@ mod tests {
         (0..100).take_while(|_| db.step().unwrap()).count()
     }
 
-    /// Loaded column groups, memory and rate of the filter.
+    /// Loaded groups, memory and rate of the filter.
     fn loaded(db: &Db, name: &str) -> (u64, u64, f64) {
         let total = db.stats().keyspace(name).unwrap().total();
         assert_eq!(total.filter_column_groups, 2 * total.tables);
@@ -643,10 +601,10 @@ mod tests {
         keyspaces.iter().for_each(fill);
         let [a, b] = &keyspaces;
         let (column_groups, whole, rate) = loaded(&db, "a");
-        // The seed of the store is random, and with it some bytes of a filter's length.
+        // The store's random seed affects the length of a filter.
         let whole_b = loaded(&db, "b").1;
         assert!(column_groups == 2 && rate < 0.0012, "{rate}");
-        // Somebody takes all but a half.
+        // Takes all but a half.
         let memory = &db.engine().context.memory;
         let lease = memory.lease(LeaseKind::Tables, (memory.room() - whole * 7 / 10) as usize);
         ask_absent(a, 5000);
@@ -662,7 +620,7 @@ mod tests {
         assert!(half < whole * 6 / 10 && half > whole / 2);
         assert_eq!(loaded(&db, "a").0, 2);
         let reads = db.stats().unusable_filters;
-        // Now b is asked, and a is not.
+        // Now b has lookups, and a has none.
         ask_absent(b, 40_000);
         assert_eq!(settle(&db), 1);
         assert_eq!((loaded(&db, "a").0, loaded(&db, "b").0), (1, 2));
@@ -693,7 +651,7 @@ mod tests {
         ask_absent(&a, 5000);
         assert_eq!(settle(&db), 1);
         assert_eq!((loaded(&db, "a").0, loaded(&db, "b").0), (2, 1));
-        // Readers of the existing views, with filters of three halves, while b comes to be asked more.
+        // Readers of the existing views, with three halves of filters, while lookups of b increase.
         let (over_a, over_b) = (a.iter(), b.iter());
         ask_absent(&b, 40_000);
         assert_eq!(settle(&db), 1);
@@ -748,7 +706,7 @@ mod tests {
         a.set_options(optimal(10.0)).unwrap();
         fill(&a);
         assert_eq!((settle(&db), loaded(&db, "a").0), (0, 2));
-        // Another one above it.
+        // Another table above it.
         (0..KEYS).for_each(|key| a.put((key * 2).to_be_bytes(), [1]).unwrap());
         a.flush().unwrap();
         let total = |db: &Db| db.stats().keyspace("a").unwrap().total();
@@ -756,7 +714,7 @@ mod tests {
             (settle(&db), total(&db).filter_column_groups, total(&db).loaded_filter_column_groups),
             (0, 4, 4)
         );
-        // Three quarters: one group is too much, half: two.
+        // Three quarters: one group too many; half: two.
         a.set_options(optimal(7.2)).unwrap();
         assert_eq!((settle(&db), total(&db).loaded_filter_column_groups), (1, 3));
         let lease = total(&db).filter_memory_bytes as f64 * 8.0 / total(&db).filter_keys as f64;
@@ -771,7 +729,7 @@ mod tests {
         assert_eq!(total(&db).unusable_filters, 0);
     }
 
-    /// A store of so many keyspaces with one table each, in a budget for 138 open tables.
+    /// `count` keyspaces of one table each; the budget has room for 138 open tables.
     fn many_tables(count: u32) -> (Db, Vec<Keyspace>) {
         let options = Options::new().fs(Arc::new(MemFs::new())).memory_budget(1 << 20).background_threads(0);
         let db = options.open("/db").unwrap();
@@ -808,7 +766,7 @@ mod tests {
         let left = open_tables(&keyspaces);
         assert!((most as usize * 6 / 8..=most as usize * 7 / 8 + 1).contains(&left), "{left} are left");
 
-        // Fifty that are always in use, and all others by turns.
+        // Fifty tables in constant use, the others in turn.
         let (hot, cold) = keyspaces.split_at(50);
         let has = |n: usize| keyspaces[n].contains((n as u32).to_be_bytes()).unwrap();
         let mut closed = 0;
@@ -817,7 +775,7 @@ mod tests {
             if n % 10 == 0 {
                 settle(&db);
                 in_budget();
-                // In the first round the hot ones have to get in.
+                // The hot tables have to be opened in the first round.
                 closed += if n > cold.len() { hot.len() - open_tables(hot) } else { 0 };
             }
         }

@@ -1,7 +1,7 @@
-//! The jobs themselves: flushing a memtable and carrying out a compaction task.
+//! Flush and compaction jobs.
 //!
-//! Both merge their input into new tables and then publish one edit. The new tables are opened before that,
-//! so that no unreadable table enters the tree.
+//! Both merge their input into new tables and publish one edit. New tables are opened first, so that no unreadable one enters the
+//! tree.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,13 +26,11 @@ use crate::merge::{MergeIter, RunIter};
 use crate::spans::RangeDelete;
 use crate::version::{TableHandle, Version};
 
-/// Why a job was not done.
 #[derive(Debug)]
 pub(in crate::db) enum JobError {
-    /// A table cannot be read, or no filter can be built for it. Nothing was changed, and the store stays
-    /// usable.
+    /// An unreadable table, or an unbuildable filter. Nothing changed; the store stays usable.
     Table(Error),
-    /// Any other error. The job is tried again, unless the error ends writing.
+    /// Retried, unless the error ends writing.
     Store(Error),
 }
 
@@ -43,7 +41,6 @@ impl From<Error> for JobError {
 }
 
 impl Engine {
-    /// The error of a job, for the caller who waits for it.
     pub(super) fn fail_job(&self, error: JobError) -> Error {
         match error {
             JobError::Table(error) => error,
@@ -51,11 +48,9 @@ impl Engine {
         }
     }
 
-    /// Whether a job for a tree may continue.
-    ///
     /// # Errors
     ///
-    /// Why not: the failure that ended writing, [`Error::Closed`], or [`Error::KeyspaceDropped`].
+    /// The failure that ended writing, [`Error::Closed`], or [`Error::KeyspaceDropped`].
     pub(super) fn check_job(&self, tree: &Tree) -> Result<()> {
         self.lifecycle.check_not_failed()?;
         if self.background.is_stopping() {
@@ -64,9 +59,8 @@ impl Engine {
         tree.check_alive()
     }
 
-    /// Writes the oldest immutable memtables of these trees into new runs of level 0, and publishes them with one
-    /// edit. Those of dropped keyspaces are left out. If a later one than the first cannot be written, or somebody
-    /// waits for one that is written, the job ends there, and the rest is left to other jobs.
+    /// Writes the oldest memtables of these trees with one edit, without dropped keyspaces. If a later memtable fails, or a
+    /// written one is awaited, leaves the rest to other jobs.
     pub(super) fn flush_memtables(&self, memtables: &[(Arc<Tree>, Arc<LoggedMemtable>)]) -> Result<()> {
         let mut changes = Vec::with_capacity(memtables.len());
         for (tree, memtable) in memtables.iter().filter(|(tree, _)| tree.is_alive()) {
@@ -90,24 +84,20 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether somebody waits for flushes to be published: writers that are slowed meanwhile, who closes the
-    /// store, who resumes writing.
     fn is_awaited(&self, flushes: &[TreeChange]) -> bool {
         self.background.is_stopping()
             || self.lifecycle.is_suspended()
             || flushes.iter().any(|flush| flush.tree.view_ref().immutables.len() > 1)
     }
 
-    /// Carries out a compaction task.
-    ///
     /// # Errors
     ///
-    /// [`JobError::Table`] if an input cannot be read. The input is set aside, and later compactions skip it.
+    /// [`JobError::Table`] if an input is unreadable, which later compactions skip.
     pub(in crate::db) fn compact(&self, tree: &Arc<Tree>, task: &Task) -> Result<(), JobError> {
         self.compact_as(tree, task, &task_output(task), None)
     }
 
-    /// Carries out a compaction task. The filters are those of `output`, of which the task may be a part.
+    /// Filters are planned for `output`, of which the task may be a part.
     pub(super) fn compact_as(
         &self,
         tree: &Arc<Tree>,
@@ -129,7 +119,6 @@ impl Engine {
         self.latencies.time(Call::Compaction, || self.rewrite(tree, task, output, progress))
     }
 
-    /// Carries out a compaction task that is more than a trivial move.
     fn rewrite(
         &self,
         tree: &Arc<Tree>,
@@ -178,7 +167,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets aside the input that is damaged, if the error of a merge names one.
     fn set_aside(&self, tree: &Tree, task: &Task, error: Error) -> JobError {
         if !matches!(error, Error::Corruption { .. } | Error::Unsupported { .. }) {
             return JobError::Store(error);
@@ -190,22 +178,20 @@ impl Engine {
         table.set_aside(error.clone());
         self.counters.set_aside.fetch_add(1, Ordering::Relaxed);
         let number = table.meta.number;
-        tracing::error!(keyspace = tree.name, table = number, level, %error, "compactions leave a table alone");
+        tracing::error!(keyspace = tree.name, table = number, level, %error, "compactions skip an unreadable table");
         JobError::Table(error)
     }
 
-    /// Where a task is split, so that idle threads have a part of it, if it is large.
     fn cuts(&self, tree: &Tree, task: &Task) -> Vec<Bytes> {
         let (memory, shape, threads) = (&self.context.memory, tree.shape(), self.background.threads);
         let idle = threads.saturating_sub(self.background.reservations.running());
-        // A part has to have memory for whole tables: about a quarter of their length.
+        // Each part needs memory for whole tables, about a quarter of their length.
         let memory_max = memory.builder_max(threads + 1, tree.options.load().block_bytes) as u64;
         let with_memory = memory_max.saturating_mul(4) / shape.table_bytes.max(1);
         task.cuts(&shape, (1 + idle).min(with_memory as usize))
     }
 
-    /// Syncs the directory, and publishes changes with one edit. If that fails, marks the new tables for
-    /// removal (those that the manifest may name are held until that is certain).
+    /// On failure marks the new tables for removal; holds tables that the manifest may name.
     fn publish_or_remove(&self, changes: Vec<TreeChange>) -> Result<u64> {
         let added = changes.iter().flat_map(|change| &change.added);
         let added: Vec<_> = added.map(|(_, _, table)| Arc::clone(table)).collect();
@@ -214,7 +200,6 @@ impl Engine {
         published.inspect_err(|_| added.iter().for_each(|table| table.set_obsolete()))
     }
 
-    /// Removes the logs that the durable manifest does not need any more.
     fn remove_old_logs(&self, floor: u64) {
         for number in self.log().take_below(floor) {
             self.files.remove(FileName::Log(number));
@@ -223,7 +208,6 @@ impl Engine {
     }
 }
 
-/// What the outputs of a compaction record of its inputs, which are read for it.
 fn task_lineage(tree: &Tree, task: &Task) -> Result<Lineage> {
     let (mut newest, mut inputs) = (0, Vec::with_capacity(task.inputs.len()));
     for (_, handle) in &task.inputs {
@@ -240,7 +224,6 @@ fn task_lineage(tree: &Tree, task: &Task) -> Result<Lineage> {
     Ok(Lineage { newest, ..lineage_of(tree, inputs) })
 }
 
-/// The range deletes of the inputs.
 fn task_range_deletes(task: &Task) -> Result<Vec<RangeDelete>> {
     let mut range_deletes = Vec::new();
     for (_, table) in &task.inputs {
@@ -249,12 +232,10 @@ fn task_range_deletes(task: &Task) -> Result<Vec<RangeDelete>> {
     Ok(range_deletes)
 }
 
-/// What a compaction writes.
 pub(super) fn task_output(task: &Task) -> Output {
     output_of(task.output_level, task.inputs.iter().map(|(_, table)| table))
 }
 
-/// What is written to a level in place of these tables.
 pub(super) fn output_of<'t>(level: usize, tables: impl Iterator<Item = &'t Arc<TableHandle>>) -> Output {
     let tables: Vec<_> = tables.collect();
     let metas = || tables.iter().map(|table| &table.meta);
@@ -267,7 +248,6 @@ pub(super) fn output_of<'t>(level: usize, tables: impl Iterator<Item = &'t Arc<T
     }
 }
 
-/// The inputs of a task as sources of a merge, newest first.
 fn task_sources(version: &Version, task: &Task) -> Vec<RunIter<Tables>> {
     let numbers = task.numbers();
     let mut sources = Vec::new();
@@ -293,8 +273,7 @@ mod tests {
     use crate::fs::MemFs;
     use crate::options::{KeyspaceOptions, Options};
 
-    /// A store that has written keys 0 to 999 and compacted them, and flushed another thousand while filters
-    /// were built with this fault.
+    /// A store with keys 0 to 999 compacted and another thousand flushed while filters were built with this fault.
     fn flushed(fault: fn(&mut [u8], u32)) -> (Db, Result<(), Error>) {
         let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0);
         let db = options.open("/db").unwrap();

@@ -9,23 +9,22 @@ use crate::db::queues::workers::Jobs;
 use crate::db::state::keyspace::tree::{LoggedMemtable, Tree};
 use crate::error::{Error, Result};
 
-/// How often a caller that waits looks whether the store was closed, which wakes no thread.
+/// Closing wakes no waiting caller.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Engine {
-    /// One turn of a thread that waits: does a background job if the store has no threads, or else waits for a
-    /// change after `epoch`, but not longer than `limit`. `false`: there is nothing to do, and no thread works.
+    /// Does a job if the store has no threads, else waits for a change after `epoch` up to `limit`. `false` if there is nothing
+    /// to do.
     ///
     /// # Errors
     ///
-    /// That of the job.
+    /// The error of the job.
     pub(in crate::db) fn wait_or_work(&self, epoch: u64, jobs: Jobs, limit: Duration) -> Result<bool> {
         let reservations = &self.background.reservations;
         if self.background.threads == 0 {
             if self.resume_or_step(jobs)? {
                 return Ok(true);
             }
-            // A job signals shortly after it has ended.
             if !reservations.is_working() && reservations.epoch() == epoch {
                 return Ok(false);
             }
@@ -34,12 +33,11 @@ impl Engine {
         Ok(true)
     }
 
-    /// Waits until `done`, doing the work itself if there are no threads. Work that was put off is tried at
-    /// once.
+    /// Waits until `done`, working itself without threads. Failed work is retried at once.
     ///
     /// # Errors
     ///
-    /// The error of the first work to fail from now on among that which it waits for.
+    /// The first new error of work selected by `waits_for`.
     pub(super) fn wait_until(
         &self,
         waits_for: impl Fn(Work) -> bool,
@@ -66,7 +64,6 @@ impl Engine {
         }
     }
 
-    /// Writes everything that is in memory into tables.
     pub(in crate::db) fn flush(&self, trees: &[Arc<Tree>]) -> Result<()> {
         self.check_writable()?;
         self.seal(trees.to_vec())?;
@@ -84,7 +81,6 @@ impl Engine {
         })
     }
 
-    /// Waits until there is nothing left to flush, to compact or to rebuild.
     pub(in crate::db) fn settle(&self) -> Result<()> {
         self.check_writable()?;
         let is_concerned = |work: Work| {

@@ -1,12 +1,12 @@
-//! Background work, in the store's threads and in those of callers that wait for it.
+//! Background work, in the store's threads and in waiting callers' threads.
 //!
 //! | file | responsibility |
 //! |---|---|
-//! | `background` | which job is next; `step`, which does one |
+//! | `background` | the search for a job; `step` |
 //! | `flush_and_compact`, `refilter`, `filter_memory` | the jobs |
-//! | `expire` | horizons rise, and expired tables are dropped |
-//! | `maintain` | `wait_or_work`, and the calls that wait: flush, settle |
-//! | `compact`, `refilter_keyspace`, `open_all` | work of a whole keyspace in the thread of a caller |
+//! | `expire` | raises horizons, drops expired tables |
+//! | `maintain` | waiting calls: flush, settle |
+//! | `compact`, `refilter_keyspace`, `open_all` | work on whole keyspaces in a caller's thread |
 
 mod background;
 mod compact;

@@ -1,18 +1,16 @@
-//! Opens all tables of a store. Each takes a few reads of its file, one after the other; so several are opened at the
-//! same time, each thread taking the next one: with memory for some of them, the first ones are open.
+//! Opens all tables in parallel: each needs a few dependent reads. If memory is short, the first tables are open.
 
 use crate::db::engine::Engine;
 use crate::db::state::parallel::each_in_parallel;
 use crate::error::Result;
 
-/// How many threads open tables at most. They wait for reads more than they work.
+/// Threads mostly wait for reads.
 const THREADS_MAX: usize = 4;
 
-/// Tables for each of them, so that starting one costs less than it saves.
+/// Amortises the start of a thread.
 const TABLES_A_THREAD: usize = 32;
 
 impl Engine {
-    /// Opens all tables that are not open. The error is that of the first table that has one.
     pub(in crate::db) fn open_tables(&self) -> Result<()> {
         let views: Vec<_> = self.keyspaces.all().iter().map(|tree| tree.view()).collect();
         let tables: Vec<_> = views.iter().flat_map(|view| view.version.all_tables()).collect();

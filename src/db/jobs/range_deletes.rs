@@ -13,7 +13,6 @@ use crate::options::{KeyspaceOptions, Options};
 use crate::version::TableHandle;
 
 fn options(fs: &MemFs) -> Options {
-    // Tables of a few blocks, and levels of a few tables.
     let keyspace = KeyspaceOptions::new().block_bytes(512).table_bytes(4 << 10).level_base_bytes(16 << 10);
     Options::new().fs(Arc::new(fs.clone())).background_threads(0).default_keyspace(keyspace.level_ratio(4))
 }
@@ -26,7 +25,6 @@ fn key(number: u32) -> Vec<u8> {
     format!("key{number:06}").into_bytes()
 }
 
-/// Puts keys of a range and flushes them.
 fn fill(db: &Db, numbers: std::ops::Range<u32>) {
     numbers.for_each(|number| db.put(key(number), number.to_be_bytes().repeat(8)).unwrap());
     db.flush().unwrap();
@@ -41,7 +39,6 @@ fn keys(db: &Db) -> Vec<Vec<u8>> {
     db.iter().map(|entry| entry.unwrap().0.to_vec()).collect()
 }
 
-/// Fills a tree of several levels.
 fn deep(db: &Db) {
     for round in 0..6 {
         fill(db, round * 300..round * 300 + 600);
@@ -112,7 +109,7 @@ fn compact_rewrites_tables_for_their_range_deletes_alone() {
     }
 }
 
-/// The key behind a longest one that ends with ff is shorter.
+/// The successor of a longest key ending with ff is shorter.
 #[test]
 fn a_table_does_not_end_behind_a_longest_key_under_a_span_if_the_next_key_is_shorter() {
     let last = [vec![b'a'; KEY_BYTES_MAX - 1], vec![0xff]].concat();
@@ -135,7 +132,6 @@ fn a_table_does_not_end_behind_a_longest_key_under_a_span_if_the_next_key_is_sho
     db.compact().unwrap();
     check(&db);
     assert_eq!(snapshot.iter().count(), 2);
-    // As it is opened, the log becomes tables.
     let options = Options::new().fs(Arc::new(image.clone())).background_threads(0).memory_budget(1 << 20);
     let db = options.open("/db").unwrap();
     check(&db);
@@ -154,7 +150,6 @@ fn a_range_delete_is_at_one_moment_among_inserts_transactions_and_flushes_in_eve
         }
         let delete = || db.delete_range("a".."z").map(|()| "deleted");
         let insert = || Ok(if db.insert_if_absent("k", "new")? { "inserted" } else { "refused" });
-        // It copies its answer to a key of the range.
         let copy = || {
             let tx = db.transaction();
             let answer = if tx.get("a")?.is_some() { "present" } else { "absent" };
@@ -192,7 +187,6 @@ fn a_range_delete_in_the_log_alone_drops_no_table() {
     while db.step().unwrap() {}
     db.settle().unwrap();
     assert!(keys(&db).is_empty());
-    // The power is lost, and with it the range delete.
     let db = open(&fs.crash(CrashPolicy::DropUnsynced));
     assert!(keys(&db) == before, "{} of {}", keys(&db).len(), before.len());
 }
@@ -202,7 +196,6 @@ fn bounds_include_spans_so_that_no_table_is_moved_past_what_it_hides() {
     let db = open(&MemFs::new());
     fill(&db, 500..520);
     db.compact().unwrap();
-    // Its keys are far from those that it deletes.
     db.put(key(0), "v").unwrap();
     db.delete_range(key(400)..key(510)).unwrap();
     db.flush().unwrap();
@@ -259,7 +252,6 @@ fn histories_of_range_deletes_in_small_tables_agree_with_a_map() {
                     model.retain(|own, _| *own < key(start) || *own >= key(start + len));
                 }
                 4 => {
-                    // From the middle of nowhere to the end.
                     let start = 1500 + next(500);
                     db.delete_range([&key(start)[..], b"x"].concat()..).unwrap();
                     model.retain(|own, _| *own <= key(start));

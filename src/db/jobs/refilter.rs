@@ -1,24 +1,19 @@
-//! New filters for existing tables: after damage, and when a caller wants another kind or size.
+//! New filters for existing tables: after damage, or for a new policy.
 //!
-//! 1. Read the table block by block, and build a filter from its keys.
-//! 2. Write the filter to a new file, and sync the file and the directory.
-//! 3. Open the table again with that filter, and check the filter, even if there is no memory to keep it. So
-//!    no unusable filter enters the tree.
-//! 4. Publish an edit with the table's new list of filters. The new handle replaces the old one in the
-//!    version.
-//! 5. Remove the files of old filters when no reader holds the old handle any more.
+//! 1. Build a filter from the table's keys.
+//! 2. Write it to a new file; sync file and directory.
+//! 3. Open the table with it and check it, even without memory to keep it.
+//! 4. Publish an edit with the new list of filters; replace the handle in the version.
+//! 5. Remove old filter files with the old handle's last reader.
 //!
-//! The memory to build the filter is computed from the number of keys and taken before anything is read:
-//! first the job's share of the builders' memory (`memory`), then a lease, for which cached blocks are
-//! evicted. A table that was written with a much larger budget may need more than there is. Then it gets no
-//! new filter, which is an [`Error::LimitExceeded`]; the next compaction writes smaller tables.
+//! Memory for the build is taken first: the job's share of the builders' memory (`memory`), then a lease, which evicts cached
+//! blocks. A table written with a much larger budget may need more: [`Error::LimitExceeded`]. The next compaction writes smaller
+//! tables.
 //!
-//! The table itself does not change, and no reader waits: readers use the old handle or the new one. The job
-//! reserves its table, so that no compaction removes it meanwhile.
+//! Readers do not wait. The reservation protects the table from compactions.
 //!
-//! If the table cannot be read, or there is no memory, or the new filter is damaged, nothing changes, and the
-//! background does not try again. It also stops after several unusable filters in a row. If the system
-//! refuses an operation, the job is tried again.
+//! If the table is unreadable, memory is short, or several new filters in a row are unusable, the job ends without a change or a
+//! retry. After a system error it is retried.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,7 +30,7 @@ use crate::filter::FilterPlan;
 use crate::memory::{Building, Lease, LeaseKind};
 use crate::version::{TableHandle, Version};
 
-/// The memory for building a filter: a share of the builders' memory, and a lease if that is not enough.
+/// A share of the builders' memory, plus a lease if needed.
 struct Room {
     building: Building,
     part: usize,
@@ -43,12 +38,10 @@ struct Room {
 }
 
 impl Room {
-    /// Sets how much is in use.
     fn set(&self, bytes: usize) {
         self.building.set(bytes.min(self.part));
     }
 
-    /// Sets how much is needed from now on. Ends the lease if the share is enough.
     fn shrink(&mut self, bytes: usize) {
         self.set(bytes);
         if bytes <= self.part {
@@ -57,27 +50,23 @@ impl Room {
     }
 }
 
-/// A table that needs a new filter, if there is one that is not `busy`.
 pub(super) fn find_unusable_filter(version: &Version, busy: &Busy) -> Option<Arc<TableHandle>> {
     let mut tables = version.all_tables().map(|(_, table)| table);
     tables.find(|table| table.filter.needs_rebuild() && !busy.has(table)).cloned()
 }
 
 impl Engine {
-    /// Gives a table the filter that the options of its keyspace ask for at its level. The caller has
-    /// reserved it. A table that has left the tree needs none.
+    /// By the options of the keyspace for its level. The table is reserved. No-op if it has left the tree.
     ///
     /// # Errors
     ///
-    /// [`JobError::Table`] if no filter can be made, because the table cannot be read or there is no memory.
-    /// [`Error::Closed`] if the store is being closed, [`Error::KeyspaceDropped`]; any other error came from
-    /// writing.
+    /// [`JobError::Table`] if the table is unreadable or memory is short. [`Error::Closed`], [`Error::KeyspaceDropped`]; others
+    /// come from writing.
     pub(super) fn refilter_table(&self, tree: &Arc<Tree>, old: &Arc<TableHandle>) -> Result<(), JobError> {
         let number = old.meta.number;
         let view = tree.view();
         let Some((level, _)) = view.version.find(number) else { return Ok(()) };
         let lookups = tree.lookups();
-        // The same plan as for a compaction that rewrites only this table, on its level.
         let output = Output {
             level,
             keys: old.meta.keys,
@@ -99,7 +88,6 @@ impl Engine {
         let filters = block.map(|block| self.files.write_filter(&block)).transpose()?;
         let new = old.with_filters(filters.into_iter().collect());
         new.set_made_at(lookups);
-        // The build is over. The new filter is read even if there is no memory to keep it.
         room.shrink(bytes);
         let checked = new.read_and_check_filter();
         drop(room);
@@ -117,7 +105,6 @@ impl Engine {
         Ok(())
     }
 
-    /// The memory to build this filter in.
     fn room_to_build(&self, tree: &Tree, plan: Option<FilterPlan>, table: &TableHandle) -> Result<Room> {
         let memory = &self.context.memory;
         let needed = plan.map_or(0, |plan| plan.build_bytes(table.meta.keys));
@@ -136,7 +123,6 @@ impl Engine {
         Ok(Room { building, part, beyond })
     }
 
-    /// Builds the filter block for this plan; `None` without a plan.
     fn build_filter(
         &self,
         tree: &Tree,
@@ -192,8 +178,8 @@ mod tests {
         (tree, table)
     }
 
-    /// A store with one table, whose filter has the wrong keys: every checksum, owner, seed, salt and count
-    /// is right, and the manifest names it.
+    /// A store with one table whose filter has the wrong keys; checksums, owner, seed, salt and count are valid, and
+    /// the manifest names it.
     fn forged(fs: &MemFs) {
         let db = options(fs).open("/db").unwrap();
         (0..KEYS).for_each(|n| db.put(key(n), n.to_le_bytes()).unwrap());
@@ -266,7 +252,7 @@ mod tests {
         db.close().unwrap();
         let db = options(&fs).memory_budget(1 << 20).open("/db").unwrap();
         let (tree, before) = table(&db);
-        // What the part for builders lacks, the blocks give: 60 000 keys at 9.5 bytes are half a megabyte.
+        // Blocks give the missing part: 60 000 keys at 9.5 bytes are half a megabyte.
         let blocked = FilterPolicy::new(FilterKind::BlockedBloom).bits_per_key(6.0);
         db.engine().refilter(&tree, blocked, &Progress::new()).unwrap();
         let (_, between) = table(&db);
@@ -300,7 +286,7 @@ mod tests {
         files.iter().any(|(path, _)| path.extension().is_some_and(|extension| extension == "filter"))
     }
 
-    /// A store with one table, and all the memory that filters may have.
+    /// A store with one table, and all memory of filters.
     fn without_room(fs: &MemFs) -> (Db, Option<Lease>) {
         let db = options(fs).open("/db").unwrap();
         (0..KEYS).for_each(|n| db.put(key(n), n.to_le_bytes()).unwrap());
@@ -314,7 +300,7 @@ mod tests {
         memory.try_lease(LeaseKind::Filters, memory.room())
     }
 
-    /// Asks for a new filter, which is damaged before it can be checked.
+    /// Requests a filter that is damaged before it is checked.
     fn refilter_that_fails(db: &Db, fs: &MemFs, policy: FilterPolicy) {
         fs.observe(|fs, op| {
             if matches!(op, Op::SyncDir(_)) {
@@ -380,7 +366,7 @@ mod tests {
         }
         assert_eq!(db.stats().rebuilt_filters, u64::from(REBUILDS_MAX) + 1);
         assert!((0..KEYS).all(|n| db.contains(key(n)).unwrap()));
-        // An explicit request is still carried out.
+        // Explicit requests are still carried out.
         lease.take();
         db.engine().refilter(&db.engine().keyspaces.default_tree(), policy, &Progress::new()).unwrap();
         assert!(matches!(table(&db).1.filter.state(), Some(FilterState::Loaded(_))));

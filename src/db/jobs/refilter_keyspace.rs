@@ -1,4 +1,4 @@
-//! A new filter for each table of a keyspace, for a caller that changed its policy.
+//! Rebuilds all filters of a keyspace after a change of policy.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,8 +17,6 @@ use crate::filter::FilterPolicy;
 use crate::version::TableHandle;
 
 impl Engine {
-    /// Sets the filter policy of a keyspace and builds a new filter for each of its tables, one after the
-    /// other, in the calling thread.
     pub(in crate::db) fn refilter(
         &self,
         tree: &Arc<Tree>,
@@ -35,8 +33,7 @@ impl Engine {
             .fold(0, u64::saturating_add);
         progress.expect(bytes);
         self.publish(Vec::new(), Change::Options(Arc::clone(tree), OptionsChange::Filter(policy)))?;
-        // First the existing tables, then the tables of jobs that were running: those may have used the old
-        // policy.
+        // Existing tables first, then tables of running jobs, which may have used the old policy.
         let mut end = self.files.next_number();
         let mut is_last_pass = false;
         let reservations = &self.background.reservations;

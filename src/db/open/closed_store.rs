@@ -1,4 +1,4 @@
-//! Whether a store was closed and everything in it is durable, so that opening it changes nothing.
+//! Closed, fully durable stores: opening them changes nothing.
 
 use std::sync::Arc;
 
@@ -14,10 +14,9 @@ use crate::manifest::log::ManifestLog;
 use crate::manifest::state::{LogState, ManifestState};
 use crate::wal::FramedWriter;
 
-/// With more logs than this an opening writes the files anew, so that they do not become more and more.
+/// Bounds the number of logs: with more, an opening rewrites the files.
 const LOGS_MAX: usize = 8;
 
-/// A store that was closed, and of which everything is durable.
 pub(in crate::db) struct Closed<'r> {
     current: Current,
     last_log: &'r LogState,
@@ -25,7 +24,6 @@ pub(in crate::db) struct Closed<'r> {
 }
 
 impl<'r> Closed<'r> {
-    /// `state` is what the store is to be opened with.
     pub(in crate::db) fn of(recovered: &'r Recovered, state: &ManifestState) -> Option<Self> {
         let manifest = &recovered.manifest;
         let current = recovered.current?;
@@ -39,7 +37,6 @@ impl<'r> Closed<'r> {
 }
 
 impl Engine {
-    /// Makes it a store of which nothing has changed.
     pub(in crate::db) fn set_unchanged(&mut self, closed: &Closed<'_>, recovered: &Recovered) {
         let &Closed { current, last_log, end } = closed;
         let number = recovered.last_log;
@@ -68,7 +65,7 @@ mod tests {
 
     const DIR: &str = "/db";
 
-    /// A store that was closed, and its manifest.
+    /// A closed store and its manifest.
     fn closed() -> (MemFs, (PathBuf, Vec<u8>)) {
         let fs = MemFs::new();
         let db = Options::new().fs(Arc::new(fs.clone())).background_threads(0).open(DIR).unwrap();
@@ -79,7 +76,7 @@ mod tests {
         (fs, manifest.expect("a manifest"))
     }
 
-    /// Whether an opening makes no files; the store is whole in any case.
+    /// Whether an opening creates no files. The store is intact in any case.
     fn opens_unchanged(fs: &MemFs) -> bool {
         let created = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&created);

@@ -1,47 +1,41 @@
-//! A live view: one moment of a store that another process may be writing to, without that writer's help.
+//! A live view: one moment of a store that another process may be writing to.
 //!
-//! A live view equals what a `kill -9` of the writer at some moment during [`LiveView::take`] would have left. It takes no
-//! lock and writes nothing. Opening for reading, `refresh` and `Options::verify` read a view like a store at rest.
+//! It equals the store after a `kill -9` of the writer during [`LiveView::take`], which needs no lock and changes nothing.
+//! Opening for reading, `refresh` and `Options::verify` read a view like a store at rest.
 //!
 //! # Steps of an attempt
 //!
-//! 1. `CURRENT`, and the manifest that it names, to its present length. A later attempt reads only the edits that follow.
-//! 2. Every log, table and filter that the manifest names is opened, unless an earlier attempt has opened it.
-//! 3. Where each log ends ([`FrozenFile`]), the newest log first.
-//! 4. `CURRENT` and the length of the manifest again. If either differs, the attempt has failed, and the next one begins.
+//! 1. Read `CURRENT` and its manifest, to the present length; a later attempt only new edits.
+//! 2. Open every log, table and filter of the manifest that is not open.
+//! 3. Take the end of each log ([`FrozenFile`]), newest first.
+//! 4. Read `CURRENT` and the manifest's length again. If either differs, repeat.
 //!
-//! Nothing else is read before step 4, so an attempt takes little time however long the logs are, and a second one
-//! takes less: it reads new edits and opens new files only. Batches and tables are read later, through the open
-//! files.
+//! So an attempt is short however long the logs are. Batches and tables are read later, through the open files.
 //!
-//! # Why that is one moment
+//! # Why this is one moment
 //!
-//! - *Tree*: no edit was appended between steps 1 and 4, because the manifest is only appended to and another manifest
-//!   has another id. A file is removed only after the edit, or the `CURRENT`, that drops it is durable. So all files that
-//!   the manifest names are there during the attempt, and a removed file stays readable through its open handle.
-//! - *Logs*: a log is complete before the next one takes a batch, and is named before that. So if a log has a batch when
-//!   step 3 looks at it, the older ones, which step 3 looks at later, have all of theirs. If it has none, the batches
-//!   that the older ones gain meanwhile are a prefix of all batches. Either way the batches seen are a prefix without a hole. In the
-//!   other order they would not be: the end of a log could be missed, and the beginning of the next one seen.
-//! - *Both*: the last batch that is seen was complete between steps 1 and 4, and then the tree was as seen. Every
-//!   promise before the end of a log names an edit that was durable, so the manifest has it.
-//! - *Later reads* of a log see only bytes before its end. These may be more complete than in step 3, if an append was
-//!   running then: a running append may count or not.
+//! - *Tree*: no edit was appended between steps 1 and 4: a manifest is append-only, and another one has another id. A file is
+//!   removed only after the edit or `CURRENT` that drops it is durable. So all named files exist during the attempt; open handles
+//!   keep removed ones readable.
+//! - *Logs*: a log is complete before the next one takes a batch. If a log has a batch in step 3, the older logs, taken later,
+//!   are complete; otherwise their batches are a prefix of all batches. The opposite order could miss the end of a log and see
+//!   the beginning of the next.
+//! - *Both*: the last batch seen was complete between steps 1 and 4. Every promise before the end of a log names a durable edit,
+//!   which the manifest has.
+//! - *Later reads* of a log end at its end. An append running in step 3 may or may not count.
 //!
 //! # Damage
 //!
-//! An attempt may find a file missing, or a `CURRENT` or manifest that cannot be read. If that is because the writer has
-//! replaced it, then that change was complete before, and the next attempt sees it. So a finding of two attempts in a
-//! row is damage. The view then has the files as they are, and its reader reports the damage, as for a store at rest.
+//! A missing file, or an unreadable `CURRENT` or manifest, may be due to a replacement, which the next attempt sees completed. So
+//! only a finding of two consecutive attempts is damage. The view then has the files as they are, for its reader to report.
 //!
-//! If two attempts in a row find no `CURRENT`, the view has none either, and the logs are as they were before the second look:
-//! a store that is created later has no part in the view.
+//! If two consecutive attempts find `CURRENT` missing, the logs of the view are from before the second one: a store created later
+//! is not part of it.
 //!
-//! # A directory that was replaced
+//! # Replaced directories
 //!
-//! Between two views, another store or a backup of the same store may have been put into the directory. Such a store may
-//! give a number again that the views before know. A newer view continues the one before only if no number can mean
-//! another file ([`History`]). Otherwise it begins with files and caches of its own.
+//! Another store or a backup may have replaced the directory since the last view, and reuse file numbers. A newer view continues
+//! the previous one only if no number can mean another file ([`History`]). Otherwise it has its own files and caches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -60,36 +54,31 @@ use crate::fs::{FrozenFile, Fs, LockKind, ReadFile, is_out_of_files, open_files_
 use crate::manifest::current::Current;
 use crate::manifest::log::ReadManifest;
 use crate::manifest::state::{ManifestState, TablePlace};
+use crate::sorting::{set_of, sort_by};
 
-/// How often a view is tried.
 const TRIES_MAX: u64 = 64;
 
-/// How many files are closed again if the process may open no more.
 const SPARE_FILES: usize = 8;
 
-/// One moment of a store; see the module.
 #[derive(Debug, Clone)]
 pub(in crate::db) struct LiveView {
     files: Arc<ViewFiles>,
     moment: Arc<Moment>,
-    /// Keeps the tables and filters open.
     named: BTreeMap<FileName, ViewFile>,
-    /// `None` if the store is damaged so that its files are unknown.
+    /// `None` if damage hides them.
     seen: Option<Seen>,
 }
 
-/// The contents of the files that change when the store changes.
 #[derive(Debug, Clone)]
 struct Seen {
     current: Vec<u8>,
     manifest: OpenManifest,
     logs: BTreeMap<u64, FrozenFile>,
     as_of: AsOf,
-    /// Above all numbers of files that the views under earlier manifests have seen.
+    /// Exceeds all file numbers seen under earlier manifests.
     first_new: u64,
 }
 
-/// A manifest, read to `len`.
 #[derive(Debug, Clone)]
 struct OpenManifest {
     current: Current,
@@ -99,21 +88,21 @@ struct OpenManifest {
 }
 
 impl LiveView {
-    /// The store in `dir` now. Its tables and filters are held open, up to `open_max` of them.
+    /// A view of the store in `dir` that holds up to `open_max` tables and filters open.
     ///
     /// # Errors
     ///
-    /// [`Error::Changed`] if it changes faster than it can be looked at, [`Error::NoStore`] if there is no such directory,
-    /// [`Error::LimitExceeded`] if too few files can be open, [`Error::Io`].
+    /// [`Error::Changed`] if the store changes faster than it can be read, [`Error::NoStore`] without the directory,
+    /// [`Error::LimitExceeded`] if too few files can be opened, [`Error::Io`].
     pub(in crate::db) fn take(fs: &Arc<dyn Fs>, dir: &Path, open_max: usize) -> Result<Self> {
         Taking::new(ViewFiles::new(Arc::clone(fs), dir, open_max))?.take()
     }
 
-    /// The same store now; `None` if nothing has changed. Files that it still has are not opened again.
+    /// `None` if unchanged. Known files are not opened again.
     ///
     /// # Errors
     ///
-    /// Those of [`LiveView::take`].
+    /// See [`LiveView::take`].
     pub(in crate::db) fn newer(&self) -> Result<Option<Self>> {
         if self.is_unchanged()? {
             return Ok(None);
@@ -130,7 +119,7 @@ impl LiveView {
         if read_current(&self.files)?.as_ref() != Some(&seen.current) {
             return Ok(false);
         }
-        // By their names: the directory may have other files now. If one cannot be read, the attempts find out why.
+        // By name: the directory may have other files now. The attempts report unreadable ones.
         let open = |path: &Path| self.files.fs.open(path);
         let manifest = open(&seen.manifest.read.path).and_then(|manifest| manifest.len());
         let is_unchanged = |(&number, log): (&u64, &FrozenFile)| {
@@ -140,23 +129,20 @@ impl LiveView {
         Ok(manifest.is_ok_and(|len| len == seen.manifest.len) && seen.logs.iter().all(is_unchanged))
     }
 
-    /// The store as it was, as a file system that refuses every change.
     pub(in crate::db) fn fs(&self) -> Arc<dyn Fs> {
         let moment = Some(Arc::clone(&self.moment));
         Arc::new(ViewFs { files: Arc::clone(&self.files), moment })
     }
 
-    /// The file system that it was taken from.
     pub(in crate::db) fn unlocked(&self) -> &Arc<dyn Fs> {
         &self.files.fs
     }
 
-    /// The tables and filters of this view and of those that it is refreshed to.
     pub(super) fn files(&self) -> &Arc<ViewFiles> {
         &self.files
     }
 
-    /// When it was taken. `None` if the store is damaged so that its files are unknown.
+    /// `None` if damage hides the files.
     pub(in crate::db) fn as_of(&self) -> Option<AsOf> {
         self.seen.as_ref().map(|seen| seen.as_of)
     }
@@ -172,7 +158,6 @@ fn read_current(files: &ViewFiles) -> Result<Option<Vec<u8>>> {
 }
 
 impl OpenManifest {
-    /// The same, in the file that has its name now. `None` if that is shorter.
     fn reopened(&self, files: &ViewFiles) -> Option<Self> {
         let file = files.fs.open(&self.read.path).ok()?;
         (file.len().ok()? >= self.len).then(|| Self { file, ..self.clone() })
@@ -182,16 +167,13 @@ impl OpenManifest {
         self.file.len().map_err(|error| Error::io("read", &self.read.path, error))
     }
 
-    /// Whether no edit was appended since it was read.
     fn is_whole(&self) -> Result<bool> {
         Ok(self.len()? == self.len)
     }
 }
 
-/// What identifies a table or filter.
 type Identity = (FileId, u32);
 
-/// The files of a manifest by their numbers. A view continues another one if no number can mean two files.
 struct History<'v> {
     state: &'v ManifestState,
     store_id: FileId,
@@ -202,7 +184,6 @@ impl<'v> History<'v> {
         Self { state: &manifest.read.state, store_id: manifest.current.store_id }
     }
 
-    /// All tables, and the filters in files of their own.
     fn files(&self) -> BTreeMap<u64, Identity> {
         let mut files = BTreeMap::new();
         for place in self.state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values()) {
@@ -214,11 +195,10 @@ impl<'v> History<'v> {
         files
     }
 
-    /// Whether this continues `before`: it has no files below the number `first_new` except those of `before`.
+    /// Whether all files below `first_new` are files of `before`.
     ///
-    /// A writer that opens a store gives numbers from the next one of the old manifest on, and begins a new manifest. So a
-    /// file below `first_new` that the view before lacks may have the number of another file that a view has seen. If it was
-    /// added to the old manifest after that view, new caches are unnecessary, and cost only time.
+    /// A writer that opens a store continues the old manifest's numbers in a new one, so an unknown file below `first_new` may
+    /// reuse a number. If the old manifest got it later, new caches are harmless.
     fn continues(&self, before: &Self, first_new: u64) -> bool {
         let known = before.files();
         let is_known = |(number, file): (u64, Identity)| match known.get(&number) {
@@ -232,28 +212,22 @@ impl<'v> History<'v> {
     }
 }
 
-/// The attempts to take a view.
 struct Taking<'v> {
-    /// The view that this one is to continue, and its tables and filters.
     before: Option<(&'v Seen, &'v BTreeMap<FileName, ViewFile>)>,
     files: Arc<ViewFiles>,
-    /// The names in the directory before the first attempt.
     listed: Vec<OsString>,
     manifest: Option<OpenManifest>,
     named: BTreeMap<FileName, ViewFile>,
     logs: BTreeMap<u64, Arc<dyn ReadFile>>,
-    /// If the last attempt found no `CURRENT`: that there is none, and the logs before this attempt.
+    /// If the last attempt found no `CURRENT`: the logs before this attempt.
     no_current: Option<BTreeMap<FileName, Option<Arc<dyn ReadFile>>>>,
     open_max: usize,
-    /// The error of the last attempt, if `CURRENT` or the manifest could not be read.
     suspect: Option<String>,
     missing: BTreeSet<FileName>,
     tries: u64,
 }
 
-/// Why an attempt was not the last one.
 enum Again {
-    /// For this reason.
     Changed(&'static str),
     Failed(Error),
 }
@@ -285,7 +259,7 @@ impl Taking<'_> {
     fn take(mut self) -> Result<LiveView> {
         let mut last = "";
         while self.tries < TRIES_MAX {
-            // No pause at first: most often the second attempt succeeds.
+            // The second attempt usually succeeds without a pause.
             sleep(Duration::from_millis(self.tries / 4));
             self.tries += 1;
             match self.attempt() {
@@ -294,11 +268,11 @@ impl Taking<'_> {
                 Err(Again::Failed(error)) => return Err(error),
             }
         }
-        let detail = format!("no moment of it was seen in {TRIES_MAX} tries; in the last one {last}");
+        let detail = format!("no consistent state was seen in {TRIES_MAX} attempts; in the last one, {last}");
         Err(Error::changed(&self.files.dir, detail))
     }
 
-    /// `None`: the store is damaged so that its files are unknown.
+    /// `None` if damage hides the files.
     fn attempt(&mut self) -> Result<Option<Seen>, Again> {
         let bytes = match self.current() {
             Ok(None) => return self.find_no_current(),
@@ -326,21 +300,21 @@ impl Taking<'_> {
         Ok(Some(Seen { current: bytes, manifest: manifest.clone(), logs, as_of, first_new }))
     }
 
-    /// Step 1: `CURRENT`, if there is one and it is intact.
+    /// Step 1.
     fn current(&self) -> Result<Option<Vec<u8>>> {
         let bytes = out_of_files(read_current(&self.files))?;
         bytes.as_ref().map(|bytes| decode(bytes, &self.files.path(FileName::Current))).transpose()?;
         Ok(bytes)
     }
 
-    /// There is no store if the attempt before has found no `CURRENT` either.
+    /// The store is missing if `CURRENT` was missing in the previous attempt, too.
     fn find_no_current(&mut self) -> Result<Option<Seen>, Again> {
         if self.no_current.is_some() {
             return Ok(None);
         }
-        let mut frozen = BTreeMap::from([(FileName::Current, None)]);
+        let mut frozen = BTreeMap::new();
+        frozen.insert(FileName::Current, None);
         for name in self.listed.iter().filter_map(|name| FileName::parse(name.to_str()?)) {
-            // The reader of the view reports a log that cannot be opened.
             if let FileName::Log(_) = name
                 && let Ok(log) = self.files.fs.open(&self.files.path(name)).and_then(FrozenFile::now)
             {
@@ -351,8 +325,8 @@ impl Taking<'_> {
         Err(Again::Changed("CURRENT was missing"))
     }
 
-    /// The number above all that the views under earlier manifests have seen. Begins with new files if the manifest does
-    /// not continue that of the view before.
+    /// Above all numbers seen under earlier manifests. Starts with new files if the manifest does not continue the previous
+    /// view's.
     fn first_new(&mut self) -> u64 {
         let (Some((before, _)), Some(manifest)) = (self.before, &self.manifest) else { return 0 };
         let (old, is_other) = (&before.manifest, manifest.current != before.manifest.current);
@@ -367,7 +341,7 @@ impl Taking<'_> {
         0
     }
 
-    /// Step 1: the edits of the manifest that were not read yet.
+    /// Step 1: new edits.
     fn read_manifest(&mut self, bytes: &[u8]) -> Result<()> {
         let current = decode(bytes, &self.files.path(FileName::Current))?;
         if self.manifest.as_ref().is_none_or(|manifest| manifest.current != current) {
@@ -375,7 +349,7 @@ impl Taking<'_> {
             let opened = self.files.fs.open(&path).map_err(|error| Error::io("open", &path, error));
             let (file, read) = (out_of_files(opened)?, ReadManifest::empty(path));
             self.manifest = Some(OpenManifest { current, file, len: 0, read });
-            // An earlier attempt may have opened files of a store that has been replaced.
+            // An earlier attempt may have opened files of a replaced store.
             self.named = self.before.map(|(_, named)| named.clone()).unwrap_or_default();
             self.logs.clear();
         }
@@ -389,7 +363,7 @@ impl Taking<'_> {
         Ok(())
     }
 
-    /// An error is damage if the attempt before has found the same.
+    /// The same error in two attempts is damage.
     fn suspect(&mut self, error: Error, why: &'static str) -> Result<Option<Seen>, Again> {
         if matches!(error, Error::LimitExceeded { .. }) {
             return Err(error.into());
@@ -402,18 +376,18 @@ impl Taking<'_> {
         Err(Again::Changed(why))
     }
 
-    /// Step 2. A file that is missing for the second time is damage.
+    /// Step 2.
     fn open_named(&mut self) -> Result<(), Again> {
         let state = &self.manifest.as_ref().expect("it was read").read.state;
         let places = state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
-        let names: BTreeSet<FileName> = places.flat_map(TablePlace::files).collect();
+        let names = set_of(places.flat_map(TablePlace::files));
         let newest = state.logs.keys().next_back().copied().unwrap_or(0);
         let listed = self.listed.iter().filter_map(|name| FileName::parse(name.to_str()?));
         let later = listed.filter_map(|name| match name {
             FileName::Log(number) if number > newest => Some(number),
             _ => None,
         });
-        let logs: BTreeSet<u64> = state.logs.keys().copied().chain(later).collect();
+        let logs = set_of(state.logs.keys().copied().chain(later));
         self.named.retain(|name, _| names.contains(name));
         self.logs.retain(|number, _| logs.contains(number));
         let mut missing = BTreeSet::new();
@@ -439,7 +413,7 @@ impl Taking<'_> {
         if is_damage { Ok(()) } else { Err(Again::Changed("a file was removed")) }
     }
 
-    /// `false` if the log is missing. The reader of the view reports a log that cannot be opened.
+    /// `false` if missing. The view's reader reports unreadable logs.
     fn open_log(&mut self, number: u64) -> Result<bool> {
         let path = self.files.path(FileName::Log(number));
         match self.files.fs.open(&path) {
@@ -451,7 +425,7 @@ impl Taking<'_> {
         Ok(true)
     }
 
-    /// `false` if the table or filter is missing. If `held` is at the limit, it is not held open.
+    /// `false` if missing. Held open unless `held` is at the limit.
     fn open_file(&mut self, name: FileName, held: &mut usize) -> bool {
         let file = match self.files.fs.open(&self.files.path(name)) {
             Ok(file) => Some(file).filter(|_| *held < self.open_max),
@@ -468,7 +442,6 @@ impl Taking<'_> {
         true
     }
 
-    /// Closes some files, and holds no more from now on.
     fn hold_fewer(&mut self, held: &mut usize) {
         for file in self.named.values_mut().rev().filter(|file| file.is_held()).take(SPARE_FILES) {
             file.release();
@@ -477,17 +450,18 @@ impl Taking<'_> {
         self.open_max = *held;
     }
 
-    /// Step 3: the logs, the newest first.
+    /// Step 3, newest first.
     fn freeze_logs(&self) -> Result<BTreeMap<u64, FrozenFile>> {
-        let freeze = |(&number, file): (&u64, &Arc<dyn ReadFile>)| {
+        let mut logs = BTreeMap::new();
+        for (&number, file) in self.logs.iter().rev() {
             let frozen = FrozenFile::now(Arc::clone(file));
             let path = || self.files.path(FileName::Log(number));
-            Ok((number, frozen.map_err(|error| Error::io("read", &path(), error))?))
-        };
-        self.logs.iter().rev().map(freeze).collect()
+            logs.insert(number, frozen.map_err(|error| Error::io("read", &path(), error))?);
+        }
+        Ok(logs)
     }
 
-    /// Whether a writer has the store open. The lock is released at once; a writer that finds it held tries again.
+    /// Released at once; a writer that finds it held retries.
     fn is_in_use(&self) -> bool {
         let lock = self.files.fs.lock(&self.files.path(FileName::Lock), LockKind::Shared);
         lock.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
@@ -508,15 +482,17 @@ impl Taking<'_> {
         for (&number, log) in &seen.logs {
             frozen.insert(FileName::Log(number), Some(Arc::new(log.clone())));
         }
-        // A writer makes files that it names later, and removes others: those are not left over.
+        // Files that a writer is creating or removing are no leftovers.
         let is_other = |name: &OsString| match name.to_str().and_then(FileName::parse) {
             Some(name) => !seen.as_of.in_use && !missing.contains(&name),
             None => true,
         };
         let others = listed.into_iter().filter(is_other);
         let seen_names = frozen.keys().chain(named.keys()).map(|name| OsString::from(name.to_string()));
-        let names: BTreeSet<OsString> = others.chain(seen_names).collect();
-        let moment = Arc::new(Moment { frozen, names: names.into_iter().collect() });
+        let mut names: Vec<OsString> = others.chain(seen_names).collect();
+        sort_by(&mut names, Ord::cmp);
+        names.dedup();
+        let moment = Arc::new(Moment { frozen, names });
         LiveView { files, moment, named, seen: Some(seen) }
     }
 }
@@ -525,7 +501,7 @@ fn decode(bytes: &[u8], path: &Path) -> Result<Current> {
     Current::decode(bytes).map_err(|error| error.in_file(path, 0))
 }
 
-/// Names the limit if the process may open no more files.
+/// Names the limit of open files if reached.
 fn out_of_files<T>(result: Result<T>) -> Result<T> {
     result.map_err(|error| match &error {
         Error::Io { source, .. } if is_out_of_files(source) => too_few_files(),

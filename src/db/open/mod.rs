@@ -1,19 +1,17 @@
-//! Opening: from the files in a directory to an engine. The manifest and the logs are read and checked before anything in the
-//! directory is changed or removed.
+//! Opening: from the files in a directory to an engine. Manifest and logs are checked before anything changes.
 //!
 //! | file | content |
 //! |---|---|
-//! | `steps` | the steps in order: lock, recover, replay, first generation |
-//! | `recover` | the state of the files, read and checked |
-//! | `replay_buffer` | batches of the logs in parts, sorted by key |
-//! | `replay_to_memtables` | these batches into memtables, tables and the new log |
-//! | `closed_store` | a store that was closed: opened without a change |
-//! | `live_view` | one moment of a store that another process may be writing to |
-//! | `view_files` | the files of such a moment, as a file system that changes nothing |
-//! | `reading` | from a live view to a store that is open for reading |
+//! | `steps` | lock, recover, replay, first generation |
+//! | `recover` | reads and checks the files |
+//! | `replay_buffer` | parts of the logs, sorted by key |
+//! | `replay_to_memtables` | replay into memtables, tables and the new log |
+//! | `closed_store` | opening a closed store without changes |
+//! | `live_view` | one moment of a store in use |
+//! | `view_files` | its files, as an immutable file system |
+//! | `reading` | opens a live view for reading |
 //!
-//! The room may use `state`, `queues`, `engine`, `read`, `build`, `generation` and `commit`. It never starts background
-//! jobs, never enters the commit queue, and acknowledges no write.
+//! The room never starts background jobs, enters the commit queue or acknowledges writes.
 
 mod closed_store;
 pub(in crate::db) mod live_view;

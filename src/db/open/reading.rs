@@ -1,7 +1,6 @@
-//! Opening for reading: from a live view to an engine without a log, and to a newer one.
+//! Opening a live view for reading, and refreshing it.
 //!
-//! The engine never changes: a refreshed handle gets another engine, and iterators and snapshots keep theirs. Both share
-//! memory budget, caches and open tables.
+//! A refreshed handle gets a new engine, which shares budget, caches and open tables; iterators and snapshots keep the old one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,17 +21,15 @@ use crate::options::Options;
 use crate::table::TableContext;
 use crate::version::SharedByTables;
 
-/// Opens a moment of the store for reading.
 pub(in crate::db) fn open_for_reading(dir: &Path, options: Options) -> Result<(Engine, LiveView)> {
     let view = LiveView::take(&options.fs, dir, options.view_files_max())?;
     let engine = open_view(&view, dir, options, None)?;
     Ok((engine, view))
 }
 
-/// Opens a newer moment of a store than `view`, which `engine` has. `None` if the store is unchanged.
 pub(in crate::db) fn open_newer(engine: &Engine, view: &LiveView) -> Result<Option<(Engine, LiveView)>> {
     let Some(newer) = view.newer()? else { return Ok(None) };
-    // Caches and tables are known by numbers, which mean the same files as long as the views share them.
+    // Caches are keyed by number, which identifies a file only among views with shared files.
     let before = Arc::ptr_eq(newer.files(), view.files()).then_some(engine);
     let opened = open_view(&newer, &engine.files.dir, engine.options.clone(), before)?;
     Ok(Some((opened, newer)))
@@ -69,17 +66,15 @@ fn open_view(view: &LiveView, dir: &Path, options: Options, before: Option<&Engi
     Ok(engine)
 }
 
-/// Adds the moment of the view to the report.
 fn describe(recovered: &mut Recovered, view: &LiveView) {
     let report = &mut recovered.report;
     report.as_of = view.as_of().map(|as_of| AsOf { seqno: recovered.last_seqno, ..as_of });
     if report.as_of.is_some_and(|as_of| as_of.in_use) {
-        // The end of a log that is being written to is not torn: the append is still running.
+        // An append is running: no torn tail.
         report.dropped.clear();
     }
 }
 
-/// The context of the tables of this view and of later ones.
 fn context(
     view: &LiveView,
     dir: &Path,
@@ -98,13 +93,11 @@ fn context(
     Ok(context)
 }
 
-/// The directory of a view, without a lock.
 fn unlocked(dir: &Path, fs: &Arc<dyn Fs>) -> Result<Arc<LockedDir>> {
     let guard = fs.lock(dir, LockKind::Shared).map_err(|error| crate::Error::io("open", dir, error))?;
     Ok(LockedDir::new(dir, fs, guard))
 }
 
-/// All tables of an engine.
 fn tables(engine: &Engine) -> KnownTables {
     let mut tables = BTreeMap::new();
     for tree in engine.keyspaces.all() {

@@ -1,23 +1,16 @@
-//! Recovery, the part that only reads: finds out what is on disk and checks that it is consistent. It changes
-//! no file.
+//! Recovery, the read-only part: reads the files of a store and checks their consistency before anything changes.
 //!
-//! 1. List the directory. Files with names that the store does not use are reported and left alone.
-//! 2. Read `CURRENT`, and apply all edits of the manifest that it names. Without a `CURRENT` there is no
-//!    store, unless there are tables, filters, or logs with records: then `CURRENT` was lost.
-//! 3. Every table and log that the manifest names must exist. The newest logs may be unused: created, and
-//!    nothing but a header. Every log before the last that was used must be intact and end with a close record,
-//!    and so must that one if the manifest says that it was closed. A log that the manifest says was cut must be
-//!    intact up to there, and the bytes behind do not count. Otherwise the last log that was used may have a
-//!    torn tail after everything that was promised: the records before it are recovered, and the tail is
-//!    reported.
-//! 4. The promises in the logs (also in logs that the manifest does not name) must not name an edit that the
-//!    manifest lacks. If one does, the manifest has lost its tail.
-//! 5. Every batch of the logs is decoded. Entries that were flushed already, and entries of dropped
-//!    keyspaces, are skipped.
+//! 1. List the directory. Foreign names are reported.
+//! 2. Read `CURRENT` and its manifest. Without `CURRENT` there is no store; but tables, filters or logs with records show that
+//!    `CURRENT` was lost.
+//! 3. Every named table and log must exist. The newest logs may be unused, with only a header. Logs before the last used one must
+//!    be intact to their close record, and so must the last if the manifest states that it was closed; a cut log up to its cut.
+//!    Otherwise the last used log may have a torn tail after the last promise, which is reported.
+//! 4. No promise, also in unnamed logs, may name an edit that the manifest lacks: it would have lost its tail.
+//! 5. Decode every batch. Flushed entries and entries of dropped keyspaces are skipped.
 //!
-//! When all of that is valid, the batches go to [`replay_to_memtables`](super::replay_to_memtables). So the whole store is
-//! checked before anything is written or removed. Batches are kept in memory for that ([`LogPart`]); if there are too
-//! many, the logs are read a second time, part by part.
+//! The batches go to [`replay_to_memtables`](super::replay_to_memtables), from memory ([`LogPart`]) or, if they are too many, by
+//! reading the logs again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -36,7 +29,7 @@ use crate::manifest::current::Current;
 use crate::manifest::edit::LogEnd;
 use crate::manifest::log::{self as manifest_log, ReadManifest};
 use crate::manifest::state::{LogState, ManifestState};
-use crate::sorting::sort_by;
+use crate::sorting::{set_of, sort_by};
 use crate::wal::reader::{Record, is_zeros_from};
 use crate::wal::{
     Boundary, Content, ContentReader, EditMark, Ending, Expected, FramedReader, RecordKind, decode_close,
@@ -44,43 +37,31 @@ use crate::wal::{
 };
 use crate::{DroppedTail, IgnoredFile, OpenReport};
 
-/// How far the number of a file that the manifest does not name can be above the manifest's next number.
 const NUMBER_GAP_MAX: u64 = 1 << 32;
 
-/// What recovery found in a directory.
 pub(in crate::db) struct Recovered {
     pub(in crate::db) store_id: FileId,
-    /// With the bucket boundaries of the logs.
     pub(in crate::db) manifest: ReadManifest,
-    /// What `CURRENT` says; `None` if the store is new.
     pub(in crate::db) current: Option<Current>,
-    /// Bytes of the batches in the logs that hold entries which are not in tables.
     pub(in crate::db) log_bytes: u64,
-    /// Those batches, unless they are too many.
     pub(in crate::db) kept: Option<LogPart>,
-    /// The newest log that was used; 0 if there is none.
     pub(super) last_log: u64,
-    /// How much of it was durable when it was written.
     pub(in crate::db) durable: u64,
     pub(in crate::db) last_seqno: SeqNo,
     pub(in crate::db) report: OpenReport,
-    /// The largest number of a file of this store.
     pub(super) largest_number: u64,
-    /// Files of this store that the manifest does not name. They can be removed.
+    /// Removable files that the manifest does not name.
     pub(in crate::db) strays: Vec<FileName>,
-    /// Numbers of files that are named like files of the store but belong to others. They are kept, and no
-    /// new file gets such a number.
+    /// Of foreign files with a store's names; not assigned.
     pub(super) taken_numbers: BTreeSet<u64>,
 }
 
-/// The names in a directory: those that a store uses, and all others.
 pub(in crate::db) struct Listing {
     pub(in crate::db) ours: Vec<FileName>,
     pub(in crate::db) ignored: Vec<IgnoredFile>,
 }
 
-/// Reads the store in `dir`; `None` if there is none. The batches of its logs are kept if they take no more than
-/// `part_bytes`.
+/// Keeps the batches of the logs if they fit into `part_bytes`.
 pub(in crate::db) fn recover(fs: &dyn Fs, dir: &Path, part_bytes: usize) -> Result<Option<Recovered>> {
     let listing = list(fs, dir)?;
     let Some(current) = Current::read(fs, dir)? else {
@@ -102,8 +83,7 @@ pub(in crate::db) fn recover(fs: &dyn Fs, dir: &Path, part_bytes: usize) -> Resu
     let Strays { ours: strays, others } = Strays::find(fs, dir, &listing, &manifest.state, &current);
     report.ignored = listing.ignored;
     report.ignored.extend(ignored_strays(&strays, &others));
-    // A stray's number is taken from its name, and a user can give any name to a copy. No crash of ours
-    // leaves a gap as large as this limit.
+    // Users may choose a stray's name; a crash never leaves a gap this large.
     let next = manifest.state.next_file;
     let numbers = strays.iter().filter_map(|name| name.number());
     let largest_number = numbers.filter(|number| number.saturating_sub(next) < NUMBER_GAP_MAX).max();
@@ -119,20 +99,18 @@ pub(in crate::db) fn recover(fs: &dyn Fs, dir: &Path, part_bytes: usize) -> Resu
         report,
         largest_number: largest_number.unwrap_or(0),
         strays,
-        taken_numbers: others.iter().filter_map(|name| name.number()).collect(),
+        taken_numbers: set_of(others.iter().filter_map(|name| name.number())),
     }))
 }
 
-/// Whether a file with a name that a store uses was written by a store: by one with these ids, if they are given.
-/// A file that a crash interrupted right after its creation counts too: empty, zeros, or with part of a
-/// header.
+/// Whether a store (with one of these ids, if given) wrote the file. Includes leftovers of its creation: empty, zeroed, or with a
+/// partial header.
 pub(super) fn is_ours(fs: &dyn Fs, path: &Path, store_ids: Option<&StoreIds>) -> bool {
     let mut head = [0; HEADER_BYTES];
     let read = fs.open(path).and_then(|file| {
         let len = file.len()?.min(HEADER_BYTES as u64) as usize;
         file.read_at(&mut head[..len], 0).map(|()| len)
     });
-    // A file that cannot be read is left alone.
     let Ok(len) = read else { return false };
     match FileHeader::decode(&head[..len]) {
         Ok(header) => store_ids.is_none_or(|ids| ids.contains(&header.store_id)),
@@ -142,8 +120,7 @@ pub(super) fn is_ours(fs: &dyn Fs, path: &Path, store_ids: Option<&StoreIds>) ->
     }
 }
 
-/// Passes each batch of the logs that has entries not yet in tables to `take`, in order. Reads the logs a second time
-/// if the batches were not kept, so many bytes at once.
+/// In order. Batches that were not kept are read again, `part_bytes` at a time.
 pub(in crate::db) fn replay(
     fs: &dyn Fs,
     dir: &Path,
@@ -178,8 +155,7 @@ pub(in crate::db) fn list(fs: &dyn Fs, dir: &Path) -> Result<Listing> {
     Ok(listing)
 }
 
-/// Without a `CURRENT`, checks that these files were never part of a store in use. An interrupted creation
-/// leaves a manifest and an empty log, but never a table or a log with records.
+/// An interrupted creation leaves no table or log with records.
 pub(in crate::db) fn check_never_used(fs: &dyn Fs, dir: &Path, listing: &Listing) -> Result<()> {
     let lost = |evidence: FileName| {
         let detail = format!("it is missing, but {evidence} is there");
@@ -222,11 +198,8 @@ fn check_tables(dir: &Path, manifest: &ReadManifest, listing: &Listing) -> Resul
     Ok(())
 }
 
-/// [`strays`], told apart.
 pub(in crate::db) struct Strays {
-    /// What this store has left over.
     pub(in crate::db) ours: Vec<FileName>,
-    /// What only has such a name: files of other stores or programs.
     pub(in crate::db) others: Vec<FileName>,
 }
 
@@ -240,7 +213,7 @@ impl Strays {
     ) -> Self {
         let (ids, none) = (&state.store_ids, BTreeSet::new());
         let is_ours = |name: &FileName| {
-            // Only these are ever linked from another store.
+            // Only these are linked from other stores.
             let is_linked = matches!(name, FileName::Table(_) | FileName::Filter(_) | FileName::Log(_));
             let ids = StoreIds::new(current.store_id, if is_linked { ids } else { &none });
             is_ours(fs, &name.path(dir), Some(&ids))
@@ -250,7 +223,6 @@ impl Strays {
     }
 }
 
-/// What a report says of strays.
 pub(in crate::db) fn ignored_strays(
     ours: &[FileName],
     others: &[FileName],
@@ -260,12 +232,10 @@ pub(in crate::db) fn ignored_strays(
     ours.chain(others.iter().map(ignored("named like a file of the store, but is none")))
 }
 
-/// Files with names of a store's files that the manifest does not name.
 pub(in crate::db) fn strays(listing: &Listing, state: &ManifestState, manifest: u64) -> Vec<FileName> {
     let places = || state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
-    let tables: BTreeSet<u64> = places().map(|place| place.meta.number).collect();
-    let filters: BTreeSet<u64> =
-        places().flat_map(|place| &place.meta.filters).filter_map(|filter| filter.file).collect();
+    let tables = set_of(places().map(|place| place.meta.number));
+    let filters = set_of(places().flat_map(|place| &place.meta.filters).filter_map(|filter| filter.file));
     let is_stray = |name: &&FileName| match **name {
         FileName::Lock | FileName::Current | FileName::Reserve => false,
         FileName::CurrentTemporary => true,
@@ -277,27 +247,22 @@ pub(in crate::db) fn strays(listing: &Listing, state: &ManifestState, manifest: 
     listing.ours.iter().filter(is_stray).copied().collect()
 }
 
-/// What a replay is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::db) enum Purpose {
-    /// To open the store, or to check the logs of one that nobody writes to.
+    /// Without a writer.
     Check,
-    /// To check the logs of a store that is open for writing. The manifest was read earlier, so promises may
-    /// name later edits.
+    /// Open for writing: promises may name edits after the manifest was read.
     CheckOpen,
-    /// To check logs without a manifest. Their keyspaces and promised edits cannot be checked.
+    /// Without a manifest: keyspaces and promises cannot be checked.
     CheckAlone,
 }
 
-/// What a replay passes on at once.
 pub(in crate::db) enum Portion<'p> {
     Piece(Piece<'p>),
-    /// One for which no part has room.
     Batch(Logged<'p>),
 }
 
 impl<'p> Portion<'p> {
-    /// The batches, in order.
     pub(in crate::db) fn batches(&self) -> impl Iterator<Item = Logged<'p>> {
         let (piece, batch) = match self {
             Self::Piece(piece) => (Some(piece.batches()), None),
@@ -307,23 +272,18 @@ impl<'p> Portion<'p> {
     }
 }
 
-/// Called with all batches, in order.
 pub(super) type Take<'a> = dyn FnMut(Portion<'_>) -> Result<()> + 'a;
 
-/// Reads logs and checks their records against the manifest.
 pub(in crate::db) struct Replay<'a> {
     purpose: Purpose,
     fs: &'a dyn Fs,
     dir: &'a Path,
     store_id: FileId,
     manifest: &'a ReadManifest,
-    /// Called with the batches that have entries not yet in tables.
     take: Option<&'a mut Take<'a>>,
-    /// Those that were read since it was called, or all if nothing is called; `None` if they are not wanted, or too many.
+    /// Batches since the last call, or all without `take`; `None` if unwanted or too many.
     part: Option<LogPart>,
-    /// Bytes of those batches.
     log_bytes: u64,
-    /// The log that is being read, if the manifest names it; and what of it was durable.
     last_log: u64,
     durable: u64,
     pub(in crate::db) last_seqno: SeqNo,
@@ -333,7 +293,6 @@ pub(in crate::db) struct Replay<'a> {
     pub(in crate::db) report: OpenReport,
 }
 
-/// Opens a log that the manifest names.
 pub(in crate::db) fn open_log(fs: &dyn Fs, path: &Path) -> Result<Arc<dyn ReadFile>> {
     fs.open(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => Error::corruption(path, 0, "log", "the manifest names it, but it is missing"),
@@ -341,9 +300,8 @@ pub(in crate::db) fn open_log(fs: &dyn Fs, path: &Path) -> Result<Arc<dyn ReadFi
     })
 }
 
-/// The number of the last of these logs that was used; of the first if none was. A log is named before it is
-/// needed, and before anything is appended to it the one before is durable to its end. So a log that has only
-/// its header says nothing about the one before. `len` is called with the index and number of a log.
+/// The last used log, else the first. A log takes appends only after the previous one is durable to its end, so one with only a
+/// header proves nothing. `len` takes index and number.
 pub(in crate::db) fn last_used(
     logs: &BTreeMap<u64, LogState>,
     mut len: impl FnMut(usize, u64) -> Result<u64>,
@@ -356,7 +314,6 @@ pub(in crate::db) fn last_used(
     Ok(logs.keys().next().copied().unwrap_or(0))
 }
 
-/// How a log ended when it was read.
 struct ReadEnd {
     ending: Ending,
     position: u64,
@@ -389,7 +346,6 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Adds a torn tail to the report.
     pub(in crate::db) fn torn(&mut self, file: &Path, ending: Ending) {
         if let Ending::Torn { offset, dropped_bytes, damage, .. } = ending {
             let (file, reason) = (file.to_path_buf(), damage.to_string());
@@ -397,7 +353,6 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Reads all logs that the manifest names.
     fn logs(&mut self) -> Result<()> {
         let manifest = self.manifest;
         let logs = &manifest.state.logs;
@@ -421,7 +376,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Reads one log that the manifest names. `may_be_open`: none after it was used.
+    /// `may_be_open`: no later log was used.
     pub(in crate::db) fn log(
         &mut self,
         file: &dyn ReadFile,
@@ -462,14 +417,13 @@ impl<'a> Replay<'a> {
         self.last_seqno = self.last_seqno.max(last_seqno);
         let behind = file.len().map_err(|error| Error::io("read", path, error))? - len;
         if behind > 0 && !is_cut && !is_zeros_from(file, path, len)? {
-            let (file, reason) = (path.to_path_buf(), "behind the close record".to_owned());
+            let (file, reason) = (path.to_path_buf(), "data after the close record".to_owned());
             self.report.dropped.push(DroppedTail { file, offset: len, bytes: behind, reason });
         }
         Ok(())
     }
 
-    /// Checks logs that are newer than all logs that the manifest names. If such a log has a promise, it was
-    /// in use, and the manifest has lost the edit that created it.
+    /// A promise in a log newer than the manifest's shows that the manifest has lost the log's edit.
     pub(in crate::db) fn unknown_logs(&mut self, listing: &Listing) -> Result<()> {
         let newest = self.manifest.state.logs.keys().next_back().copied().unwrap_or(0);
         for name in &listing.ours {
@@ -479,12 +433,10 @@ impl<'a> Replay<'a> {
             }
             let path = name.path(self.dir);
             let file = match self.fs.open(&path) {
-                // Not a regular file.
                 Err(error) if error.kind() == ErrorKind::InvalidInput => continue,
                 opened => opened.map_err(|error| Error::io("open", &path, error))?,
             };
             let expected = Expected { kind: FileKind::Log, store_id: Some(self.store_id), file_id: None };
-            // A log without a valid header was never in use.
             let Ok(mut reader) = FramedReader::open(&*file, &path, expected) else { continue };
             while let Ok(Some(record)) = reader.next_record() {
                 let promised = match record.kind {
@@ -500,7 +452,6 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Reads a log without a manifest, and checks it by itself.
     pub(in crate::db) fn log_alone(&mut self, file: &dyn ReadFile, path: &Path) -> Result<()> {
         let end = self.read(file, path, None)?;
         self.report.logs += 1;
@@ -511,7 +462,7 @@ impl<'a> Replay<'a> {
     fn read(&mut self, file: &dyn ReadFile, path: &Path, log: Option<&LogState>) -> Result<ReadEnd> {
         let file_id = log.map(|log| log.file_id);
         let end = log.and_then(|log| log.end);
-        // A log whose end is stated may be one of the store of which this is a copy.
+        // An ended log may have the id of the copied store.
         let store_id = Some(self.store_id).filter(|_| log.is_some() && end.is_none());
         let mut reader = FramedReader::open(file, path, Expected { kind: FileKind::Log, store_id, file_id })?;
         let found = reader.store_id();
@@ -531,7 +482,7 @@ impl<'a> Replay<'a> {
             match content.map_err(|error| record.error(error, path))? {
                 Content::Batch(batch) => self.batch(batch, &record, path)?,
                 Content::Boundaries(all) => {
-                    // Numbers below a boundary are not assigned again, even if the group after it was lost.
+                    // Numbers below a boundary are not reassigned, even if the group after it was lost.
                     let before = all.iter().map(|(_, boundary)| boundary.seqno.saturating_sub(1)).max();
                     self.last_seqno = self.last_seqno.max(before.unwrap_or(0));
                     self.boundaries.extend(all);
@@ -604,13 +555,11 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Empties the part if there is no room for another batch in it.
     fn make_room(&mut self, batch: Logged<'_>, entries: u32) -> Result<()> {
         let is_full = |part: &LogPart| !part.has_room(batch.bytes.len(), entries);
         if self.take.is_some() && self.part.as_ref().is_some_and(is_full) { self.hand_over() } else { Ok(()) }
     }
 
-    /// Passes on what was read.
     fn hand_over(&mut self) -> Result<()> {
         if let (Some(part), Some(take)) = (&mut self.part, &mut self.take)
             && !part.is_empty()

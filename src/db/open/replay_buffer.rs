@@ -1,8 +1,5 @@
-//! A part of the logs in memory: batches one after the other, and the entries of them that memtables lack.
-//!
-//! What is read of a log goes into memtables part by part, the entries of each in the order of their keys. So an insertion
-//! begins where the one before ended, in memory that is in the processor's caches; in the order of a log, most of what it
-//! touches is not.
+//! A part of the logs in memory, whose entries are inserted in key order: each insertion starts in cached memory at the previous
+//! one.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -12,38 +9,31 @@ use crate::batch::{BatchEntry, KeyspaceId};
 use crate::key::{EntryKind, SeqNo, Tag, key_prefix};
 use crate::memtable::{Memtable, NewEntry};
 
-/// What an entry counts for beside its bytes: its place, another one while the entries are sorted, and as much again,
-/// because lists grow by doubling.
+/// Overhead of an entry: its place, a copy for sorting, and slack.
 const ENTRY_BYTES: usize = 3 * size_of::<EntryPlace>();
 
-/// The same for a batch.
 const BATCH_BYTES: usize = 2 * size_of::<BatchPlace>();
 
-/// The most that a part may be: offsets in it have 32 bits.
+/// Offsets in a part have 32 bits.
 const PART_BYTES_MAX: usize = 256 << 20;
 
-/// How much of the logs a store with this budget has in memory at once.
 pub(super) fn part_bytes_max(memory_budget: usize) -> usize {
     (memory_budget / 8).min(PART_BYTES_MAX)
 }
 
-/// Batches of logs, in order.
 #[derive(Debug, Default)]
 pub(in crate::db) struct LogPart {
     bytes: Vec<u8>,
     batches: Vec<BatchPlace>,
-    /// Those entries that are to be in memtables.
     entries: BTreeMap<KeyspaceId, Entries>,
     count: usize,
     bytes_max: usize,
 }
 
-/// A batch in a log.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::db) struct Logged<'b> {
     pub(in crate::db) bytes: &'b [u8],
     pub(in crate::db) log: u64,
-    /// Where its record ends.
     pub(in crate::db) end: u64,
 }
 
@@ -54,16 +44,13 @@ struct BatchPlace {
     end: u64,
 }
 
-/// Entries of one keyspace, in the order of the log.
 #[derive(Debug, Default)]
 struct Entries {
     places: Vec<EntryPlace>,
     range_deletes: Vec<RangeDeletePlace>,
-    /// The log that the first one is in.
     log: u64,
 }
 
-/// A range delete in the bytes of a part.
 #[derive(Debug, Clone, Copy)]
 struct RangeDeletePlace {
     seqno: SeqNo,
@@ -71,7 +58,6 @@ struct RangeDeletePlace {
     end: (u32, u32),
 }
 
-/// An entry in the bytes of a part.
 #[derive(Debug, Clone, Copy)]
 struct EntryPlace {
     prefix: u64,
@@ -81,12 +67,10 @@ struct EntryPlace {
 }
 
 impl LogPart {
-    /// An empty one that may take so many bytes.
     pub(in crate::db) fn new(bytes_max: usize) -> Self {
         Self { bytes_max: bytes_max.min(PART_BYTES_MAX), ..Self::default() }
     }
 
-    /// Allocates memory for so many bytes of a log, or for what there is room for.
     pub(in crate::db) fn expect(&mut self, bytes: u64) {
         let room = self.bytes_max - self.bytes.len().min(self.bytes_max);
         self.bytes.reserve_exact(usize::try_from(bytes).unwrap_or(room).min(room));
@@ -96,25 +80,21 @@ impl LogPart {
         self.batches.is_empty()
     }
 
-    /// Whether there is room for another batch of so many bytes and entries.
     pub(in crate::db) fn has_room(&self, bytes: usize, entries: u32) -> bool {
         let more =
             (entries as usize).saturating_mul(ENTRY_BYTES).saturating_add(bytes).saturating_add(BATCH_BYTES);
         self.size_bytes().saturating_add(more) <= self.bytes_max
     }
 
-    /// What it takes, in bytes.
     pub(in crate::db) fn size_bytes(&self) -> usize {
         self.bytes.len() + self.count * ENTRY_BYTES + self.batches.len() * BATCH_BYTES
     }
 
-    /// Begins the next batch, for which there is room.
     pub(in crate::db) fn begin(&mut self, batch: Logged<'_>) {
         self.batches.push(BatchPlace { at: self.bytes.len() as u32, log: batch.log, end: batch.end });
         self.bytes.extend_from_slice(batch.bytes);
     }
 
-    /// Adds an entry of the batch that was begun last.
     pub(in crate::db) fn add(&mut self, entry: &BatchEntry) {
         let Some(batch) = self.batches.last() else { return };
         let place = |range: &Range<usize>| (batch.at + range.start as u32, batch.at + range.end as u32);
@@ -132,7 +112,6 @@ impl LogPart {
         self.count += 1;
     }
 
-    /// Takes back the batch that was begun last, of which no entry was added.
     pub(super) fn undo(&mut self) {
         if let Some(batch) = self.batches.pop() {
             self.bytes.truncate(batch.at as usize);
@@ -146,13 +125,11 @@ impl LogPart {
         self.count = 0;
     }
 
-    /// All of it.
     pub(in crate::db) fn all(&self) -> Piece<'_> {
         Piece { part: self, batches: 0..self.batches.len() }
     }
 }
 
-/// Some batches of a part that follow each other.
 #[derive(Debug, Clone)]
 pub(in crate::db) struct Piece<'p> {
     part: &'p LogPart,
@@ -160,7 +137,6 @@ pub(in crate::db) struct Piece<'p> {
 }
 
 impl<'p> Piece<'p> {
-    /// The batches, in order.
     pub(in crate::db) fn batches(&self) -> impl Iterator<Item = Logged<'p>> {
         let part = self.part;
         self.batches.clone().map(|number| {
@@ -170,7 +146,7 @@ impl<'p> Piece<'p> {
         })
     }
 
-    /// The first half of the batches and the second. `None` if there is only one.
+    /// `None` for a single batch.
     pub(in crate::db) fn halves(&self) -> Option<[Self; 2]> {
         let Range { start, end } = self.batches;
         let middle = start + (end - start) / 2;
@@ -178,12 +154,10 @@ impl<'p> Piece<'p> {
         (middle > start).then(|| [half(start..middle), half(middle..end)])
     }
 
-    /// The entries, by keyspace.
     pub(in crate::db) fn entries(&self) -> impl Iterator<Item = KeyspaceEntries<'p>> {
         let (part, start) = (self.part, self.part.start_of(self.batches.start));
         let end = part.start_of(self.batches.end);
         part.entries.iter().filter_map(move |(&keyspace, entries)| {
-            // The header of a batch is before its keys.
             let before = |at: usize| entries.places.partition_point(|place| place.key.0 as usize <= at);
             let places = &entries.places[before(start)..before(end)];
             let before =
@@ -197,20 +171,17 @@ impl<'p> Piece<'p> {
 }
 
 impl LogPart {
-    /// Where a batch begins, or the end of all.
     fn start_of(&self, batch: usize) -> usize {
         self.batches.get(batch).map_or(self.bytes.len(), |batch| batch.at as usize)
     }
 }
 
-/// Entries of one keyspace in a part, in the order of the log.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::db) struct KeyspaceEntries<'p> {
     pub(in crate::db) keyspace: KeyspaceId,
     part: &'p LogPart,
     places: &'p [EntryPlace],
     range_deletes: &'p [RangeDeletePlace],
-    /// The log that the first entry of the keyspace in the part is in.
     pub(in crate::db) log: u64,
 }
 
@@ -219,19 +190,16 @@ impl KeyspaceEntries<'_> {
         self.places.len()
     }
 
-    /// Bytes of keys and values.
     pub(in crate::db) fn bytes(&self) -> usize {
         self.places.iter().map(|place| len(place.key) + len(place.value)).sum()
     }
 
-    /// How many range deletes there are, and the bytes of their keys.
     pub(in crate::db) fn range_deletes(&self) -> (usize, usize) {
         let bytes = self.range_deletes.iter().map(|place| len(place.start) + len(place.end)).sum();
         (self.range_deletes.len(), bytes)
     }
 
-    /// Inserts the entries into a memtable, in the order of their keys, and the range deletes in the order of the log.
-    /// Returns whether it takes more memory now.
+    /// Range deletes in log order. Returns whether the memtable has grown.
     pub(super) fn insert_into(&self, memtable: &Memtable) -> bool {
         let bytes = &self.part.bytes;
         let mut sorted = self.places.to_vec();
@@ -252,7 +220,6 @@ fn len((start, end): (u32, u32)) -> usize {
     (end - start) as usize
 }
 
-/// Compares entries whose keys have the same first bytes.
 #[inline(never)]
 fn compare(bytes: &[u8], a: &EntryPlace, b: &EntryPlace) -> Ordering {
     slice(bytes, a.key).cmp(slice(bytes, b.key)).then_with(|| b.tag.cmp(&a.tag))
@@ -269,7 +236,7 @@ mod tests {
     use crate::batch::{BatchReader, WriteBatch, stamp};
     use crate::key::SeqNo;
 
-    /// Three batches: of both keyspaces, of deletions of the empty key, of the second keyspace.
+    /// Three batches: of both keyspaces, of deletes of the empty key, of the second keyspace.
     fn part() -> LogPart {
         let mut part = LogPart::new(1 << 20);
         let mut seqno = 1;

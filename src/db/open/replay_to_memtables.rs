@@ -1,26 +1,18 @@
-//! Opening, the replay: the batches of the logs go into memtables, and these into tables as they fill.
+//! Replay of the logs into memtables, and into tables as these fill.
 //!
-//! The batches are there in parts ([`LogPart`]): in one that recovery has kept, or as the logs are read once more. If the
-//! memtables have room for all entries of a part and none of them is to be flushed then, they are applied in the order
-//! of their keys, which takes a fraction of the time. Otherwise each half of the part is looked at, down to single batches.
-//! For a single batch room is made in the memtables, as in the commit leader (`write`). A full memtable is flushed at
-//! once, by the ordinary job ([`Engine::write_memtable`]). So opening takes no more memory than writing did, however long
-//! the logs are.
+//! Batches come in parts ([`LogPart`]). If the memtables have room for a whole part, its entries are applied in key order, which
+//! is much faster. Otherwise the part is halved, down to single batches, which get room as in `commit/room`. Full memtables are
+//! flushed at once ([`Engine::write_memtable`]), so opening takes no more memory than writing.
 //!
-//! The first edit of the new manifest describes these tables, all of them together, and the number below which no log
-//! is needed. Until `CURRENT` names that manifest, an interrupted open has changed nothing.
+//! The first edit of the new manifest names all these tables and the log floor. An open interrupted before `CURRENT` names that
+//! manifest has changed nothing.
 //!
-//! The batches that are left in memory are made durable in one of two ways. If recovery has kept all batches and the
-//! memtables have room for them, or if the logs hold little, every batch is also appended to the new log, and stays in
-//! memory; a replay of that log skips the entries that are in tables. Otherwise the rest is flushed too.
+//! If recovery kept all batches and the memtables have room, or if the logs are small, batches left in memory are also appended
+//! to the new log. Otherwise they are flushed.
 //!
-//! On a full disk there is no room for either. Then the old logs are kept ([`Carry::Keep`]), and only the
-//! batches of the newest log of which nothing shows that they are on the disk are appended to the new log.
-//! (They may be in the memory of the operating system only, for good, if a sync has failed.) The newest log
-//! is cut before them. No memtable is flushed: a full one becomes immutable, and the background flushes it
-//! when there is room. They were in memory together before, so with the same budget they fit again.
-//!
-//! A store that is opened for reading cannot write tables: it keeps everything.
+//! On a full disk the old logs are kept ([`Carry::Keep`]). Only batches of the newest log that may not be durable are appended to
+//! the new log (after a failed sync they may exist in the page cache only); the newest log is cut before them. Full memtables
+//! become immutable until there is space. They fitted into memory before.
 
 use std::sync::{Arc, Mutex};
 use std::thread::Builder;
@@ -42,27 +34,25 @@ use crate::memtable::{Memtable, SpanStack};
 use crate::sync::lock;
 use crate::wal::{FramedWriter, READER_BYTES, RecordKind};
 
-/// Up to this size batches are copied into the new log, even if memtables are flushed meanwhile. A small store
-/// copies less.
+/// Smaller logs are copied into the new log even if memtables are flushed.
 const CARRY_BYTES_MAX: u64 = 1 << 20;
 
-/// About what an entry takes in a memtable beside key and value.
 const MEMTABLE_ENTRY_BYTES: usize = 33;
 
-/// At this size a memtable of a store that is opened for reading is made immutable; in tests at one that they reach.
+/// Size of memtables of a read-only store.
 const READ_ONLY_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { Memtable::FLUSH_BYTES_MAX };
 
 /// How the batches of the old logs stay durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Carry {
-    /// In tables or in the new log. The old logs are not needed any more.
+    /// In tables or the new log; the old logs are dropped.
     Rewrite,
-    /// In the old logs, as far as they are durable there for certain, and in the new log.
+    /// In the old logs where certainly durable, else in the new log.
     Keep,
 }
 
 impl Engine {
-    /// Replays the logs into memory. Nothing is flushed, so memtables are as large as they may be: each is searched.
+    /// Without flushes. Memtables are as large as possible, because lookups search each.
     pub(super) fn replay_for_reading(&self, recovered: &Recovered) -> Result<()> {
         let known = &recovered.manifest.state;
         self.replay(recovered, &|_| true, &mut |portion| {
@@ -78,7 +68,7 @@ impl Engine {
         })
     }
 
-    /// Replays the logs, which stay, into memory. `false` if the memory for memtables is too small for that.
+    /// Keeps the logs. `false` if the memtables have no room.
     pub(super) fn replay_if_it_fits(&self, recovered: &Recovered) -> Result<bool> {
         let known = &recovered.manifest.state;
         let mut fits = true;
@@ -101,8 +91,7 @@ impl Engine {
         Ok(fits)
     }
 
-    /// Replays the logs into memory and tables, durable in logs and tables, and describes all of it in a new
-    /// generation.
+    /// Makes all batches durable and describes them in a new generation.
     pub(super) fn replay_to_memtables(
         &self,
         recovered: &Recovered,
@@ -129,7 +118,7 @@ impl Engine {
         draft.name_log(log, self.sequence.visible())
     }
 
-    /// Writes these batches into the new log, synced, and applies them. If they are many, two threads do that.
+    /// Also writes them to the new log, synced; with two threads if they are many.
     fn carry(&self, all: &Piece<'_>, bytes: u64, log: &mut NewLog) -> Result<()> {
         let threads = if bytes > CARRY_BYTES_MAX && self.options.background_threads > 0 { 2 } else { 1 };
         let (number, writer) = (log.number, Mutex::new(&mut log.writer));
@@ -149,8 +138,7 @@ impl Engine {
         in_parallel(threads, || Builder::new().name("sievedb-open".to_owned()), both).into_iter().collect()
     }
 
-    /// Applies all batches and writes full memtables into tables; in the end the others too, unless the batches are so
-    /// few that they were written into the new log.
+    /// Flushes full memtables; finally also the others, unless the new log has the batches.
     fn replay_and_flush(&self, recovered: &Recovered, draft: &mut Draft, log: &mut NewLog) -> Result<()> {
         let known = &recovered.manifest.state;
         let is_carried = recovered.log_bytes <= CARRY_BYTES_MAX.min(self.options.memory_budget as u64 / 16);
@@ -180,8 +168,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Applies all batches, and writes those into the new log that may not be durable. Returns the edit that cuts the
-    /// newest of the old logs.
+    /// Writes possibly undurable batches to the new log. Returns the edit that cuts the newest old log.
     fn replay_and_keep(&self, recovered: &Recovered, new: &mut NewLog) -> Result<Option<EditItem>> {
         let (known, number) = (&recovered.manifest.state, recovered.last_log);
         let mut cut = None;
@@ -206,8 +193,7 @@ impl Engine {
         Ok(cut)
     }
 
-    /// Passes the batches of the logs to `take`, in order: pieces that `fits` says may be applied at once, and other
-    /// batches one by one.
+    /// In order: whole pieces that satisfy `fits`, other batches singly.
     fn replay(
         &self,
         recovered: &Recovered,
@@ -226,7 +212,6 @@ impl Engine {
         })
     }
 
-    /// Whether all of these entries have room in the memtables, and none of these is to be flushed then.
     fn has_room_for(&self, piece: &Piece<'_>) -> bool {
         let (mut trees, mut count, mut bytes, mut growth) = (0, 0, 0, 0);
         for entries in piece.entries() {
@@ -248,8 +233,7 @@ impl Engine {
                 <= memory.memtables_max()
     }
 
-    /// Applies the entries of a piece in the order of their keys. They count as part of this log from now on, or of
-    /// that in which they are. Returns the trees whose memtables are full.
+    /// In key order. The entries now belong to `log`, if given. Returns trees with full memtables.
     fn apply_piece(&self, piece: &Piece<'_>, log: Option<u64>) -> Result<Vec<Arc<Tree>>> {
         let mut trees = Vec::new();
         for entries in piece.entries() {
@@ -263,7 +247,6 @@ impl Engine {
         Ok(self.keyspaces.full_among(std::iter::once(&trees[..])))
     }
 
-    /// The trees that lack entries of a batch.
     fn lacking(&self, known: &ManifestState, bytes: &[u8]) -> Result<Vec<Arc<Tree>>> {
         let mut trees: Vec<Arc<Tree>> = Vec::new();
         for entry in BatchReader::open(bytes).map_err(own_batch)? {
@@ -276,8 +259,7 @@ impl Engine {
         Ok(trees)
     }
 
-    /// Applies those entries of a batch that these trees lack. The batch counts as part of this log from now
-    /// on. Returns the trees whose memtables are full.
+    /// The batch now belongs to `log`. Returns trees with full memtables.
     fn apply_lacking(
         &self,
         known: &ManifestState,
@@ -289,7 +271,6 @@ impl Engine {
         Ok(self.keyspaces.full_among(std::iter::once(&trees[..])))
     }
 
-    /// Flushes the memtable of a tree and describes the tables in the new generation.
     fn flush_into(&self, draft: &mut Draft, tree: &Arc<Tree>) -> Result<()> {
         tree.seal();
         let Some(memtable) = tree.view().immutables.last().cloned() else { return Ok(()) };
@@ -303,7 +284,6 @@ fn append(writer: &mut FramedWriter, batch: &[u8]) -> Result<()> {
     writer.append_record(RecordKind::Batch, batch).map(drop)
 }
 
-/// Passes a piece to `take`, or if it does not fit, its halves.
 fn by_pieces(piece: Piece<'_>, fits: &dyn Fn(&Piece<'_>) -> bool, take: &mut Take<'_>) -> Result<()> {
     if fits(&piece) {
         return take(Portion::Piece(piece));
@@ -334,7 +314,7 @@ mod tests {
         let keyspace = db.keyspace("k", KeyspaceOptions::new().memtable_bytes(8 << 20)).unwrap();
         let key = |n: u32| n.wrapping_mul(0x9e37_79b9).to_be_bytes();
         (0..30_000).for_each(|n| keyspace.put(key(n), [n as u8; 100]).unwrap());
-        // With less memory they are full earlier, and are not made immutable for that.
+        // With less memory they fill earlier and do not become immutable for that.
         let image = Arc::new(fs.crash(CrashPolicy::KeepAll));
         let reader = options().fs(image).memory_budget(4 << 20).read_only().open("/db").unwrap();
         let keyspace = reader.existing_keyspace("k").unwrap();
@@ -358,8 +338,8 @@ mod tests {
         NAMES.iter().map(|name| all(name)).collect()
     }
 
-    /// A store with some entries in tables and the rest in its log, about 1.5 MiB, and what it holds. Keys repeat, and
-    /// many begin alike. One batch is larger than a part of the smallest budget.
+    /// A store with some entries in tables and about 1.5 MiB in its log, and its contents. Keys repeat, and many share
+    /// prefixes. One batch exceeds a part of the smallest budget.
     fn with_log(fs: &MemFs) -> (Db, Contents) {
         let db = options(fs, 64 << 20, 0).open("/db").unwrap();
         let keyspaces = NAMES.map(|name| db.keyspace(name, KeyspaceOptions::new()).unwrap());

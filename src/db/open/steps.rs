@@ -1,20 +1,16 @@
-//! Opening, the part that writes: from what [`recover`](super::recover) found to a store that is in use.
+//! Opening, the writing part: from the result of [`recover`](super::recover) to a store in use.
 //!
-//! A store that was closed is opened without writing anything, unless its memtables do not fit or it gets other
-//! options; [`begin`](crate::db::generation::begin) makes its files later, and says why that is safe. All others get a new
-//! generation ([`new_generation`](crate::db::generation::new_generation)):
+//! A closed store is opened without writing, unless its memtables do not fit or its options change;
+//! [`begin`](crate::db::generation::begin) creates its files later. Any other gets a new generation
+//! ([`new_generation`](crate::db::generation::new_generation)):
 //!
-//! 1. lock; recover; remove files that nothing refers to;
-//! 2. replay ([`replay_to_memtables`](super::replay_to_memtables)): batches into memtables, and from there into tables as
-//!    they fill; all that remain in memory are synced in the new log or in a kept one;
-//! 3. put the generation in force. If the disk is full at the log's first promise, writing is suspended, and `resume`
-//!    goes on;
-//! 4. remove files that the new state does not name. Files that only the last edit of the old manifest has released are
-//!    removed here too, not in step 1: that edit may not be durable.
+//! 1. lock; recover; remove unreferenced files;
+//! 2. replay ([`replay_to_memtables`](super::replay_to_memtables));
+//! 3. put the generation in force. If the disk is full at the first promise, writing is suspended until `resume`;
+//! 4. remove files that the new state does not name, including the last edit's: it may not have been durable in step 1.
 //!
-//! The old files are not changed until `CURRENT` names the new manifest. So an interrupted open can be repeated: no
-//! manifest names the tables that it wrote, and the next one removes them. An open that fails before that removes them
-//! itself.
+//! Until `CURRENT` names the new manifest, old files are unchanged, and an interrupted open can be repeated. A failing open
+//! removes its own files.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -54,17 +50,15 @@ use crate::manifest::log::ReadManifest;
 use crate::manifest::state::{DEFAULT_NAME, KeyspaceState, ManifestState};
 use crate::memory::Memory;
 use crate::options::{KeyspaceOptions, Options};
+use crate::sorting::set_of;
 use crate::table::{FilterTrust, TableContext, TableIo};
 use crate::version::{SharedByTables, TableHandle, Version};
 
-/// How many names of other programs' files an error lists.
 const OTHER_FILES_NAMED: usize = 5;
 
-/// How often a writer tries to lock the directory, and how long it waits in between.
 const LOCK_TRIES: u32 = 5;
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
-/// Tables that are open already, by number.
 pub(super) type KnownTables = BTreeMap<u64, Arc<TableHandle>>;
 
 pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<Engine> {
@@ -78,7 +72,7 @@ pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<En
     let mut state = recovered.manifest.state.clone();
     state.last_seqno = recovered.last_seqno;
     state.next_file = state.next_file.max(recovered.largest_number + 1);
-    // The other half of the numbers is more than can ever be used, so nothing below checks the limit.
+    // The remaining half is inexhaustible.
     if state.next_file > FILE_NUMBER_MAX / 2 {
         return Err(Error::limit("file number", FILE_NUMBER_MAX / 2, state.next_file));
     }
@@ -102,7 +96,7 @@ pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<En
         Err(error) if is_out_of_space(&error) => {
             let free = fs.free_bytes(dir).ok().flatten();
             let removed = remove_reserve_file(&*fs, dir, recovered.store_id).unwrap_or_else(|error| {
-                tracing::warn!(dir = %dir.display(), %error, "RESERVE could not be given up");
+                tracing::warn!(dir = %dir.display(), %error, "RESERVE could not be removed");
                 0
             });
             let mut kept = write(Carry::Keep)?;
@@ -117,7 +111,6 @@ pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<En
     engine.report.directory_syncs_refused = fs.refuses_dir_syncs();
     engine.report.flushes = engine.counters.flushes.load(Ordering::Relaxed);
     match engine.put_in_force(new)? {
-        // The store is open, and writing resumes when it can.
         Err(error) if is_out_of_space(&error) => {
             engine.report.full_disk = Some(engine.suspend(error).to_string());
         }
@@ -130,7 +123,6 @@ pub(in crate::db) fn open_for_writing(dir: &Path, options: Options) -> Result<En
     Ok(engine)
 }
 
-/// Lets the entries of a keyspace expire by new options.
 fn change_expiry(
     keyspace: &mut KeyspaceState,
     options: &KeyspaceOptions,
@@ -152,7 +144,6 @@ fn change_expiry(
     boundary.map_or(Ok(()), |boundary| keyspace.buckets.begin(boundary).map_err(Error::invalid))
 }
 
-/// Writes everything that the store needs to go on into new files. If that fails, removes them.
 fn write_anew(
     dir: &Path,
     options: &Options,
@@ -172,7 +163,7 @@ fn write_anew(
     Ok((engine, new))
 }
 
-/// Opens a store that was closed, and changes nothing. `None` if its files have to be written anew.
+/// `None` if the files must be rewritten.
 fn open_unchanged(
     dir: &Path,
     options: &Options,
@@ -190,7 +181,6 @@ fn open_unchanged(
     Ok(fits.then_some(engine))
 }
 
-/// The store that `state` describes, with empty memtables and without a log.
 fn build_engine(
     dir: &Path,
     options: Options,
@@ -212,7 +202,6 @@ fn build_engine(
     build_engine_over(dir, options, recovered, state, locked, &shared, &KnownTables::new())
 }
 
-/// The same over what its tables share, and with tables that are open already.
 pub(super) fn build_engine_over(
     dir: &Path,
     options: Options,
@@ -246,9 +235,7 @@ pub(super) fn build_engine_over(
     }))
 }
 
-/// Removes files of the store that the current state does not name. Syncs first: an interrupted open may have
-/// left `CURRENT` unsynced, and the previous one may name these files. What only the last edit has let go is not
-/// among them: it stays until a newer state is durable.
+/// Syncs first: an interrupted open may have left `CURRENT` unsynced, and the previous one may name these files.
 fn remove_strays(fs: &dyn Fs, dir: &Path, strays: &[FileName]) -> Result<()> {
     if !strays.is_empty() {
         fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, error))?;
@@ -257,7 +244,6 @@ fn remove_strays(fs: &dyn Fs, dir: &Path, strays: &[FileName]) -> Result<()> {
     Ok(())
 }
 
-/// Creates the directory if need be, if it has a store or may have one, and locks it.
 fn prepare_directory(dir: &Path, options: &Options) -> Result<Arc<LockedDir>> {
     let fs = &*options.fs;
     if options.create {
@@ -267,7 +253,7 @@ fn prepare_directory(dir: &Path, options: &Options) -> Result<Arc<LockedDir>> {
         check_other_files(fs, dir, options)?;
     } else {
         names_in(fs, dir)?;
-        // A directory without a store is not changed.
+        // A directory without a store stays unchanged.
         let current = fs.open(&FileName::Current.path(dir));
         if current.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             recover(fs, dir, 0)?;
@@ -277,8 +263,7 @@ fn prepare_directory(dir: &Path, options: &Options) -> Result<Arc<LockedDir>> {
     Ok(LockedDir::new(dir, &options.fs, lock_for_writing(fs, dir)?))
 }
 
-/// Takes the exclusive lock. A live view takes the shared one for a moment to find out whether the store is in use, so a
-/// lock that is held is tried again.
+/// Retries: live views briefly take the shared lock to test for a writer.
 pub(in crate::db) fn lock_for_writing(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn LockGuard>> {
     let path = FileName::Lock.path(dir);
     for _ in 1..LOCK_TRIES {
@@ -290,8 +275,7 @@ pub(in crate::db) fn lock_for_writing(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn
     fs.lock(&path, LockKind::Exclusive).map_err(|error| lock_error(dir, error))
 }
 
-/// Creates the directory if need be, and makes it durable. A directory that is there may be left from an interrupted
-/// creation, or was made just before, so every directory above it is synced in any case.
+/// Always syncs all ancestors: an interrupted creation may have left the directory.
 fn create_directory(fs: &dyn Fs, dir: &Path) -> Result<()> {
     fs.create_dir(dir).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists if fs.has_dangling_link(dir) => dangling(dir),
@@ -303,7 +287,6 @@ fn create_directory(fs: &dyn Fs, dir: &Path) -> Result<()> {
     sync_above(fs, dir)
 }
 
-/// Syncs every directory above this one, if the file system can do that.
 pub(in crate::db) fn sync_above(fs: &dyn Fs, dir: &Path) -> Result<()> {
     let path = fs.canonical(dir).map_err(|error| Error::io("look for", dir, error))?;
     for parent in path.ancestors().skip(1) {
@@ -316,20 +299,20 @@ pub(in crate::db) fn sync_above(fs: &dyn Fs, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a directory without a store that has files of other programs, unless the options allow it.
+/// Unless the options allow it.
 fn check_other_files(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<()> {
     let listing = list(fs, dir)?;
     if options.create_among_other_files || listing.ours.contains(&FileName::Current) {
         return Ok(());
     }
     check_never_used(fs, dir, &listing)?;
-    // The other files may be left from an interrupted creation, with any content.
+    // An interrupted creation may leave other names.
     let is_other = |name: &&FileName| {
         matches!(name, FileName::Table(_) | FileName::Filter(_)) && !is_ours(fs, &name.path(dir), None)
     };
     let named_like_ours = listing.ours.iter().filter(is_other).map(ToString::to_string);
     let others = listing.ignored.into_iter().map(|file| file.name);
-    // A file system has this directory in its root from the beginning.
+    // Part of an empty file system's root.
     let mut found: Vec<_> = others.filter(|name| name != "lost+found").chain(named_like_ours).collect();
     let count = found.len();
     found.truncate(OTHER_FILES_NAMED);
@@ -343,8 +326,7 @@ pub(super) fn no_current(dir: &Path) -> Error {
     Error::NoStore { dir: dir.to_path_buf(), why: "the directory holds no CURRENT" }
 }
 
-/// Takes the shared lock, which excludes writers, for a repair. A copy of a store may lack the lock file; then only the
-/// directory is locked.
+/// Excludes writers during a repair. Without a lock file only the directory is locked.
 pub(in crate::db) fn lock_for_reading(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn LockGuard>> {
     let lock = fs.lock(&FileName::Lock.path(dir), LockKind::Shared);
     lock.map_err(|error| lock_error(dir, error))
@@ -360,8 +342,7 @@ fn lock_error(dir: &Path, error: std::io::Error) -> Error {
     }
 }
 
-/// The state of a new store, which has only its default keyspace. Files of an interrupted creation are
-/// removed first.
+/// Removes files of an interrupted creation.
 fn new_store(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Recovered> {
     let names = fs.list(dir).map_err(|error| Error::io("list", dir, error))?;
     let ours = names.iter().filter_map(|name| name.to_str().and_then(FileName::parse));
@@ -394,7 +375,7 @@ fn new_store(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Recovered> {
         report: OpenReport::default(),
         largest_number: 0,
         strays: Vec::new(),
-        taken_numbers: others.iter().filter_map(|name| name.number()).collect(),
+        taken_numbers: set_of(others.iter().filter_map(|name| name.number())),
     })
 }
 
@@ -413,7 +394,6 @@ pub(in crate::db) fn shared(
     Arc::new(context)
 }
 
-/// The keyspaces with their tables.
 fn build_trees(
     dir: &Path,
     state: &ManifestState,
@@ -465,11 +445,10 @@ fn build_version(
     Ok(Arc::new(version))
 }
 
-/// Removes files that the current state does not name. The next open tries again if that fails.
 fn remove(fs: &dyn Fs, dir: &Path, names: &[FileName]) {
     for name in names {
         if let Err(error) = fs.remove(&name.path(dir)) {
-            tracing::warn!(%name, %error, "a file that is left over could not be removed");
+            tracing::warn!(%name, %error, "an obsolete file could not be removed");
         }
     }
 }
@@ -514,7 +493,7 @@ mod tests {
                 db.flush().unwrap();
             }
         }
-        // The process dies between the append of an edit and its sync.
+        // The process dies between append and sync of an edit.
         let images = Arc::new(Mutex::new(Vec::new()));
         let taken = Arc::clone(&images);
         fs.observe(move |fs, op| {
@@ -564,7 +543,7 @@ mod tests {
         let theirs: Vec<_> =
             (next..next + 40).step_by(2).map(|number| FileName::Table(number).path(dir)).collect();
         theirs.iter().for_each(|path| fs.overwrite(path, b"SQLite format 3".to_vec()));
-        // Those of another store too; and a log that is torn at its head is ours.
+        // Files of another store too; a log with a torn header is ours.
         let header = FileHeader::new(FileKind::Filter, [7; 16], [8; 16]).encode().to_vec();
         fs.overwrite(&FileName::Filter(next + 41).path(dir), header);
         fs.overwrite(&FileName::Log(next + 43).path(dir), MAGIC[..5].to_vec());
@@ -584,7 +563,7 @@ mod tests {
         assert_eq!(options.open(dir).unwrap().iter().count(), 15);
     }
 
-    /// A file system whose lock is held by a reader that looks whether the store is in use, so many times.
+    /// A file system whose lock a reader holds this many times.
     #[derive(Debug)]
     struct Busy(MemFs, Mutex<u32>);
 

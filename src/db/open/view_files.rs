@@ -1,13 +1,10 @@
-//! The files of live views, as a file system that changes nothing.
+//! The files of live views, as an immutable file system.
 //!
-//! A live view ([`live_view`](super::live_view)) holds its tables and filters open, so that they can be read after the
-//! writer has removed them. [`ViewFiles`] are those of a view and of all views that it and its clones were refreshed to; they
-//! share open tables. In these views a name always means the same file, so one open file per name serves all of them. It is
-//! closed with the last view that holds it. [`ViewFs`] reads from them. The files that change (`CURRENT`, manifest, logs)
-//! belong to one view: its [`Moment`] has them as they were then.
+//! A live view ([`live_view`](super::live_view)) holds tables and filters open, because the writer may remove them. [`ViewFiles`]
+//! belong to a view, its refreshed views and clones, among which a name always means the same file, open once and closed with the
+//! last view. [`ViewFs`] reads from them. Changing files belong to one view: see [`Moment`].
 //!
-//! A view holds as many files as its limit allows. It opens the others by name whenever they are read. If the writer has removed
-//! one by then, that is [`Error::Changed`].
+//! Files beyond the limit are opened by name for each read: [`Error::Changed`] if the writer has removed one.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -22,26 +19,19 @@ use crate::filename::FileName;
 use crate::fs::{AppendFile, Fs, LockGuard, LockKind, ReadFile};
 use crate::sync::lock;
 
-/// The tables and filters of a view and of those that it was refreshed to.
 #[derive(Debug)]
 pub(super) struct ViewFiles {
     pub(super) fs: Arc<dyn Fs>,
     pub(super) dir: PathBuf,
-    /// Most files that a view holds open.
     pub(super) open_max: usize,
-    /// Above all numbers of files that these views have seen.
     next_number: AtomicU64,
-    /// The tables and filters of the views that still exist: one entry per name.
     named: Mutex<BTreeMap<FileName, Weak<NamedFile>>>,
-    /// The open files of the tables of these views.
     cache: Arc<OnceLock<Arc<FileCache>>>,
 }
 
-/// A table or filter that views name.
 #[derive(Debug)]
 struct NamedFile {
     name: FileName,
-    /// The open file, if a view holds it.
     file: Mutex<Option<Weak<dyn ReadFile>>>,
     cache: Arc<OnceLock<Arc<FileCache>>>,
 }
@@ -51,7 +41,6 @@ impl NamedFile {
         lock(&self.file).as_ref()?.upgrade()
     }
 
-    /// The open file of the views that hold it; `opened` if none does.
     fn share(&self, opened: Arc<dyn ReadFile>) -> Arc<dyn ReadFile> {
         let mut file = lock(&self.file);
         file.as_ref().and_then(Weak::upgrade).unwrap_or_else(|| {
@@ -68,17 +57,14 @@ impl NamedFile {
 }
 
 impl Drop for NamedFile {
-    /// Closes the file after the last view that names it.
     fn drop(&mut self) {
         self.remove_from_cache();
     }
 }
 
-/// A table or filter of one view.
 #[derive(Debug, Clone)]
 pub(super) struct ViewFile {
     named: Arc<NamedFile>,
-    /// `None` if the view does not hold it open.
     held: Option<Arc<dyn ReadFile>>,
 }
 
@@ -87,7 +73,6 @@ impl ViewFile {
         self.held.is_some()
     }
 
-    /// Closes the file, unless another view holds it.
     pub(super) fn release(&mut self) {
         self.held = None;
         self.named.remove_from_cache();
@@ -104,14 +89,12 @@ impl ViewFiles {
         self.next_number.load(Ordering::Relaxed)
     }
 
-    /// Adds a view: all numbers that it has seen are below `next_number`. Removes the entries of files that no view names
-    /// any more.
+    /// `next_number` exceeds all numbers seen. Removes entries of files that no view names.
     pub(super) fn add_view(&self, next_number: u64) {
         self.next_number.fetch_max(next_number, Ordering::Relaxed);
         lock(&self.named).retain(|_, named| named.strong_count() > 0);
     }
 
-    /// Sets the cache from which a file is removed with the last view that names it.
     pub(super) fn set_cache(&self, cache: &Arc<FileCache>) {
         self.cache.get_or_init(|| Arc::clone(cache));
     }
@@ -120,7 +103,7 @@ impl ViewFiles {
         name.path(&self.dir)
     }
 
-    /// The table or filter of this name in a view, which holds it open if there is an open `file`.
+    /// A table or filter of a view, held open if `file` is given.
     pub(super) fn name(&self, name: FileName, file: Option<Arc<dyn ReadFile>>) -> ViewFile {
         let named = self.named(name);
         let held = file.map(|file| named.share(file));
@@ -145,7 +128,6 @@ impl ViewFiles {
         }
     }
 
-    /// Opens a file that the view does not hold open.
     fn open_again(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         self.fs.open(path).map_err(|error| match error.kind() {
             ErrorKind::NotFound => {
@@ -160,7 +142,6 @@ impl ViewFiles {
     }
 }
 
-/// The name of a file that lies in `dir`, if a store has such names.
 fn name_of(path: &Path, dir: &Path) -> Option<FileName> {
     if path.parent() != Some(dir) {
         return None;
@@ -168,19 +149,17 @@ fn name_of(path: &Path, dir: &Path) -> Option<FileName> {
     FileName::parse(path.file_name()?.to_str()?)
 }
 
-/// The files that may change, as a view saw them, and the names in the directory.
+/// Changing files as a view saw them, and the names in the directory.
 #[derive(Debug, Default)]
 pub(super) struct Moment {
-    /// `None` if the file was missing.
     pub(super) frozen: BTreeMap<FileName, Option<Arc<dyn ReadFile>>>,
     pub(super) names: Vec<OsString>,
 }
 
-/// A file system in which the store is as a view sees it. Every change is refused with [`Error::ReadOnly`].
+/// Refuses every change with [`Error::ReadOnly`].
 #[derive(Debug)]
 pub(super) struct ViewFs {
     pub(super) files: Arc<ViewFiles>,
-    /// `None`: of tables and filters only.
     pub(super) moment: Option<Arc<Moment>>,
 }
 
@@ -260,7 +239,6 @@ impl LockGuard for NoLock {
     }
 }
 
-/// A small file that is in memory.
 #[derive(Debug)]
 pub(super) struct InMemory(pub(super) Vec<u8>);
 

@@ -1,6 +1,5 @@
-//! A list of bits.
+//! A fixed-length bit set.
 
-/// A bit for each of so many things.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(in crate::db) struct Bits {
     words: Vec<u64>,
@@ -8,7 +7,6 @@ pub(in crate::db) struct Bits {
 }
 
 impl Bits {
-    /// So many bits, none of them set.
     pub(in crate::db) fn none(len: usize) -> Self {
         Self { words: vec![0; len.div_ceil(64)], len }
     }
@@ -19,7 +17,7 @@ impl Bits {
 
     /// # Panics
     ///
-    /// If there is no such bit.
+    /// If `at` is out of range.
     pub(in crate::db) fn get(&self, at: usize) -> bool {
         assert!(at < self.len, "bit {at} of {}", self.len);
         self.words[at / 64] >> (at % 64) & 1 == 1
@@ -27,14 +25,13 @@ impl Bits {
 
     /// # Panics
     ///
-    /// If there is no such bit.
+    /// If `at` is out of range.
     pub(in crate::db) fn set(&mut self, at: usize, bit: bool) {
         assert!(at < self.len, "bit {at} of {}", self.len);
         let word = &mut self.words[at / 64];
         *word = *word & !(1 << (at % 64)) | u64::from(bit) << (at % 64);
     }
 
-    /// How many are set.
     pub(in crate::db) fn count(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }

@@ -1,8 +1,7 @@
-//! The queue of writers before the commit leader.
+//! The queue in front of the commit leader.
 //!
-//! A writer that finds no leader leads at once: it makes no request, and nobody is woken for it. Every other
-//! writer puts a request into the queue and waits until a leader has carried it out, or until it leads itself.
-//! When a leader is done, the writer of the request that has waited longest becomes the leader.
+//! A writer that finds no leader leads at once. Otherwise it queues a request and waits until a leader has carried it out or made
+//! it the leader.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,38 +14,32 @@ use crate::db::state::log::LogPosition;
 use crate::error::Result;
 use crate::sync::{lock, wait};
 
-/// Limit on the bytes of the batches in one group. A larger batch is a group of its own.
+/// In bytes. A larger batch forms its own group.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
-/// What a writer wants of the leader.
 pub(in crate::db) enum Wanted {
     Batch(Admitted),
-    /// Make the memtables of these trees immutable (those that hold something).
     Seal(Vec<Arc<Tree>>),
-    /// Nothing, after every request before it; resume writing if that is due.
+    /// Returns after all earlier requests; resumes writing if due.
     Barrier,
-    /// End the active log: nothing is written afterwards.
+    /// Ends the active log. No write follows.
     Close,
-    /// To do something as the leader, alone.
+    /// Exclusive work by the requester as leader.
     Alone,
 }
 
-/// The answer to a request.
 pub(in crate::db) enum Answer {
     Done(Outcome),
-    /// The memtables have no room for the batch, and no thread is free to make some. Nothing was decided or written.
+    /// Memory is full and every background thread is busy. Nothing was decided or written.
     Stalled(Admitted),
 }
 
-/// What became of a request.
 pub(in crate::db) struct Outcome {
-    /// A sync up to here makes durable what was written, and what a condition was decided by.
+    /// A sync to here covers the write and all reads of its condition.
     pub(in crate::db) position: LogPosition,
-    /// A conditional batch, with what the leader has decided.
     pub(in crate::db) decided: Option<Admitted>,
 }
 
-/// A writer that waits for a leader.
 pub(in crate::db) struct Request {
     bytes: usize,
     is_alone: bool,
@@ -56,24 +49,20 @@ pub(in crate::db) struct Request {
 
 enum State {
     Waiting(Wanted),
-    /// A leader carries it out.
     Taken,
-    /// The previous leader is done; the writer of this request is the leader now.
     Leads(Wanted),
     Done(Result<Answer>),
 }
 
-/// What a writer does next.
 pub(in crate::db) enum Turn {
     Leads(Wanted),
     Done(Result<Answer>),
 }
 
-/// The writers that wait for a leader.
 #[derive(Default)]
 pub(in crate::db) struct CommitQueue {
     queue: Mutex<Queue>,
-    /// How many requests wait, to be read without the lock.
+    /// Readable without the lock.
     waiting: AtomicUsize,
     pub(in crate::db) priority: PriorityLane,
 }
@@ -85,7 +74,6 @@ struct Queue {
 }
 
 impl Wanted {
-    /// The most that may be written of it.
     fn bytes(&self) -> usize {
         match self {
             Self::Batch(admitted) => admitted.part_max().0.len(),
@@ -93,7 +81,6 @@ impl Wanted {
         }
     }
 
-    /// Whether it is a group of its own.
     fn is_alone(&self) -> bool {
         match self {
             Self::Batch(admitted) => admitted.may_exceed == Some(true),
@@ -121,7 +108,6 @@ impl Request {
         }
     }
 
-    /// Takes what it wants. Only the leader calls this, once.
     pub(in crate::db) fn take(&self) -> Wanted {
         match std::mem::replace(&mut *lock(&self.state), State::Taken) {
             State::Waiting(work) => work,
@@ -136,7 +122,6 @@ impl Request {
         self.set(State::Leads(work));
     }
 
-    /// Hands the result to the writer.
     pub(in crate::db) fn finish(&self, result: Result<Answer>) {
         self.set(State::Done(result));
     }
@@ -148,7 +133,6 @@ impl Request {
 }
 
 impl CommitQueue {
-    /// Returns when the writer is the leader, or when another leader has done its work.
     pub(in crate::db) fn enter(&self, work: Wanted) -> Turn {
         if matches!(work, Wanted::Batch(_)) {
             self.priority.wait();
@@ -164,19 +148,17 @@ impl CommitQueue {
         request.wait()
     }
 
-    /// Makes the writer of a batch the leader if nobody leads, so that nobody waits, and nobody has the right of way.
+    /// Makes the caller the leader, unless another thread leads or has priority.
     #[inline]
     pub(in crate::db) fn lead(&self) -> bool {
-        // Under the lock: a thread that takes priority then passes the queue once before its try.
+        // Under the lock: a thread that takes priority passes the queue once before its try.
         let mut queue = lock(&self.queue);
         !self.priority.is_taken() && !std::mem::replace(&mut queue.led, true)
     }
 
-    /// Takes the requests that the leader carries out together with its own: those that have waited longest,
-    /// as far as they fit in [`GROUP_BYTES_MAX`].
+    /// Takes the oldest requests that fit into the leader's group.
     pub(in crate::db) fn take_followers(&self, own: &Wanted) -> Vec<Arc<Request>> {
         let mut group = Vec::new();
-        // Who comes just now is in the next group.
         if own.is_alone() || self.waiting.load(Ordering::Relaxed) == 0 {
             return group;
         }
@@ -193,7 +175,6 @@ impl CommitQueue {
         group
     }
 
-    /// Makes the writer that has waited longest the leader, if any waits.
     #[inline]
     pub(in crate::db) fn hand_on(&self) {
         let mut queue = lock(&self.queue);
@@ -209,7 +190,6 @@ impl CommitQueue {
 
 #[cfg(test)]
 impl CommitQueue {
-    /// How many writers wait.
     pub(in crate::db) fn waiting(&self) -> usize {
         lock(&self.queue).waiting.len()
     }

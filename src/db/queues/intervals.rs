@@ -1,17 +1,15 @@
-//! Disjoint intervals of keys. Those that meet are joined.
+//! Disjoint intervals of keys. Adjacent and overlapping ones are merged.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use bytes::Bytes;
 
-/// What an interval takes beside its keys, about.
 const INTERVAL_BYTES: usize = 112;
 
-/// The first key of an interval, and the first one after it.
+/// Start, and exclusive end; `None` is unbounded.
 pub(in crate::db) type Interval<'a> = (&'a Bytes, Option<&'a Bytes>);
 
-/// By the first key of each interval, the first key after it; `None`: it has no upper bound.
 #[derive(Debug, Clone, Default)]
 pub(in crate::db) struct Intervals(BTreeMap<Bytes, Option<Bytes>>);
 
@@ -19,7 +17,6 @@ fn bytes_of((start, end): Interval<'_>) -> usize {
     INTERVAL_BYTES + start.len() + end.map_or(0, Bytes::len)
 }
 
-/// Whether an interval that ends at `one` goes as far as one that ends at `other`.
 fn is_at_least(one: Option<&Bytes>, other: Option<&Bytes>) -> bool {
     one.is_none_or(|one| other.is_some_and(|other| one >= other))
 }
@@ -37,14 +34,13 @@ impl Intervals {
         self.around(key).is_some()
     }
 
-    /// The interval that contains a key.
     fn around(&self, key: &[u8]) -> Option<Interval<'_>> {
         let before = self.0.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back();
         let around = before.filter(|(_, end)| end.as_ref().is_none_or(|end| key < end));
         around.map(|(start, end)| (start, end.as_ref()))
     }
 
-    /// The first key of `start..end` that is in one of them; an empty end is no end. O(log n).
+    /// The first key of `start..end` in the set; an empty `end` is unbounded. O(log n).
     pub(in crate::db) fn first_in<'a>(&'a self, start: &'a [u8], end: &[u8]) -> Option<&'a [u8]> {
         if self.contains(start) {
             return Some(start);
@@ -53,13 +49,11 @@ impl Intervals {
         (end.is_empty() || **next < *end).then_some(next)
     }
 
-    /// What they take in memory, in bytes.
     pub(in crate::db) fn bytes(&self) -> usize {
         self.iter().map(bytes_of).sum()
     }
 
-    /// Adds an interval, which is not empty, and joins those that it meets. Adds what it takes to `bytes`, and returns what
-    /// the joined ones took. O(log n), amortised.
+    /// Adds a non-empty interval. Adds its memory to `bytes`; returns the memory of merged intervals. O(log n) amortised.
     pub(in crate::db) fn add(
         &mut self,
         mut start: Bytes,
@@ -93,7 +87,6 @@ impl Intervals {
         freed
     }
 
-    /// Joins each second interval with the one before.
     pub(in crate::db) fn join_neighbours(&mut self) {
         let mut old = std::mem::take(&mut self.0).into_iter();
         while let Some((start, end)) = old.next() {

@@ -1,14 +1,12 @@
-//! Which keyspaces have work for the background, most urgent first.
+//! Keyspaces with background work, by urgency.
 //!
-//! A keyspace is *marked* when something changes that may give it work: its view, its options, what running
-//! jobs have reserved of it. Before a job is chosen, the marked keyspaces are looked at and put into two
-//! queues, one of memtables to flush and one of compactions. No other keyspace is looked at, so the choice
-//! takes O(log n) of n keyspaces with work, and those without cost nothing.
+//! A keyspace is *marked* when its view, options or reservations change. Marked keyspaces are examined before a job is chosen,
+//! which is O(log n); idle ones cost nothing.
 //!
-//! *Flushes*: keyspaces whose writers are slowed, because more than one memtable waits, come first; then those
-//! with most bytes waiting. Every fourth choice is the keyspace that has waited longest, so that none waits
-//! for ever (an old memtable also keeps old logs). *Compactions*: by [`Urgency`]. *Idle compactions*:
-//! keyspaces whose level 0 is merged early once they have had nothing else to do for some time.
+//! - *Flushes*: keyspaces with slowed writers (more than one waiting memtable), then the most waiting bytes; every fourth time
+//!   the oldest request, which frees old logs.
+//! - *Compactions*: by [`Urgency`].
+//! - *Idle compactions*: of level 0, after some time without other work.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
@@ -17,37 +15,29 @@ use crate::batch::KeyspaceId;
 use crate::compaction::task::Urgency;
 use crate::key::SeqNo;
 
-/// How much a flush is needed: the memtables that wait beyond the first, then the bytes that it frees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::db) struct FlushUrgency {
     pub(in crate::db) beyond_first: usize,
     pub(in crate::db) bytes: usize,
 }
 
-/// Each fourth flush is that of the keyspace that has waited longest.
 const OLDEST_ONE_IN: u64 = 4;
 
-/// The keyspaces with work.
 #[derive(Default)]
 pub(in crate::db) struct Pending {
     flushes: Queue<FlushUrgency>,
     compactions: Queue<Urgency>,
-    /// Keyspaces with tombstones that snapshots hold back, by the number of the snapshot that would not.
+    /// Keyspaces with tombstones that snapshots protect, by the snapshot that releases them.
     held_back: BTreeSet<(SeqNo, KeyspaceId)>,
     held_back_until: HashMap<KeyspaceId, SeqNo>,
-    /// When the idle compaction of a keyspace is due.
     idle: BTreeSet<(Instant, KeyspaceId)>,
     idle_at: HashMap<KeyspaceId, Instant>,
-    /// No idle compaction is due before.
     idle_not_before: Option<Instant>,
-    /// Flushes chosen so far.
     chosen: u64,
-    /// How often a keyspace was looked at, for tests.
     looks: u64,
 }
 
 impl Pending {
-    /// Sets what a keyspace has to do, as far as no running job does it.
     pub(in crate::db) fn set(
         &mut self,
         keyspace: KeyspaceId,
@@ -59,7 +49,7 @@ impl Pending {
         self.compactions.set(keyspace, compaction);
     }
 
-    /// Sets that compactions in a keyspace become possible when the oldest snapshot has this number.
+    /// `until`: the oldest snapshot at which compactions become possible.
     pub(in crate::db) fn set_held_back(&mut self, keyspace: KeyspaceId, until: Option<SeqNo>) {
         if let Some(before) = self.held_back_until.remove(&keyspace) {
             self.held_back.remove(&(before, keyspace));
@@ -70,18 +60,15 @@ impl Pending {
         }
     }
 
-    /// The keyspaces that are no longer held back if this is the oldest snapshot.
     pub(in crate::db) fn released(&self, oldest_snapshot: SeqNo) -> Vec<KeyspaceId> {
         let held_back = self.held_back.iter();
         held_back.take_while(|(until, _)| *until <= oldest_snapshot).map(|&(_, keyspace)| keyspace).collect()
     }
 
-    /// The first number of an oldest snapshot at which a keyspace is no longer held back.
     pub(in crate::db) fn awaited(&self) -> SeqNo {
         self.held_back.first().map_or(SeqNo::MAX, |&(until, _)| until)
     }
 
-    /// Sets when level 0 of a keyspace is to be merged if there is nothing else to do then.
     pub(in crate::db) fn set_idle(&mut self, keyspace: KeyspaceId, at: Option<Instant>) {
         if let Some(before) = self.idle_at.remove(&keyspace) {
             self.idle.remove(&(before, keyspace));
@@ -92,7 +79,6 @@ impl Pending {
         }
     }
 
-    /// Takes the keyspace whose idle compaction is next if it is due.
     pub(in crate::db) fn take_idle(&mut self, now: Instant) -> Option<KeyspaceId> {
         self.next_idle().filter(|at| *at <= now)?;
         let &(_, keyspace) = self.idle.first()?;
@@ -100,17 +86,14 @@ impl Pending {
         Some(keyspace)
     }
 
-    /// When the next idle compaction is due.
     pub(in crate::db) fn next_idle(&self) -> Option<Instant> {
         self.idle.first().map(|&(at, _)| self.idle_not_before.map_or(at, |not_before| at.max(not_before)))
     }
 
-    /// Puts all idle compactions off.
     pub(in crate::db) fn put_off_idle(&mut self, until: Instant) {
         self.idle_not_before = Some(until);
     }
 
-    /// Makes all idle compactions due. Whether some were not.
     pub(in crate::db) fn make_idle_due(&mut self, now: Instant) -> bool {
         let were_due = self.idle_not_before.take().is_none_or(|not_before| not_before <= now);
         let later: Vec<KeyspaceId> =
@@ -124,7 +107,7 @@ impl Pending {
         !self.idle.is_empty()
     }
 
-    /// Takes the keyspace whose flush is next. It is marked again when its flush has ended.
+    /// Its flush marks the keyspace again.
     pub(in crate::db) fn take_flush(&mut self) -> Option<KeyspaceId> {
         let is_turn_of_oldest = self.chosen % OLDEST_ONE_IN == OLDEST_ONE_IN - 1;
         let next = if is_turn_of_oldest { self.flushes.oldest() } else { self.flushes.first() }?;
@@ -133,7 +116,7 @@ impl Pending {
         Some(next)
     }
 
-    /// Takes the keyspace with the most urgent flush if it frees at most so many bytes and slows no writer.
+    /// The most urgent flush, if it frees at most `bytes_max` and slows no writer.
     pub(in crate::db) fn take_small_flush(&mut self, bytes_max: usize) -> Option<KeyspaceId> {
         let next = self.flushes.first()?;
         let (FlushUrgency { beyond_first, bytes }, _) = self.flushes.places[&next];
@@ -141,7 +124,7 @@ impl Pending {
         Some(next)
     }
 
-    /// Takes the keyspace whose compaction is next. It is marked again when its job has been reserved.
+    /// Its reservation marks the keyspace again.
     pub(in crate::db) fn take_compaction(&mut self) -> Option<KeyspaceId> {
         let next = self.compactions.first()?;
         self.compactions.set(next, None);
@@ -158,7 +141,6 @@ impl Pending {
     }
 }
 
-/// Keyspaces by urgency, and by how long they have been in the queue.
 struct Queue<U> {
     places: HashMap<KeyspaceId, (U, u64)>,
     by_urgency: BTreeSet<(U, std::cmp::Reverse<u64>, KeyspaceId)>,
@@ -173,7 +155,6 @@ impl<U> Default for Queue<U> {
 }
 
 impl<U: Copy + Ord> Queue<U> {
-    /// Puts a keyspace into the queue, changes its urgency, or takes it out.
     fn set(&mut self, keyspace: KeyspaceId, urgency: Option<U>) {
         let place = self.places.remove(&keyspace);
         if let Some((urgency, arrival)) = place {
@@ -189,7 +170,6 @@ impl<U: Copy + Ord> Queue<U> {
         }
     }
 
-    /// The most urgent; of equals the one that arrived first.
     fn first(&self) -> Option<KeyspaceId> {
         self.by_urgency.last().map(|&(_, _, keyspace)| keyspace)
     }

@@ -1,13 +1,13 @@
-//! Who waits for what.
+//! Queues of writers, of background jobs and of failed work.
 //!
 //! | file | responsibility |
 //! |---|---|
-//! | `commit_queue` | writers that wait for the commit leader, and what they want |
-//! | `priority` | writers that lost many times: pauses, then priority |
+//! | `commit_queue` | writers that wait for the commit leader |
+//! | `priority` | back-off and priority after lost tries |
 //! | `condition`, `read_set`, `intervals`, `bits`, `value` | conditions of batches, as data |
-//! | `job_queue` | keyspaces with work for the background, by urgency |
-//! | `reservations` | what running jobs work on, and the signal that something has changed |
-//! | `retry` | work that failed and is tried again |
+//! | `job_queue` | keyspaces with background work, by urgency |
+//! | `reservations` | resources of running jobs, and the change signal |
+//! | `retry` | failed work and its retries |
 //! | `workers` | the background threads |
 
 pub(in crate::db) mod bits;

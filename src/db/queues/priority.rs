@@ -1,14 +1,12 @@
-//! Calls that run again because other writers came first: pauses, and at last priority.
+//! Back-off of calls that retry after a conflict, and priority for the tenth try.
 //!
-//! After each lost try a call pauses for a random time, whose limit doubles from 50 µs on. A call that lost nine tries
-//! takes priority for its tenth: the batches of other threads wait before they enter the commit queue, each for a second
-//! at most, whichever thread has priority meanwhile.
+//! After each lost try a call sleeps for a random time, whose limit starts at 50 µs and doubles. The tenth try has priority:
+//! other threads' batches wait before the commit queue, for a second at most in total.
 //!
-//! Pauses alone are not enough, also if each update pauses after it succeeded: a transaction that takes longer than the
-//! time between two updates of a key it reads lost each of ten tries against eight threads (the test is in
-//! `transaction/tests`). A thread that succeeds has no reason to pause for longer.
+//! Rejected: back-off alone. A transaction longer than the time between updates of its keys lost each of ten tries against eight
+//! threads (`transaction/tests`).
 //!
-//! No result relies on priority. A closure that waits for another writer is delayed, never deadlocked.
+//! Correctness does not depend on priority: waiting for another writer is a delay, no deadlock.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,21 +16,17 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{lock, wait_for};
 
-/// How long a thread waits for the one that has priority. No test relies on its end.
+/// Limit of the wait for threads with priority. No test relies on its end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
 
-/// Each tenth try of a call has priority.
 pub(in crate::db) const PRIORITY_ONE_IN: u32 = 10;
 
-/// The longest pause after the first try; it doubles after each further one of ten.
+/// Longest pause after the first try; doubles with each further one of ten.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// Which thread has priority.
 #[derive(Default)]
 pub(in crate::db) struct PriorityLane {
-    /// The thread, and until when others wait for it.
     holder: Mutex<Option<(ThreadId, Instant)>>,
-    /// Whether there is one, readable without the lock.
     is_taken: AtomicBool,
     is_free: Condvar,
 }
@@ -43,7 +37,6 @@ impl PriorityLane {
         self.is_taken.load(Ordering::Relaxed)
     }
 
-    /// Waits while other threads have priority.
     #[inline]
     pub(super) fn wait(&self) {
         if self.is_taken() {
@@ -51,7 +44,7 @@ impl PriorityLane {
         }
     }
 
-    /// Waits while other threads have priority, one after the other, but not longer than `patience`.
+    /// Waits while another thread has priority.
     fn give_way(&self, patience: Duration) -> MutexGuard<'_, Option<(ThreadId, Instant)>> {
         let own = std::thread::current().id();
         let end = Instant::now() + patience;
@@ -66,7 +59,7 @@ impl PriorityLane {
         holder
     }
 
-    /// Takes priority for so long, after the threads that had it before. `false`: this thread has it already.
+    /// Waits for present holders. `false` if this thread already has it.
     pub(super) fn take(&self, patience: Duration) -> bool {
         let mut holder = self.give_way(PATIENCE);
         let own = std::thread::current().id();
@@ -78,7 +71,6 @@ impl PriorityLane {
         is_new
     }
 
-    /// Ends the priority of this thread, if it has not lost it to another one.
     pub(super) fn release(&self) {
         let mut holder = lock(&self.holder);
         if holder.is_some_and(|(thread, _)| thread == std::thread::current().id()) {
@@ -90,7 +82,6 @@ impl PriorityLane {
     }
 }
 
-/// The tries of a call, in one thread.
 pub(in crate::db) struct Tries<'l> {
     lane: &'l PriorityLane,
     lost: u32,
@@ -102,19 +93,16 @@ impl<'l> Tries<'l> {
         Self { lane, lost: 0, has_priority: false }
     }
 
-    /// Whether the try that is under way is one with priority.
     pub(in crate::db) fn is_last_of_ten(&self) -> bool {
         (self.lost + 1).is_multiple_of(PRIORITY_ONE_IN)
     }
 
-    /// To be called when a try was lost. Returns when the next try may begin: after a pause, or with priority.
-    /// `barrier` returns when the writers are done that came before.
+    /// Call after a lost try. Returns when the next may begin. `barrier` returns when earlier writers are done.
     pub(in crate::db) fn lost<E>(&mut self, barrier: impl FnOnce() -> Result<(), E>) {
         self.release();
         self.lost += 1;
         self.has_priority = self.is_last_of_ten() && self.lane.take(PATIENCE);
         match self.has_priority {
-            // If writing has failed, the next try returns the error.
             true => drop(barrier()),
             false => pause(self.lost),
         }
@@ -133,7 +121,6 @@ impl Drop for Tries<'_> {
     }
 }
 
-/// Waits for a random time, so that two calls that made each other lose do not do so again.
 fn pause(lost: u32) {
     let longest = PAUSE.saturating_mul(1 << (lost % PRIORITY_ONE_IN));
     let share = RandomState::new().hash_one(lost) % 1024;
@@ -174,7 +161,7 @@ mod tests {
         let pass = || drop(lane.give_way(LONG));
         assert!(lane.take(Duration::from_millis(20)));
         std::thread::scope(|scope| {
-            // From now on nobody waits for it: each of these would wait for minutes with a limit of its own.
+            // A waiter with a limit of its own would wait for minutes.
             scope.spawn(pass).join().unwrap();
             let second = scope.spawn(|| {
                 assert!(lane.take(LONG));

@@ -1,9 +1,7 @@
-//! What a transaction has read: of each keyspace, disjoint intervals of keys.
+//! The read set of a transaction: disjoint key intervals for each keyspace.
 //!
-//! A lookup reads the interval of one key, a scan that of all keys between those it has passed: those that are
-//! absent count too. Intervals that meet are joined. When the set takes more memory than its limit, neighbours are
-//! joined with what is between them, until it takes half: the set becomes coarser and may find conflicts with
-//! what was not read, but it never forgets what was.
+//! A lookup adds its key, a scan the range that it passed. Beyond the limit, neighbours are merged until the set takes half: this
+//! may report false conflicts but misses none.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -16,30 +14,25 @@ use crate::db::state::keyspace::tree::Tree;
 use crate::snapshot_read::successor;
 use crate::sync::lock;
 
-/// What the intervals of a transaction take at most, in bytes.
 pub(in crate::db) const READ_BYTES_MAX: usize = 4 << 20;
 
-/// The keys of a transaction's reads.
 pub(in crate::db) struct ReadSet {
     parts: BTreeMap<KeyspaceId, Part>,
     bytes: usize,
     bytes_max: usize,
 }
 
-/// The keys of one keyspace.
 pub(in crate::db) struct Part {
     pub(in crate::db) tree: Arc<Tree>,
     intervals: Intervals,
 }
 
-/// Where the reads of one keyspace are noted.
 #[derive(Clone)]
 pub(in crate::db) struct Tracker {
     pub(in crate::db) reads: Arc<Mutex<ReadSet>>,
     pub(in crate::db) tree: Arc<Tree>,
 }
 
-/// The key of an interval that holds one key.
 pub(in crate::db) fn only_key((start, end): Interval<'_>) -> Option<&Bytes> {
     let is_one =
         end.is_some_and(|end| end.len() == start.len() + 1 && end.ends_with(&[0]) && end.starts_with(start));
@@ -47,13 +40,11 @@ pub(in crate::db) fn only_key((start, end): Interval<'_>) -> Option<&Bytes> {
 }
 
 impl Tracker {
-    /// Notes a lookup.
     pub(in crate::db) fn note_key(&self, key: &[u8]) {
         let end = Bytes::from(successor(key));
         self.note(end.slice(..key.len()), Some(end));
     }
 
-    /// Notes that the keys from `start` on, up to `end`, were read.
     pub(in crate::db) fn note(&self, start: Bytes, end: Option<Bytes>) {
         lock(&self.reads).add(&self.tree, start, end);
     }
@@ -87,7 +78,7 @@ impl ReadSet {
         self.parts.get(&keyspace)
     }
 
-    /// Adds the keys from `start` on, up to `end`. O(log n), amortised.
+    /// O(log n) amortised.
     fn add(&mut self, tree: &Arc<Tree>, start: Bytes, end: Option<Bytes>) {
         if end.as_ref().is_some_and(|end| *end <= start) {
             return;
@@ -101,7 +92,6 @@ impl ReadSet {
         }
     }
 
-    /// Joins intervals until the set takes half of what it may.
     fn coarsen(&mut self) {
         while self.bytes > self.bytes_max / 2 && self.parts().any(|part| part.intervals.len() > 1) {
             self.parts.values_mut().for_each(|part| part.intervals.join_neighbours());
@@ -119,7 +109,7 @@ impl Part {
         self.intervals.contains(key)
     }
 
-    /// The first key of `start..end` that was read; an empty end is no end.
+    /// An empty `end` is unbounded.
     pub(in crate::db) fn first_in<'a>(&'a self, start: &'a [u8], end: &[u8]) -> Option<&'a [u8]> {
         self.intervals.first_in(start, end)
     }
@@ -203,7 +193,7 @@ mod tests {
         }
         let joined: usize = lock(&reads).parts().map(|part| part.intervals.len()).sum();
         assert!((10..100).contains(&joined), "{joined}");
-        // One that cannot become smaller stays what it is.
+        // A set that cannot shrink keeps its size.
         let reads = Arc::new(Mutex::new(ReadSet::new(10)));
         Tracker { reads: Arc::clone(&reads), tree: Arc::clone(&trees[0]) }.note_key(b"k");
         assert!(lock(&reads).contains(0, b"k") && !lock(&reads).contains(0, b"l"));

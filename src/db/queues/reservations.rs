@@ -1,9 +1,8 @@
-//! Reservations, which say what each running job works on, and the signal that something has changed.
+//! Reservations of running jobs, and the change signal.
 //!
-//! There are two locks. The *reservations* state what running jobs work on; a [`Reservation`] ends when it is
-//! dropped, also by a panic. The *signal* counts changes: a waiting thread reads the count, looks for work,
-//! and then waits until the count has changed. The signal has a lock of its own, because freeing a table
-//! signals, and a table may be freed under the lock of the reservations.
+//! The *reservations* record the resources of running jobs; a [`Reservation`] ends when dropped, also by a panic. The *signal*
+//! counts changes: a thread reads the count, looks for work, and waits for a different count. It has its own lock: releasing a
+//! table signals, possibly under the lock of the reservations.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex};
@@ -17,54 +16,42 @@ use crate::db::state::keyspace::marks::Marks;
 use crate::db::state::keyspace::tree::{LoggedMemtable, Tree};
 use crate::db::state::switch_points::point;
 use crate::key::SeqNo;
+use crate::sorting::map_of;
 use crate::sync::lock;
 use crate::version::TableHandle;
 
-/// What a job does.
 pub(in crate::db) enum Job {
     Upkeep(Upkeep),
-    /// Flush the oldest memtables of these trees.
     Flush(Vec<(Arc<Tree>, Arc<LoggedMemtable>)>),
     Compact(Arc<Tree>, Task),
-    /// Drop tables of which everything has expired.
     Drop(Vec<(Arc<Tree>, Task)>),
-    /// A compaction for a caller, in its own thread.
     CompactRange(Arc<Tree>, Task),
-    /// Build a new filter for a table of a tree.
     Refilter(Arc<Tree>, Arc<TableHandle>),
-    /// Load or drop column groups of filters, or close tables.
     Residency(Vec<ResidencyChange>),
 }
 
-/// Work for the store as a whole, of which one of a kind is done at a time.
+/// Work for the whole store, at most one of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::db) enum Upkeep {
     SyncLog,
-    /// Preparing the next log.
     NextLog,
-    /// Making the file `RESERVE`.
     ReserveFile,
-    /// Raising horizons.
     Expire,
 }
 
-/// What a table is to have in memory. The table is named by its number: its handle would keep the present
-/// filter in memory.
+/// By number: a handle would keep the present filter in memory.
 pub(in crate::db) struct ResidencyChange {
     pub(in crate::db) tree: Arc<Tree>,
     pub(in crate::db) number: u64,
     pub(in crate::db) residency: Residency,
 }
 
-/// What of a table is in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::db) enum Residency {
-    /// It is open, with so many column groups of its filter.
     ColumnGroups(usize),
     Closed,
 }
 
-/// What running jobs work on, and what waits for a job.
 pub(in crate::db) struct Reservations {
     marks: Arc<Marks>,
     state: Mutex<State>,
@@ -75,28 +62,20 @@ pub(in crate::db) struct Reservations {
 #[derive(Default)]
 struct State {
     stopping: bool,
-    /// The keyspaces with work that no running job does.
     pending: Pending,
-    /// How many jobs have been started.
     begun: u64,
-    /// The serial numbers of running jobs, from 0.
     running: BTreeSet<u64>,
     upkeep: HashSet<Upkeep>,
-    /// Keyspaces whose oldest memtable is being flushed.
     flushing: HashSet<KeyspaceId>,
-    /// The tables that running jobs work on, and where compactions put theirs.
     busy: HashMap<KeyspaceId, Busy>,
-    /// A job loads or drops column groups. One at a time, because it relies on the room that it found.
+    /// One at a time: it relies on the free memory that it found.
     changing_residency: bool,
-    /// How many such jobs were begun so far.
     residencies: u64,
-    /// A caller compacts, or a table gets a new filter. Callers do that in their own threads, and there is
-    /// memory for one at a time.
+    /// A caller's compaction or a filter rebuild: there is memory for one.
     extra: bool,
 }
 
 impl Job {
-    /// The keyspaces that it works on.
     fn keyspaces(&self) -> Vec<KeyspaceId> {
         match self {
             Self::Upkeep(_) => Vec::new(),
@@ -109,30 +88,25 @@ impl Job {
 }
 
 impl Reservations {
-    /// Keyspaces are to be marked in `marks` when they may have work.
     pub(in crate::db) fn new(marks: Arc<Marks>) -> Arc<Self> {
         let (state, signal, changed) = Default::default();
         Arc::new(Self { marks, state, signal, changed })
     }
 
-    /// Marks the keyspaces of a job: what is left for other jobs has changed.
     fn mark(&self, keyspaces: Vec<KeyspaceId>) {
         keyspaces.into_iter().for_each(|keyspace| self.marks.add(keyspace));
     }
 
-    /// The count of changes so far, for [`Reservations::wait_past`].
     pub(in crate::db) fn epoch(&self) -> u64 {
         *lock(&self.signal)
     }
 
-    /// Counts a change and wakes all waiting threads. Called when there may be a new job, or when a thread
-    /// that waits may continue.
+    /// Call when there may be a new job, or a waiting thread may continue.
     pub(in crate::db) fn notify(&self) {
         *lock(&self.signal) += 1;
         self.changed.notify_all();
     }
 
-    /// Waits until there is a change after `epoch`, or until the time is over.
     pub(in crate::db) fn wait_past(&self, epoch: u64, timeout: Option<Duration>) {
         let signal = lock(&self.signal);
         let same = |signal: &mut u64| *signal == epoch;
@@ -142,7 +116,6 @@ impl Reservations {
         }
     }
 
-    /// From now on nothing can be reserved.
     pub(in crate::db) fn stop(&self) {
         lock(&self.state).stopping = true;
         self.notify();
@@ -152,33 +125,28 @@ impl Reservations {
         lock(&self.state).stopping
     }
 
-    /// Whether some job is running.
     pub(in crate::db) fn is_working(&self) -> bool {
         !lock(&self.state).running.is_empty()
     }
 
-    /// Whether some memtable is being flushed.
     pub(in crate::db) fn is_flushing(&self) -> bool {
         !lock(&self.state).flushing.is_empty()
     }
 
-    /// How many jobs are running.
     pub(in crate::db) fn running(&self) -> usize {
         lock(&self.state).running.len()
     }
 
-    /// How many jobs have begun so far.
     pub(in crate::db) fn begun(&self) -> u64 {
         lock(&self.state).begun
     }
 
-    /// Whether the first `begun` jobs have all ended.
     pub(in crate::db) fn have_ended(&self, begun: u64) -> bool {
         lock(&self.state).running.first().is_none_or(|&oldest| oldest >= begun)
     }
 
-    /// Reserves the job that `next` finds. `next` is called under the lock. A job publishes before it
-    /// releases its reservation, so a version that `next` loads fits the reservations that it sees.
+    /// Reserves the job that `next` returns under the lock. Jobs publish before they release, so `next` sees a version consistent
+    /// with the reservations.
     pub(in crate::db) fn reserve_next(
         self: &Arc<Self>,
         next: impl FnOnce(&mut Reserved<'_>) -> Option<Job>,
@@ -195,19 +163,16 @@ impl Reservations {
         serial.map(|serial| Reservation { reservations: Arc::clone(self), serial, job: Some(job) })
     }
 
-    /// Reserves a job; `None` if another one has reserved a part of it.
     #[cfg(test)]
     fn reserve(self: &Arc<Self>, job: Job) -> Option<Reservation> {
         self.reserve_next(|_| Some(job))
     }
 
-    /// Looks at what is reserved and pending, and reserves nothing.
     pub(in crate::db) fn look<T>(&self, look: impl FnOnce(&mut Reserved<'_>) -> T) -> T {
         look(&mut Reserved { state: &mut lock(&self.state), marks: &self.marks })
     }
 
-    /// Ends the reservation of a job. The job's handles are dropped first, so that a waiting thread does not
-    /// find its old tables still in use.
+    /// Drops the job's handles first, so that a woken thread finds its old tables unused.
     fn release(&self, serial: u64, job: Job) {
         let keyspaces = job.keyspaces();
         match job {
@@ -256,29 +221,24 @@ impl Reservations {
     }
 }
 
-/// What is reserved and what is pending, for the search for a job.
 pub(in crate::db) struct Reserved<'s> {
     state: &'s mut State,
     marks: &'s Marks,
 }
 
 impl Reserved<'_> {
-    /// The keyspaces that may have other work than when they were last looked at.
     pub(in crate::db) fn take_marked(&self) -> BTreeSet<KeyspaceId> {
         self.marks.take()
     }
 
-    /// Sets the number of the oldest snapshot at which somebody is to look again.
     pub(in crate::db) fn set_awaited(&self, seqno: SeqNo) {
         self.marks.set_awaited(seqno);
     }
 
-    /// The keyspaces with work that no running job does.
     pub(in crate::db) fn pending(&mut self) -> &mut Pending {
         &mut self.state.pending
     }
 
-    /// Whether no job is running.
     pub(in crate::db) fn is_idle(&self) -> bool {
         self.state.running.is_empty()
     }
@@ -287,7 +247,6 @@ impl Reserved<'_> {
         self.state.upkeep.contains(&upkeep)
     }
 
-    /// Whether a memtable is being flushed.
     pub(in crate::db) fn is_any_flush(&self) -> bool {
         !self.state.flushing.is_empty()
     }
@@ -296,7 +255,6 @@ impl Reserved<'_> {
         self.state.flushing.contains(&tree.id)
     }
 
-    /// Whether a caller compacts or a new filter is built. Another such job waits.
     pub(in crate::db) fn is_extra(&self) -> bool {
         self.state.extra
     }
@@ -305,17 +263,14 @@ impl Reserved<'_> {
         self.state.changing_residency
     }
 
-    /// How many changes of what is in memory were begun so far.
     pub(in crate::db) fn residencies(&self) -> u64 {
         self.state.residencies
     }
 
-    /// What running jobs have reserved, of all keyspaces of which they have something.
     pub(in crate::db) fn all_busy(&self) -> BTreeMap<KeyspaceId, Busy> {
-        self.state.busy.iter().map(|(&id, busy)| (id, busy.clone())).collect()
+        map_of(self.state.busy.iter().map(|(&id, busy)| (id, busy.clone())))
     }
 
-    /// What running jobs have reserved of a tree.
     pub(in crate::db) fn busy(&self, tree: &Tree) -> Busy {
         self.state.busy.get(&tree.id).cloned().unwrap_or_default()
     }
@@ -331,8 +286,7 @@ impl State {
         }
     }
 
-    /// Reserves what a job works on and gives it a serial number; `None`, and nothing is reserved, if another
-    /// job has some of it.
+    /// `None` on a conflict.
     fn take(&mut self, job: &Job) -> Option<u64> {
         let reserved = match job {
             Job::Upkeep(upkeep) => self.upkeep.insert(*upkeep),
@@ -343,7 +297,7 @@ impl State {
             }
             Job::Compact(tree, task) => self.busy.entry(tree.id).or_default().take(task),
             Job::Drop(tasks) => {
-                // Found under this lock, so that all of them are free.
+                // `next` found all of them free under this lock.
                 tasks.iter().all(|(tree, task)| self.busy.entry(tree.id).or_default().take(task))
             }
             Job::CompactRange(tree, task) => {
@@ -357,7 +311,7 @@ impl State {
                 free
             }
             Job::Residency(changes) => {
-                // Found under this lock, so that all of them are free.
+                // `next` found all of them free under this lock.
                 let free = !std::mem::replace(&mut self.changing_residency, true);
                 self.residencies += u64::from(free);
                 for change in changes.iter().filter(|_| free) {
@@ -374,7 +328,6 @@ impl State {
     }
 }
 
-/// A job that this thread has reserved. Dropping it ends the reservation, whether the job is done or not.
 pub(in crate::db) struct Reservation {
     reservations: Arc<Reservations>,
     serial: u64,

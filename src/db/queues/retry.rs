@@ -1,12 +1,11 @@
-//! Work that failed and is tried again: what failed, since when, and when it is due.
+//! Retries of failed work.
 //!
-//! Background work that fails before its edit is appended removes what it began and is put off: for 50 ms
-//! after the first failure, twice as long after each further one, at most 4 s. It is due at once when files
-//! were removed or a caller waits for it. Until it succeeds, its error is told
-//! ([`Db::background_error`](crate::Db::background_error), `stats`, `tracing`), and writers are slowed down.
-//! A writer that waits for work which has been failing for 60 s gets the error.
+//! Background work that fails before it appends its edit removes its files and is retried: after 50 ms, doubling up to 4 s, and
+//! at once when files are removed or a caller waits. Meanwhile its error is reported
+//! ([`Db::background_error`](crate::Db::background_error), `stats`, `tracing`) and writers are slowed down. After 60 s of
+//! failures, waiting writers get the error.
 //!
-//! Each kind of work of each keyspace is put off by itself, so that the others go on.
+//! Each kind of work of each keyspace is retried separately.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -20,40 +19,32 @@ use crate::db::state::lifecycle::Flag;
 use crate::error::Error;
 use crate::sync::lock;
 
-/// How long work is put off after its first failure.
 const DELAY_MIN: Duration = Duration::from_millis(50);
 
-/// The longest time for which work is put off.
 const DELAY_MAX: Duration = Duration::from_secs(4);
 
-/// How long writers wait for work that fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Work that can fail and be tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::db) enum Work {
     Flush(KeyspaceId),
     Compact(KeyspaceId),
     Refilter(KeyspaceId),
-    /// Going on with a new log and a new manifest after an append failed.
+    /// After a failed append.
     Resume,
-    /// Beginning the next log, so that memtables can be sealed.
+    /// Needed for sealing memtables.
     BeginLog,
-    /// Preparing the next log. The leader can do without it.
+    /// The leader can do without it.
     PrepareLog,
-    /// Replacing a manifest that has become long.
     ReplaceManifest,
-    /// Raising horizons.
     Expire,
-    /// Making the file `RESERVE`, and finding out whether the disk has space again.
+    /// Shows whether the disk has space again.
     ReserveFile,
-    /// Removing obsolete files.
     Remove,
 }
 
 impl Work {
-    /// The work that a job does, if it is one that is tried again. Of flushes that are done together it is the
-    /// first one, the only one whose error ends the job: none of the others was failing before.
+    /// For several flushes, the first: only its error ends the job.
     pub(in crate::db) fn of(job: &Job) -> Option<Self> {
         match job {
             Job::Flush(memtables) => memtables.first().map(|(tree, _)| Self::Flush(tree.id)),
@@ -64,8 +55,7 @@ impl Work {
         }
     }
 
-    /// Whether the background tries it again. Beginning a log or replacing a manifest is tried when that is next
-    /// needed.
+    /// Beginning a log and replacing a manifest are retried when next needed.
     pub(in crate::db) fn is_background(self) -> bool {
         !matches!(self, Self::BeginLog | Self::ReplaceManifest)
     }
@@ -84,18 +74,14 @@ impl Work {
     }
 }
 
-/// Work that failed.
 #[derive(Debug)]
 struct Failed {
-    /// The newest failure, and its number.
     error: Error,
     number: u64,
     at: Instant,
-    /// The first of the failures in a row.
     since: Instant,
     delay: Duration,
     due: Instant,
-    /// Whether the search for jobs has been told that it is due.
     is_taken: bool,
 }
 
@@ -106,14 +92,10 @@ impl Failed {
     }
 }
 
-/// The work that failed and has not succeeded since.
 pub(in crate::db) struct Retry {
     failed: Mutex<BTreeMap<Work, Failed>>,
-    /// Whether there is any, readable without the lock.
     any: Flag,
-    /// Failures so far.
     failures: AtomicU64,
-    /// Tests set the clock ahead by so many milliseconds.
     ahead: AtomicU64,
 }
 
@@ -131,7 +113,6 @@ impl Retry {
         !self.any.is_set()
     }
 
-    /// Changes what failed, if anything did.
     fn change(&self, change: impl FnOnce(&mut BTreeMap<Work, Failed>)) {
         if !self.is_empty() {
             let mut failed = lock(&self.failed);
@@ -140,17 +121,14 @@ impl Retry {
         }
     }
 
-    /// How many failures there were so far.
     pub(in crate::db) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Acquire)
     }
 
-    /// Counts a failure that is not tried again as work of its own.
     pub(in crate::db) fn count_failure(&self) {
         self.failures.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Puts work off that failed.
     pub(in crate::db) fn put_off(&self, work: Work, error: Error) {
         let now = self.now();
         let mut failed = lock(&self.failed);
@@ -163,23 +141,21 @@ impl Retry {
         self.any.set(!failed.is_empty());
     }
 
-    /// To be called when work was done, or is not needed any more.
+    /// Call when work was done or is no longer needed.
     pub(in crate::db) fn done(&self, work: Work) {
         self.change(|failed| drop(failed.remove(&work)));
     }
 
-    /// Forgets the work of a keyspace that does not exist any more.
     pub(in crate::db) fn forget(&self, keyspace: KeyspaceId) {
         self.change(|failed| failed.retain(|work, _| work.keyspace() != Some(keyspace)));
     }
 
-    /// The keyspaces with work that has become due since the last call.
     pub(in crate::db) fn take_due(&self) -> Vec<KeyspaceId> {
         let mut due = Vec::new();
         let now = self.now();
         self.change(|failed| {
             for (work, failed) in failed.iter_mut().filter(|(_, failed)| failed.due <= now) {
-                // Who searches sees that such work for the store is due, and may have to do other work first.
+                // The search itself finds these kinds due.
                 if work.keyspace().is_some()
                     || matches!(work, Work::ReserveFile | Work::PrepareLog | Work::Expire)
                 {
@@ -191,13 +167,12 @@ impl Retry {
         due
     }
 
-    /// Whether work may be tried now.
     pub(in crate::db) fn is_due(&self, work: Work) -> bool {
         self.is_empty() || lock(&self.failed).get(&work).is_none_or(|failed| failed.due <= self.now())
     }
 
-    /// How long until the background has work that is put off now. While writing is suspended, it only resumes
-    /// writing and removes files; when writing has ended, it only removes files.
+    /// Until the next background retry. While writing is suspended, only resuming and removing files count; after writing has
+    /// ended, only removing files.
     pub(in crate::db) fn next_due(&self, has_ended: bool) -> Option<Duration> {
         if self.is_empty() {
             return None;
@@ -215,14 +190,12 @@ impl Retry {
         due.map(|due| due.saturating_duration_since(self.now()))
     }
 
-    /// How long until this work is due, if it is put off.
     pub(in crate::db) fn due_in(&self, work: Work) -> Option<Duration> {
         let failed = lock(&self.failed);
         failed.get(&work).map(|failed| failed.due.saturating_duration_since(self.now()))
     }
 
-    /// Makes all work due that a caller may wait for: all but `RESERVE`. What fails again is put off for as
-    /// long as it would be otherwise.
+    /// All but `RESERVE`, for a waiting caller. The next delay is unchanged.
     pub(in crate::db) fn at_once(&self) {
         self.change(|failed| {
             let awaited = failed.iter_mut().filter(|(work, _)| **work != Work::ReserveFile);
@@ -230,37 +203,32 @@ impl Retry {
         });
     }
 
-    /// Makes this work due, because a caller waits for it.
     pub(in crate::db) fn work_at_once(&self, work: Work) {
         self.change(|failed| {
             failed.get_mut(&work).into_iter().for_each(|failed| failed.set_due(failed.at));
         });
     }
 
-    /// Makes all work due, because files were removed. Work that failed just now waits for the shortest
-    /// delay, since the files may be what it left, unless a caller waits for it.
+    /// Makes all work due, because files were removed; just failed work only after the shortest delay: the files may be its own.
     pub(in crate::db) fn note_room(&self) {
         self.change(|failed| {
             failed.values_mut().for_each(|failed| failed.set_due(failed.due.min(failed.at + DELAY_MIN)));
         });
     }
 
-    /// The error of the work that has been failing for longest.
     pub(in crate::db) fn error(&self) -> Option<Error> {
         self.find(|_, _| true)
     }
 
-    /// Whether some of this work is failing.
     pub(in crate::db) fn is_failing(&self, is_concerned: impl Fn(Work) -> bool) -> bool {
         !self.is_empty() && lock(&self.failed).keys().any(|work| is_concerned(*work))
     }
 
-    /// Whether some of this work found no room on the disk.
     pub(in crate::db) fn is_short_of_space(&self, is_concerned: impl Fn(Work) -> bool) -> bool {
         self.find(|work, failed| is_concerned(work) && is_out_of_space(&failed.error)).is_some()
     }
 
-    /// Whether a flush, a compaction or beginning a log has found no room on the disk, for the first time in a row.
+    /// For the first time in a row.
     pub(in crate::db) fn is_newly_short_of_space(&self) -> bool {
         let frees_space = |work| matches!(work, Work::Flush(_) | Work::Compact(_) | Work::BeginLog);
         self.find(|work, failed| {
@@ -269,7 +237,6 @@ impl Retry {
         .is_some()
     }
 
-    /// The error of such work that has failed since there were `failures`.
     pub(in crate::db) fn failed_since(
         &self,
         failures: u64,
@@ -278,7 +245,6 @@ impl Retry {
         self.find(|work, failed| failed.number > failures && is_concerned(work))
     }
 
-    /// The error of such work that has been failing for longer than writers wait.
     pub(in crate::db) fn out_of_patience(&self, is_concerned: impl Fn(Work) -> bool) -> Option<Error> {
         let now = self.now();
         self.find(|work, failed| now.duration_since(failed.since) >= PATIENCE && is_concerned(work))
@@ -308,7 +274,6 @@ mod tests {
     use crate::options::{KeyspaceOptions, Options};
 
     impl Retry {
-        /// Sets the clock ahead.
         fn advance(&self, by: Duration) {
             self.ahead.fetch_add(by.as_millis() as u64, Ordering::Relaxed);
         }
@@ -408,7 +373,7 @@ mod tests {
         assert!(retry.error().is_none());
     }
 
-    /// A store in which no table can be made while the flag is set.
+    /// A store in which no table can be created while the flag is set.
     fn store(fs: &MemFs, threads: usize, memtable_bytes: usize) -> (Db, Arc<AtomicBool>) {
         let is_full = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&is_full);
@@ -434,7 +399,7 @@ mod tests {
         matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::Other)
     }
 
-    /// A writer waits until so many memtables cannot be flushed, and gets the error after a minute.
+    /// A writer waits until `immutables` memtables cannot be flushed, and gets the error after a minute.
     fn check_patience(memtable_bytes: usize, immutables: u64) {
         let fs = MemFs::new();
         let (db, full) = store(&fs, 2, memtable_bytes);
@@ -451,13 +416,13 @@ mod tests {
             assert!(is_broken(&db.background_error().unwrap()) && did_wait());
             retry.advance(PATIENCE);
             let failed = ended.recv_timeout(Duration::from_secs(30));
-            // The writer must end, also if the test has failed.
+            // The writer must end even if the test has failed.
             full.store(false, Ordering::SeqCst);
             failed.expect("the writer waits no longer")
         });
         assert!(is_broken(&failed), "{failed}");
         assert!(db.stats().disabled.is_none());
-        // An attempt that began while there was no room may still fail.
+        // An attempt that began without disk space may still fail.
         assert!((0..3).any(|_| db.flush().is_ok()));
         db.settle().unwrap();
         assert!(db.background_error().is_none() && db.stats().background_failures >= 2);
@@ -500,7 +465,7 @@ mod tests {
             });
             retry.advance(PATIENCE);
             let failed = ended.recv_timeout(Duration::from_secs(30));
-            // The writer must end, also if the test has failed.
+            // The writer must end even if the test has failed.
             full.store(false, Ordering::SeqCst);
             assert!(failures.is_some(), "no failure is told");
             failed.expect("the writer waits no longer").unwrap_err()

@@ -1,4 +1,4 @@
-//! A value, or a key of an iterator, as a caller gets it.
+//! [`Value`]: a value, or a key of an iterator, as returned to callers.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -12,11 +12,11 @@ use crate::error::Result;
 use crate::iter::{EntryValue, read_whole};
 use crate::key::copy_key;
 
-/// A value as a slice of the block that holds it (or a copy, if it is in a memtable and has at most 1 KiB), or a key of
-/// an iterator: a copy if it is short, or else a slice of a few keys (1 KiB at most). Cheap to clone. It keeps that
-/// memory alive; [`Value::to_vec`] copies the bytes.
+/// A value, or a key of an iterator. Cheap to clone; compares with bytes and text; converts from and into [`Vec<u8>`] and
+/// [`Bytes`].
 ///
-/// It is compared with bytes and with text alike, and converts from and into [`Vec<u8>`] and [`Bytes`].
+/// It keeps its block alive, or a chunk of keys of at most 1 KiB. Values of at most 1 KiB in memtables, and short keys, are
+/// copies. [`Value::to_vec`] copies the bytes.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -39,11 +39,9 @@ pub struct Value(Repr);
 #[derive(Clone)]
 enum Repr {
     Slice(Bytes),
-    /// Length and bytes.
     Short(u8, [u8; SHORT_BYTES_MAX]),
 }
 
-/// As many bytes as fit in the place of a slice.
 const SHORT_BYTES_MAX: usize = 23;
 
 impl Value {
@@ -52,7 +50,7 @@ impl Value {
         Self(Repr::Slice(bytes))
     }
 
-    /// A copy of these bytes without an allocation, if there are few.
+    /// Short bytes need no allocation.
     #[inline]
     pub(in crate::db) fn short(bytes: &[u8]) -> Option<Self> {
         let mut copy = [0; SHORT_BYTES_MAX];
@@ -60,7 +58,6 @@ impl Value {
         Some(Self(Repr::Short(bytes.len() as u8, copy)))
     }
 
-    /// The whole of a value that a lookup found.
     #[inline]
     pub(in crate::db) fn read(value: EntryValue) -> Result<Self> {
         match value {
@@ -122,7 +119,6 @@ impl Ord for Value {
     }
 }
 
-/// Like the bytes.
 impl Hash for Value {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (**self).hash(state);
@@ -147,21 +143,21 @@ impl fmt::Debug for Value {
     }
 }
 
-/// As text: what is not UTF-8 is shown as `\u{fffd}`.
+/// As text, with `\u{fffd}` for invalid UTF-8.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&String::from_utf8_lossy(self))
     }
 }
 
-/// Copies only if the bytes are a part of a block or memtable, or are shared, or are a key.
+/// Copies only a key, shared bytes, and a part of a block or memtable.
 impl From<Value> for Vec<u8> {
     fn from(value: Value) -> Self {
         Bytes::from(value).into()
     }
 }
 
-/// Copies nothing but a short key.
+/// Copies only a short key.
 impl From<Value> for Bytes {
     fn from(value: Value) -> Self {
         match value.0 {
@@ -213,7 +209,6 @@ impl From<&str> for Value {
     }
 }
 
-/// Comparisons with what gives bytes, in both directions.
 macro_rules! compares_with {
     ($([$($generics:tt)*] $other:ty),* $(,)?) => {$(
         impl<$($generics)*> PartialEq<$other> for Value {

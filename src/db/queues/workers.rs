@@ -8,26 +8,19 @@ use crate::db::queues::reservations::Reservations;
 use crate::db::state::keyspace::marks::Marks;
 use crate::db::state::keyspace::tree::Tree;
 use crate::sync::lock;
-/// The background threads of a store and their jobs.
 pub(in crate::db) struct Background {
     pub(in crate::db) reservations: Arc<Reservations>,
     pub(in crate::db) threads: usize,
-    /// How many of them are in the commit queue.
     committing: AtomicUsize,
-    /// Some column groups of filters are not in memory.
     pub(in crate::db) is_short_of_memory: AtomicBool,
-    /// A tree has changed whose filters have a total.
     residency_due: AtomicBool,
-    /// Lookups in keyspaces with open tables, as far as they were counted.
     pub(in crate::db) lookups: AtomicU64,
     pub(in crate::db) handles: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// Which jobs a thread takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::db) enum Jobs {
     All,
-    /// Only the jobs that writers may be waiting for.
     Urgent,
 }
 
@@ -44,7 +37,6 @@ impl Background {
         }
     }
 
-    /// To be called when there may be a new job, or when a thread that waits may continue.
     pub(in crate::db) fn notify(&self) {
         self.reservations.notify();
     }
@@ -53,20 +45,18 @@ impl Background {
         self.reservations.is_stopping()
     }
 
-    /// To be called by a thread that does background work, before it enters the commit queue.
+    /// Call before background work enters the commit queue.
     pub(in crate::db) fn begin_commit(&self) -> Committing<'_> {
         self.committing.fetch_add(1, Ordering::SeqCst);
         Committing(&self.committing)
     }
 
-    /// Whether no thread can do a job: there are none, or all are in the commit queue, where they wait for
-    /// the leader. Then the leader does not wait: its writers do the work.
+    /// Then the leader must not wait.
     pub(in crate::db) fn has_no_free_thread(&self) -> bool {
         self.committing.load(Ordering::SeqCst) >= self.threads
     }
 
-    /// Sets whether some column groups of filters are not in memory. As long as that is true, a thread
-    /// chooses again at intervals which to keep, because the lookups may change.
+    /// While column groups are missing, a thread re-selects the resident ones at intervals.
     pub(in crate::db) fn set_short_of_memory(&self, is_short: bool) {
         self.is_short_of_memory.store(is_short, Ordering::Relaxed);
     }
@@ -75,24 +65,20 @@ impl Background {
         self.is_short_of_memory.load(Ordering::Relaxed)
     }
 
-    /// Counts the new lookups of these trees. Gives the sum of all that were counted.
     pub(in crate::db) fn count_lookups(&self, trees: &[Arc<Tree>]) -> u64 {
         let new: u64 = trees.iter().map(|tree| tree.take_new_lookups()).sum();
         self.lookups.fetch_add(new, Ordering::Relaxed) + new
     }
 
-    /// Has the filters in memory chosen again.
     pub(in crate::db) fn set_residency_due(&self) {
         self.residency_due.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a tree has changed whose filters have a total, since this was last asked.
     pub(in crate::db) fn take_residency_due(&self) -> bool {
         self.residency_due.swap(false, Ordering::Relaxed)
     }
 
-    /// Starts no new job, and waits for running jobs in the store's threads and in callers' threads. Running
-    /// compactions are cancelled; running flushes finish.
+    /// Waits for running jobs, also in callers' threads. Compactions are cancelled; flushes finish.
     pub(in crate::db) fn stop(&self) {
         self.reservations.stop();
         let handles = std::mem::take(&mut *lock(&self.handles));
@@ -109,7 +95,7 @@ impl Background {
     }
 }
 
-/// A thread that does background work is in the commit queue until this is dropped.
+/// A thread with background work is in the commit queue until this is dropped.
 pub(in crate::db) struct Committing<'a>(&'a AtomicUsize);
 
 impl Drop for Committing<'_> {

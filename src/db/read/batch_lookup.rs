@@ -1,9 +1,7 @@
-//! Lookups of several keys, all as of the same moment.
+//! Lookups of several keys at one moment.
 //!
-//! They are done [`TOGETHER`] at a time, which share the work of finding and probing filters. If their reads turn
-//! out to wait for a disk, the rest of a batch is looked up by several threads: a disk does several reads at
-//! once. A block that is in the page cache of the system is read in a few microseconds, most of them work: for
-//! such blocks no thread is started.
+//! Keys are looked up in groups of [`TOGETHER`], which share the work of finding and probing filters. If reads wait for a disk,
+//! which serves reads in parallel, several threads look up the rest. Reads from the page cache need no thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,20 +18,20 @@ use crate::iter::EntryValue;
 use crate::key::{EntryKind, Tag};
 use crate::version::{Lookups, Set, TOGETHER};
 
-/// What a read takes at least, in the mean, if it waits for a disk.
+/// Mean time of a read that waits for a disk.
 const DISK_READ: Duration = Duration::from_micros(20);
 
-/// After so many reads the mean counts.
+/// Reads after which the mean counts.
 const READS_MIN: usize = 16;
 
-/// So many groups of keys must be left for threads to be started.
+/// Minimal groups of keys left to start threads.
 const LEFT_MIN: usize = 4;
 
-/// How many threads look up keys at most. They wait for reads more than they work.
+/// Threads mostly wait for reads.
 const THREADS_MAX: usize = 4;
 
 impl Engine {
-    /// The values of several keys, all as of the same moment, converted by `read`.
+    /// Values at one moment, converted by `read`.
     pub(in crate::db) fn multi_get<K: AsRef<[u8]>, T: Send>(
         &self,
         tree: &Tree,
@@ -50,7 +48,6 @@ impl Engine {
         Ok(values)
     }
 
-    /// Which of several keys are present, all as of the same moment.
     pub(in crate::db) fn multi_contains<K: AsRef<[u8]>>(
         &self,
         tree: &Tree,
@@ -65,8 +62,7 @@ impl Engine {
         Ok(found)
     }
 
-    /// Looks up several keys, as of the same moment. Calls `found` with the place of each that is present and
-    /// its value, in no particular order. It is called while the view is held, as by [`Engine::get`].
+    /// Calls `found` with place and value of each present key, in any order.
     fn get_many<K: AsRef<[u8]>, P: Send>(
         &self,
         tree: &Tree,
@@ -93,7 +89,7 @@ impl Engine {
         if left.len() == 0 {
             return Ok(());
         }
-        // The threads share slices of bytes, and not what the caller keeps them in.
+        // Threads share bytes instead of the caller's types.
         let slices = left.enumerate().map(|(group, (user_keys, places))| {
             let user_keys: Vec<&[u8]> = user_keys.iter().map(AsRef::as_ref).collect();
             (group, user_keys, places)
@@ -102,7 +98,7 @@ impl Engine {
         let threads = left.len().min(THREADS_MAX);
         let first_failed = AtomicUsize::new(usize::MAX);
         let look_up = |(group, user_keys, places): (usize, Vec<&[u8]>, &mut [P])| {
-            // Its error would not be told.
+            // Its error would not be reported.
             if group > first_failed.load(Ordering::Relaxed) {
                 return Ok(());
             }
@@ -115,7 +111,6 @@ impl Engine {
     }
 }
 
-/// What of a tree is read.
 struct Moment<'a> {
     engine: &'a Engine,
     tree: &'a Tree,
@@ -124,7 +119,7 @@ struct Moment<'a> {
 }
 
 impl Moment<'_> {
-    /// Looks up at most [`TOGETHER`] keys. Returns how often a table was read.
+    /// At most [`TOGETHER`] keys. Returns the number of table reads.
     fn look_up<K: AsRef<[u8]>, P>(
         &self,
         user_keys: &[K],
@@ -145,16 +140,18 @@ impl Moment<'_> {
             _ => Ok(()),
         };
         let mut wanted = Set::below(len);
-        if view.has_memtables() {
-            for number in wanted {
-                if let Some(newest) = view.get_in_memtables(parts[number], hashes[number], seqno) {
-                    wanted.remove(number);
-                    if let Some(put) = newest.put() {
-                        found(number, (put.tag(), EntryValue::Inline(put.value())))?;
-                    }
+        let mut told = Ok(());
+        for memtable in view.memtables() {
+            memtable.memtable.get_many(&parts, &hashes, wanted, seqno, |number, newest| {
+                wanted.remove(number);
+                if told.is_ok()
+                    && let Some(put) = newest.put()
+                {
+                    told = found(number, (put.tag(), EntryValue::Inline(put.value())));
                 }
-            }
+            });
         }
+        told?;
         tree.count_lookups(stripe, wanted.len() as u64);
         view.version.get_many(&lookups, wanted, &mut found)
     }
@@ -207,10 +204,10 @@ mod tests {
         (0..groups * TOGETHER as u32).map(key).collect()
     }
 
-    /// A slow disk, which waits for the other threads that are expected.
+    /// A slow disk that waits for the expected other threads.
     struct Disk {
         caller: ThreadId,
-        /// The offset of each read, and who reads.
+        /// Offset and thread of each read.
         reads: Mutex<Vec<(u64, ThreadId)>>,
         has_other: Condvar,
         others: usize,
@@ -235,7 +232,7 @@ mod tests {
             let mut reads = lock(&self.reads);
             reads.push((offset, reader));
             self.has_other.notify_all();
-            // By then the caller has looked up the first keys.
+            // The caller has looked up the first keys by then.
             if reader != self.caller || reads.len() > 2 * TOGETHER {
                 let is_alone = |reads: &mut Vec<_>| self.others_of(reads) < self.others;
                 let waited = self.has_other.wait_timeout_while(reads, LONG, is_alone).unwrap();
@@ -300,7 +297,7 @@ mod tests {
     fn of_two_blocks_that_cannot_be_read_the_error_is_that_of_the_earlier_group() {
         let (fs, keys) = (sample(), keys(12));
         let db = open(&fs, 1);
-        // Where the blocks of two keys lie.
+        // The blocks of two keys.
         let [early, late] = [TOGETHER as u32 * 3 + 7, TOGETHER as u32 * 5 + 8].map(|number| {
             assert!(is_there(number));
             let disk = Disk::set(&fs, 0);

@@ -1,10 +1,9 @@
 //! A source of a scan under range deletes.
 //!
-//! An entry that a range delete hides reads as a tombstone with the number of the entry. So a reader hides it, counts it and
-//! learns about empty ranges as with any tombstone. If the range delete is newer than everything in the source, as it mostly is
-//! for sources older than its own, the whole stretch under it is passed by a few steps, or else by one seek.
+//! A hidden entry reads as a tombstone with its number. If the range delete is newer than the whole source, as is usual for older
+//! sources, the stretch under it is passed by a few steps, or else by one seek.
 //!
-//! Steps within a block are handed on as long as the reader stays in a stretch without range deletes.
+//! Steps within a block are forwarded in a stretch without range deletes.
 
 use super::covers::{Covers, Over};
 use crate::block::BlockIter;
@@ -13,22 +12,19 @@ use crate::iter::{EntryValue, Failure, InternalIterator, LentValue};
 use crate::key::{EntryKind, InternalKey, SeqNo, Tag, key_prefix};
 use crate::limits::SEQNO_MAX;
 
-/// Entries of a stretch that are stepped over before a seek passes the others.
+/// Steps before a seek.
 const STEPS_MAX: usize = 4;
 
-/// The [`InternalIterator`] over a source, with what hides its entries.
 pub(in crate::db) struct Covered<I> {
     source: I,
-    /// The range deletes of the source and of all newer ones.
+    /// Range deletes of the source and of newer ones.
     covers: Covers,
-    /// The largest number in the source that the reader can see, or a larger one.
+    /// Bounds the visible sequence numbers of the source.
     seqno_max: SeqNo,
-    /// What is over the current entry, and for which keys that holds.
+    /// Over the current entry.
     over: Over,
-    /// Whether `over` was found.
     is_known: bool,
     is_hidden: bool,
-    /// Whether everything that comes is hidden.
     has_left: bool,
     is_forward: bool,
     failure: Failure,
@@ -49,7 +45,7 @@ impl<I: InternalIterator> Covered<I> {
         }
     }
 
-    /// Does one movement, then passes what is hidden. Repeats the error of the movement that failed.
+    /// Moves, then skips hidden entries. Repeats the error of a failed movement.
     fn attempt(&mut self, is_forward: bool, movement: impl FnOnce(&mut I) -> Step) -> Step {
         self.failure.repeat()?;
         self.is_forward = is_forward;
@@ -59,7 +55,6 @@ impl<I: InternalIterator> Covered<I> {
         }
     }
 
-    /// Looks whether the current entry is hidden, after stretches of which all entries are.
     fn settle(&mut self) -> Step {
         self.has_left = false;
         loop {
@@ -78,7 +73,6 @@ impl<I: InternalIterator> Covered<I> {
         }
     }
 
-    /// Moves to the first entry behind the stretch.
     fn leave_stretch(&mut self) -> Step {
         if self.is_forward && self.over.end().is_none() {
             self.has_left = true;
@@ -109,13 +103,11 @@ impl<I: InternalIterator> Covered<I> {
         Ok(())
     }
 
-    /// Whether the entries around the current one are as the source has them.
     fn is_bare(&self) -> bool {
         self.is_known && self.over.newest == 0
     }
 }
 
-/// The internal key that comes before all entries of a user key.
 fn first_of(user: &[u8]) -> InternalKey<'_> {
     InternalKey::new(user, Tag::newest_at(SEQNO_MAX))
 }
@@ -166,7 +158,7 @@ impl<I: InternalIterator> InternalIterator for Covered<I> {
         self.source.block().filter(|_| !self.is_hidden)
     }
 
-    /// Only in a stretch without range deletes, up to a block that reaches beyond it.
+    /// Only in a stretch without range deletes, up to a block that extends beyond it.
     fn leading_block(&mut self, limit: Option<u64>) -> Option<&mut BlockIter> {
         if !self.is_bare() {
             return None;

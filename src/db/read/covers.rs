@@ -1,66 +1,61 @@
-//! The range deletes over what a scan reads, from the newest source to the oldest.
+//! The range deletes over the sources of a scan, newest first.
 //!
-//! A scan looks at the same stretch of keys for long. So what is found for a key is found with the bounds up to which it
-//! holds, and each list remembers where it was.
+//! A scan stays in one stretch of keys for long, so each result includes its bounds, and each list caches its position.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::db::state::expiry::horizons::Past;
 use crate::error::Result;
-use crate::key::SeqNo;
+use crate::key::{SeqNo, compare_keys};
 use crate::limits::SEQNO_MAX;
 use crate::snapshot_read::{KeyRange, successor};
 use crate::spans::{Spans, Stretch};
 use crate::version::{Run, TableHandle};
 
-/// Lists of range deletes, from the newest to the oldest.
 #[derive(Clone)]
 pub(in crate::db) struct Covers {
     lists: Vec<List>,
     seqno: SeqNo,
-    /// Entries with a smaller number have expired.
+    /// Smaller numbers have expired.
     horizon: SeqNo,
 }
 
-/// Spans that do not overlap, and where they were searched last.
 #[derive(Clone)]
 enum List {
-    /// The reader sees all of them.
+    /// All visible to the reader.
     Whole { spans: Arc<Spans>, near: usize },
-    /// Those of tables of one run. They are looked at one by one, because they may have to be read.
+    /// Of one run. Each table is examined separately, because its spans may have to be read.
     Run { tables: Arc<[Arc<TableHandle>]>, open: Option<(usize, Arc<Spans>)>, near: usize },
 }
 
-/// What is over a key, and for which keys around it that holds.
+/// The newest range delete over a key, and the bounds of this answer.
 #[derive(Default)]
 pub(super) struct Over {
     start: Vec<u8>,
     end: Vec<u8>,
-    /// Whether there is no upper bound.
     is_open: bool,
-    /// The number of the newest range delete, or the horizon if that is larger; 0 if there is neither.
+    /// Number of the newest range delete, or the horizon if larger, else 0.
     pub(super) newest: SeqNo,
-    /// Whether that is the horizon. An entry may have its number, and is visible.
+    /// An entry with the number of the horizon is visible.
     is_horizon: bool,
 }
 
 impl Over {
     pub(super) fn contains(&self, key: &[u8]) -> bool {
-        *self.start <= *key && (self.is_open || *key < *self.end)
+        compare_keys(&self.start, key).is_le() && (self.is_open || compare_keys(key, &self.end).is_lt())
     }
 
-    /// The first key of the stretch, which may be the empty one.
     pub(super) fn start(&self) -> &[u8] {
         &self.start
     }
 
-    /// The first key after the stretch.
+    /// Exclusive; `None` is unbounded.
     pub(super) fn end(&self) -> Option<&[u8]> {
         (!self.is_open).then_some(&self.end)
     }
 
-    /// Whether it hides all entries up to this number.
+    /// Whether it hides all entries up to `seqno_max`.
     pub(super) fn hides_all(&self, seqno_max: SeqNo) -> bool {
         self.newest > seqno_max || self.newest == seqno_max && !self.is_horizon
     }
@@ -71,14 +66,12 @@ impl Over {
         self.newest = 0;
     }
 
-    /// Takes over what is in a stretch for a reader at this number, and its bounds. Returns its place.
     fn enter(&mut self, stretch: Stretch<'_>, seqno: SeqNo) -> usize {
         self.newest = stretch.newest_at(seqno).unwrap_or(0);
         self.narrow(stretch.start, stretch.end);
         stretch.place
     }
 
-    /// Ends where this does, if that is nearer.
     fn narrow(&mut self, start: Option<&[u8]>, end: Option<&[u8]>) {
         if let Some(start) = start.filter(|start| **start > *self.start) {
             self.start.clear();
@@ -93,18 +86,17 @@ impl Over {
 }
 
 impl Covers {
-    /// None so far, for a reader at this moment. The horizon hides entries like a range delete of all keys with its number.
+    /// The horizon acts like a range delete of all keys with its number.
     pub(super) fn new(past: Past) -> Self {
         let Past { seqno, horizon } = past;
         Self { lists: Vec::new(), seqno, horizon }
     }
 
-    /// Whether no entry of a source is hidden whose numbers are at least this one.
+    /// Whether all entries from `seqno_min` on are visible.
     pub(super) fn is_empty(&self, seqno_min: SeqNo) -> bool {
         self.lists.is_empty() && self.horizon <= seqno_min
     }
 
-    /// Adds older spans, which the reader sees, if any is in the range.
     pub(super) fn add(&mut self, spans: &Arc<Spans>, range: &KeyRange) {
         let starts_in = spans.start().is_some_and(|start| !range.ends_before(start));
         let ends_in = spans.end().is_some_and(|end| end.is_none_or(|end| !range.starts_after(end)));
@@ -113,7 +105,6 @@ impl Covers {
         }
     }
 
-    /// Adds those of this part of a run, which are older.
     pub(super) fn add_run(&mut self, run: &Run, part: &Range<usize>) {
         let with_spans = run.tables[part.clone()].iter().filter(|table| table.meta.spans.is_some());
         let tables: Arc<[_]> = with_spans.cloned().collect();
@@ -122,12 +113,10 @@ impl Covers {
         }
     }
 
-    /// Finds what is over a key.
     pub(super) fn find(&mut self, key: &[u8], over: &mut Over) -> Result<()> {
         over.begin();
         for list in &mut self.lists {
             list.narrow(key, self.seqno, over)?;
-            // What is older has smaller numbers.
             if over.newest > 0 {
                 break;
             }
@@ -143,8 +132,8 @@ impl List {
         match self {
             Self::Whole { spans, near } => *near = over.enter(spans.stretch_near(key, *near), SEQNO_MAX),
             Self::Run { tables, open, near } => {
-                let at = tables.partition_point(|table| *table.meta.largest < *key);
-                let table = tables.get(at).filter(|table| *table.meta.smallest <= *key);
+                let at = tables.partition_point(|table| compare_keys(&table.meta.largest, key).is_lt());
+                let table = tables.get(at).filter(|table| compare_keys(&table.meta.smallest, key).is_le());
                 if let Some(table) = table {
                     let spans = match open.take() {
                         Some((of, spans)) if of == at => spans,
@@ -153,7 +142,7 @@ impl List {
                     *near = over.enter(spans.stretch_near(key, *near), seqno);
                     *open = Some((at, spans));
                 }
-                // Where the bounds of the table end, others may begin.
+                // Other tables may begin at the bounds of this one.
                 let before = at.checked_sub(1).map(|before| successor(&tables[before].meta.largest));
                 let next = tables.get(at + usize::from(table.is_some()));
                 over.narrow(before.as_deref(), next.map(|next| &*next.meta.smallest));

@@ -1,4 +1,4 @@
-//! What an iterator and a cursor over the store and over writes that are not in it have in common.
+//! Common parts of the iterator and cursor over the store plus own writes.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -9,7 +9,6 @@ use super::own_writes::{Own, Writes};
 use crate::db::queues::read_set::Tracker;
 use crate::snapshot_read::{KeyRange, successor};
 
-/// The order in which keys come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::db) enum Direction {
     Up,
@@ -25,7 +24,6 @@ impl Direction {
     }
 }
 
-/// The keys from `start` on, up to `end`; `None`: there is no upper bound.
 #[derive(Debug, Clone)]
 pub(super) struct Window {
     pub(in crate::db) start: Bytes,
@@ -42,7 +40,6 @@ impl Window {
         self.end.as_ref().is_some_and(|end| *end <= self.start)
     }
 
-    /// Takes away what comes up to and with `key` in this direction, and returns it.
     pub(in crate::db) fn pass(&mut self, direction: Direction, key: &Bytes) -> Self {
         match direction {
             Direction::Up => {
@@ -58,7 +55,6 @@ impl Window {
     }
 }
 
-/// Writes that are laid over the store, and where it is noted what was read.
 pub(super) struct LaidOver {
     writes: Arc<Writes>,
     tracker: Option<Tracker>,
@@ -70,8 +66,6 @@ impl LaidOver {
         Self { writes, tracker }
     }
 
-    /// The write that comes first in this direction, unless the entry of the store with the key `stored` comes
-    /// before it.
     pub(in crate::db) fn first(
         &self,
         window: &Window,
@@ -92,7 +86,6 @@ impl LaidOver {
         Some((key.clone(), value.clone()))
     }
 
-    /// Notes that these keys were read.
     pub(in crate::db) fn note(&self, read: &Window) {
         if let Some(tracker) = &self.tracker {
             tracker.note(read.start.clone(), read.end.clone());

@@ -1,10 +1,8 @@
 //! The read path. A reader loads one view and takes no lock.
 //!
-//! The view is loaded before the sequence number. A view has every write up to the moment when it is
-//! replaced, so the view and a sequence number loaded after it show the store as it was at one moment between
-//! the two loads. Compactions remove nothing from it, because the view holds its memtables and tables. A
-//! registered [`Snapshot`](crate::db::handles::snapshot::Snapshot) uses its own number with the current view; compactions keep the
-//! entries that it sees.
+//! The view is loaded before the sequence number, and has every write up to its replacement: together they show the store at a
+//! moment between the two loads. It holds its memtables and tables, so compactions remove nothing from it. A registered
+//! [`Snapshot`](crate::db::handles::snapshot::Snapshot) uses its own number with the current view.
 
 use std::sync::Arc;
 
@@ -20,8 +18,7 @@ use crate::key::{EntryKind, SeqNo};
 use crate::version::Lookup;
 
 impl Engine {
-    /// [`Engine::look_up`] as a call of its own, which is counted among the latencies if they are on. The check is here, so
-    /// that calls of this function stay parts of their callers.
+    /// Here, so that callers of [`Engine::look_up`] stay small.
     #[inline(never)]
     pub(in crate::db) fn get<T>(
         &self,
@@ -49,8 +46,7 @@ impl Engine {
         self.look_up(tree, user_key, past, read)
     }
 
-    /// The value of a key at a moment in the past, or the newest, converted by `read`. `read` is called while the view is
-    /// held, so that the table of a long value is not removed before it is read.
+    /// `read` converts the value while the view protects its table.
     #[inline(always)]
     pub(in crate::db) fn look_up<T>(
         &self,
@@ -62,7 +58,6 @@ impl Engine {
         self.look_up_entry(tree, user_key, past, |_, value| read(value))
     }
 
-    /// The same. `read` gets the number of the entry too.
     #[inline(always)]
     pub(in crate::db) fn look_up_entry<T>(
         &self,
@@ -72,8 +67,7 @@ impl Engine {
         read: impl FnOnce(SeqNo, EntryValue) -> Result<T>,
     ) -> Result<Option<T>> {
         let view = tree.view_ref();
-        // Checked after loading the view: the view of a dropped keyspace is empty, which must not be answered
-        // as "absent".
+        // After loading the view: a dropped keyspace's empty view must not be answered as "absent".
         self.check_readable(tree)?;
         let seqno = past.map_or_else(|| self.sequence.visible(), |past| past.seqno);
         let horizon = || past.map_or_else(|| view.version.horizon(), |past| past.horizon);
@@ -101,24 +95,23 @@ impl Engine {
         }
     }
 
-    /// What is read of a tree at a moment in the past, or now.
     pub(in crate::db) fn moment(&self, tree: &Tree, past: Option<&Past>) -> Result<(Arc<View>, Past)> {
         loop {
             let view = tree.view();
-            // After loading the view, as for a lookup.
+            // After loading the view, as in a lookup.
             self.check_readable(tree)?;
             if let Some(past) = past {
                 return Ok((view, *past));
             }
             let (seqno, horizon) = (self.sequence.visible(), view.version.horizon());
-            // If the horizon has risen meanwhile, later writes may rest on what it hides.
+            // Later writes may depend on a raised horizon.
             if tree.horizon() == horizon {
                 return Ok((view, Past { seqno, horizon }));
             }
         }
     }
 
-    /// Whether the key may be in the store. Does no I/O.
+    /// No I/O.
     pub(in crate::db) fn may_contain(&self, tree: &Tree, user_key: &[u8]) -> bool {
         let view = tree.view_ref();
         let hash = key_hash(self.keyspaces.hash_seed, user_key);
@@ -128,10 +121,10 @@ impl Engine {
         }
     }
 
-    /// Counts the hidden entries that a step of a scan has skipped: they may be worth a compaction.
+    /// Many skipped hidden entries may justify a compaction.
     #[inline]
     pub(in crate::db) fn count_skipped(&self, tree: &Tree, skipped: u64) {
-        // A process that was forked waits for no lock.
+        // A forked child must not wait for a lock.
         if skipped > 0 && tree.count_skipped(skipped) && self.check_writable().is_ok() {
             self.background.notify();
         }
@@ -194,7 +187,7 @@ mod tests {
 
     fn sample(kind: FilterKind) -> MemFs {
         let fs = MemFs::new();
-        // With memory enough for one table.
+        // With enough memory for one table.
         let db = options(&fs, kind).memory_budget(64 << 20).open(DIR).unwrap();
         (0..KEYS).for_each(|key| db.put(key.to_be_bytes(), [1]).unwrap());
         db.compact().unwrap();
@@ -202,7 +195,7 @@ mod tests {
         fs
     }
 
-    /// Flips a bit in every page of the filter that is not read when it is opened.
+    /// Flips a bit in every filter page that is not read at opening.
     fn damage_pages(db: &Db, fs: &MemFs) {
         let table = table(db);
         let filter = &table.meta.filters[0];
@@ -247,12 +240,12 @@ mod tests {
             let each = reads as f64 / f64::from(lookups);
             assert!(hits == 0 && (1.0..=most).contains(&each), "{kind:?}: {each} pages for an absent key");
             assert!(db.may_contain(absent(1)));
-            // A cache with room for all of them in each shard: each page is read once.
+            // Each shard has room for all pages: each is read once.
             blocks.set_capacity(4 << 20);
             let pages = table(&db).meta.filters[0].len / 4096 + 2;
             let (reads, hits) = ask(10_000);
             assert!(hits >= u64::from(lookups) - reads, "{kind:?}: {reads} of {pages}");
-            // A page that few keys need is read late.
+            // A rarely needed page is read late.
             let (late, _) = ask(20_000);
             assert!(reads + late <= pages, "{kind:?}: {reads} and {late} of {pages}");
             let page_reads = db.stats().filter_page_reads;
@@ -268,7 +261,7 @@ mod tests {
             assert_eq!((counts.true_positives, counts.unfiltered_misses), (keys.len() as u64, 0));
             assert_eq!(counts.negatives + counts.false_positives, 3 * u64::from(lookups));
             assert!(db.verify().unwrap().damage.is_empty());
-            // Once there is room, it is loaded, and no page is read any more.
+            // With room it is loaded, and no page is read.
             drop(taken);
             while db.step().unwrap() {}
             assert_eq!(db.stats().keyspaces[0].total().unloaded_filters, 0);
@@ -311,7 +304,7 @@ mod tests {
             assert!((in_memory * 0.7..in_memory * 1.4).contains(&pages), "{pages} {in_memory}");
             let counts = db.stats().keyspaces[0].total().filter;
             assert_eq!(counts.negatives + counts.false_positives, 20_000);
-            // For keys that are there, nothing is gained.
+            // Present keys gain nothing.
             assert!((0..10_000_u32).all(|key| db.contains(key.to_be_bytes()).unwrap()));
             let (_, before) = touched(&db.stats());
             assert!((10_000..12_000_u32).all(|key| db.contains(key.to_be_bytes()).unwrap()));
@@ -321,7 +314,7 @@ mod tests {
             drop(taken);
         }
 
-        // Damage of a page is found by the first probe of it.
+        // The first probe of a damaged page finds the damage.
         let (db, _taken) = open_with_room(options(&fs, FilterKind::Ribbon), len / 8 * 7);
         db.engine().context.memory.blocks().set_capacity(0);
         damage_pages(&db, &fs);
@@ -403,9 +396,9 @@ mod tests {
     fn a_damaged_page_of_a_paged_filter_costs_no_answer_and_the_filter_is_rebuilt() {
         for kind in [FilterKind::Bloom, FilterKind::BlockedBloom, FilterKind::Ribbon] {
             let fs = sample(kind);
-            // Room enough to build it, if not to keep it.
+            // Enough memory to build it, if not to keep it.
             let (db, _taken) = without_room(options(&fs, kind).memory_budget(8 << 20));
-            // First the filter in the table, then the one beside it, which is damaged while it is in use.
+            // First the filter in the table, then the separate one, which is damaged while in use.
             for round in 1..=2 {
                 let rebuilt = round - 1;
                 damage_pages(&db, &fs);
@@ -450,14 +443,14 @@ mod tests {
                 let lookup = Lookup { user_key: key, seqno: 1 << 40, hash, stripe };
                 view.version.get(&lookup).unwrap().is_some()
             };
-            // How many of these keys the filter denies.
+            // Number of these keys that the filter denies.
             let denied = |keys: std::ops::Range<u32>| {
                 let before = old.counters.counts().negatives;
                 keys.for_each(|key| assert!(!finds(&absent(key))));
                 old.counters.counts().negatives - before
             };
             assert!(denied(0..100) > 80, "{kind:?}");
-            // The same filter, from now on by pages, of which most are damaged.
+            // The same filter by pages, most of them damaged.
             let paged = old.with_column_groups(0).unwrap();
             tree.replace_handles(&[(1, Arc::clone(&old))], &[paged]);
             db.engine().context.memory.blocks().set_capacity(0);

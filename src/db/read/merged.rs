@@ -1,10 +1,9 @@
-//! An iterator over the visible entries of a range and the writes laid over them, from both ends.
+//! An iterator over the entries of a range in the store and own writes, from both ends.
 //!
-//! Each end looks at the next entry of the store and at the next write. The one that comes first is yielded; of
-//! equal keys the write counts, and a delete hides the entry. An entry of the store that comes later is kept
-//! for the next step. Both ends of the store may meet in such an entry: then either end takes it.
+//! Each end yields the first of the next stored entry and the next write. For equal keys the write wins, and a delete hides the
+//! entry. A later stored entry is kept; if both ends of the store meet in it, either takes it.
 //!
-//! In a transaction, what either end has passed counts as read; an entry that was only read ahead does not.
+//! In a transaction, yielded keys count as read, entries read ahead do not.
 
 use super::laid_over::{Direction, LaidOver, Window};
 use super::own_writes::Own;
@@ -13,12 +12,11 @@ use crate::error::Result;
 use crate::iter::EntryValue;
 use crate::snapshot_read::{Entry, KeyRange, Range};
 
-/// The writes in a range, and what was read ahead of the store.
 pub(in crate::db) struct Merged {
     own: LaidOver,
-    /// The part of the range that was not yielded yet.
+    /// Not yielded yet.
     left: Window,
-    /// The next entry of the store in each direction, if it was read.
+    /// In each direction, if read.
     ahead: [Option<Entry>; 2],
 }
 
@@ -27,7 +25,6 @@ impl Merged {
         Self { own: LaidOver::new(own), left: Window::of(range), ahead: [None, None] }
     }
 
-    /// The next entry in this direction.
     pub(in crate::db) fn step(
         &mut self,
         store: &mut Range<Sources>,

@@ -1,12 +1,11 @@
-//! A cursor over the visible entries of a range and the writes laid over them.
+//! A cursor over the entries of a range in the store and own writes.
 //!
-//! It moves a cursor over the store and looks at the writes beside it. After a movement up, that cursor is at the
-//! first entry at or after the place of this one; after a movement down, at the last one at or before it. So a
-//! step in the same direction moves it only if both are at the same key, and a step in the other direction moves
-//! it in any case. Of equal keys the write counts, and a delete hides the entry.
+//! After a movement up, the store's cursor is at the first entry at or after this one's place; after one down, at the last at or
+//! before it. So a step in the same direction moves it only if both are at the same key, and one in the other direction always.
+//! For equal keys the write wins, and a delete hides the entry.
 //!
-//! In a transaction, each movement reads the keys between where it begins and where it arrives, both included but
-//! for an entry at which the cursor was already. If it arrives at no entry, it has read up to the end of the range.
+//! In a transaction, a movement reads the keys from its start to its destination, inclusive except for a start at an entry;
+//! without a destination, to the end of the range.
 
 use bytes::Bytes;
 
@@ -17,12 +16,10 @@ use crate::error::Result;
 use crate::iter::EntryValue;
 use crate::snapshot_read::{Cursor, Entry, KeyRange, Movement, Place, successor};
 
-/// The writes in a range, and a place among them and the entries of the store.
 pub(in crate::db) struct MergedCursor {
     own: LaidOver,
     range: Window,
     place: Place,
-    /// The direction in which `place` was reached.
     direction: Direction,
 }
 
@@ -32,12 +29,10 @@ impl MergedCursor {
         Self { own, range, place: Place::New, direction: Direction::Up }
     }
 
-    /// The entry at which it is.
     pub(in crate::db) fn entry(&self) -> Option<&Entry> {
         self.place.entry()
     }
 
-    /// Moves. Whether it has arrived at an entry.
     pub(in crate::db) fn go(&mut self, store: &mut Cursor<Sources>, movement: Movement<'_>) -> Result<bool> {
         use Direction::{Down, Up};
         let all = || self.range.clone();
@@ -56,7 +51,7 @@ impl MergedCursor {
             (Movement::First | Movement::Next, _) => (Up, all()),
             (Movement::Last | Movement::Prev, _) => (Down, all()),
         };
-        // A step leaves an entry of the store that comes later where it is.
+        // A step leaves a later stored entry in place.
         let is_step = matches!((movement, &self.place), (Movement::Next | Movement::Prev, Place::At(_)));
         let is_there = match (self.entry(), store.entry()) {
             (Some((key, _)), Some((stored, _))) => key == stored,
@@ -76,7 +71,7 @@ impl MergedCursor {
         self.place.arrive(found, direction == Up)
     }
 
-    /// The first entry in this direction of a part of the range. The store is at its own first entry there.
+    /// The first entry of a window in this direction, where the store is at its own.
     fn search(
         &self,
         store: &mut Cursor<Sources>,

@@ -1,10 +1,10 @@
-//! Lookups, and the sources of scans. Reads change counters, and load filters and open tables as they need them.
+//! Lookups, and the sources of scans. Reads change counters, load filters and open tables.
 //!
 //! | file | responsibility |
 //! |---|---|
-//! | `lookup`, `batch_lookup` | one key; many keys, with filters fetched together |
-//! | `sources`, `covers`, `covered` | the memtables and runs that a scan reads; the range deletes over them; a source under these |
-//! | `own_writes`, `laid_over`, `merged`, `merged_cursor` | writes of a batch or transaction, laid over lookups, scans and cursors |
+//! | `lookup`, `batch_lookup` | one key; many keys |
+//! | `sources`, `covers`, `covered` | memtables and runs of a scan; range deletes over them |
+//! | `own_writes`, `laid_over`, `merged`, `merged_cursor` | writes of a batch or transaction over lookups, scans and cursors |
 
 mod batch_lookup;
 mod covered;

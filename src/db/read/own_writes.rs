@@ -1,8 +1,7 @@
-//! The writes of a batch or of a transaction, sorted by keyspace and key, so that they can be read.
+//! The readable writes of a batch or transaction, by keyspace and key.
 //!
-//! Of several writes of one key only the last is kept. A range delete removes the writes of its keys; it comes before all
-//! writes that are kept. The writes of a keyspace are shared with the iterators over them: a write while an iterator exists
-//! copies them first, so that an iterator sees the writes before it.
+//! The last write of a key wins. A range delete removes earlier writes of its keys and precedes all others. A write during an
+//! iteration copies the keyspace's writes first.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -18,42 +17,34 @@ use crate::limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, SEQNO_MAX, VALUE_BYTES_MAX};
 use crate::snapshot_read::KeyRange;
 use crate::spans::{Spans, SpansBuilder};
 
-/// The writes of a keyspace.
 #[derive(Debug, Clone, Default)]
 pub(in crate::db) struct Writes {
-    /// The last write of each key. `None`: the key is deleted.
+    /// `None` is a delete.
     pub(super) keys: BTreeMap<Bytes, Option<Bytes>>,
-    /// What was deleted before.
     ranges: Intervals,
 }
 
-/// The most that an encoded entry takes beside its key and its value.
 const FRAMING_BYTES: usize = 21;
 
-/// Writes that are not in the store yet.
 #[derive(Debug, Clone, Default)]
 pub(in crate::db) struct OwnWrites {
     keyspaces: BTreeMap<KeyspaceId, Arc<Writes>>,
-    /// The number of writes of keys, and about what all writes take in a batch.
     len: usize,
     bytes: usize,
-    /// The first write that was rejected.
     refused: Option<Error>,
-    /// The open store whose keyspace handles were used, if any were.
+    /// The store of the keyspace handles used, if any.
     store: Option<OpenId>,
 }
 
-/// What a reader of one keyspace sees beside the store.
 #[derive(Debug, Clone)]
 pub(in crate::db) struct Own {
     writes: Option<Arc<Writes>>,
     refused: Option<Error>,
-    /// Where reads of the store are noted.
     tracker: Option<Tracker>,
 }
 
 impl OwnWrites {
-    /// Records that a keyspace handle of `store` was used. Returns whether no other store's was.
+    /// `false` for a second store.
     pub(in crate::db) fn bind(&mut self, store: OpenId) -> bool {
         let is_same = *self.store.get_or_insert(store) == store;
         if !is_same {
@@ -62,7 +53,7 @@ impl OwnWrites {
         is_same
     }
 
-    /// Sets `key` to `value`; `None` deletes it. O(log n), and O(n) if an iterator over the keyspace exists.
+    /// `None` deletes. O(log n), or O(n) while an iterator over the keyspace exists.
     pub(in crate::db) fn set(&mut self, keyspace: KeyspaceId, key: &[u8], value: Option<&[u8]>) {
         let value_len = value.map_or(0, <[u8]>::len);
         let size = |value_len| FRAMING_BYTES + key.len() + value_len;
@@ -83,8 +74,7 @@ impl OwnWrites {
         self.len += usize::from(before.is_none());
     }
 
-    /// Deletes the keys of a range. O(log n) for each key in it that was written, and O(n) if an iterator over the keyspace
-    /// exists.
+    /// O(log n) for each written key of the range, or O(n) while an iterator over the keyspace exists.
     pub(in crate::db) fn delete_range(&mut self, keyspace: KeyspaceId, range: &KeyRange) {
         let (start, end) = match range.to_delete() {
             Ok(Some(range)) => range,
@@ -116,28 +106,25 @@ impl OwnWrites {
         self.refused.get_or_insert(error);
     }
 
-    /// Whether there is nothing to write, and nothing was rejected.
     pub(in crate::db) fn is_empty(&self) -> bool {
         self.len() == 0 && self.refused.is_none()
     }
 
-    /// The number of keys and of ranges.
     pub(in crate::db) fn len(&self) -> usize {
         self.len + self.keyspaces.values().map(|writes| writes.ranges.len()).sum::<usize>()
     }
 
-    /// Removes all writes.
     pub(in crate::db) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// What a reader of a keyspace sees of them now. O(1).
+    /// O(1).
     pub(in crate::db) fn own(&self, keyspace: KeyspaceId) -> Own {
         let writes = self.keyspaces.get(&keyspace).cloned();
         Own { writes, refused: self.refused.clone(), tracker: None }
     }
 
-    /// The same, if the keyspace is one of this store.
+    /// An error for another store's keyspace.
     pub(in crate::db) fn own_in(&self, store: OpenId, keyspace: KeyspaceId) -> Own {
         let mut own = self.own(keyspace);
         if self.store.is_some_and(|bound| bound != store) {
@@ -146,7 +133,6 @@ impl OwnWrites {
         own
     }
 
-    /// The same writes as a batch, in the order of keyspaces, ranges and keys.
     pub(in crate::db) fn to_batch(&self) -> WriteBatch {
         let mut batch = WriteBatch::with_capacity(self.bytes);
         if let Some(store) = self.store {
@@ -171,18 +157,17 @@ impl OwnWrites {
 }
 
 impl Own {
-    /// The error of the first write that was rejected: what is read would miss it.
+    /// The error of the first rejected write, which a read would miss.
     pub(in crate::db) fn check(&self) -> Result<()> {
         self.refused.as_ref().map_or(Ok(()), |refused| Err(refused.clone()))
     }
 
-    /// What was written of a key.
     pub(in crate::db) fn find(&self, key: &[u8]) -> Option<&Option<Bytes>> {
         let writes = self.writes.as_ref()?;
         writes.keys.get(key).or_else(|| writes.ranges.contains(key).then_some(&None))
     }
 
-    /// The ranges that were deleted, newer than everything in the store. `None` if there are none.
+    /// Newer than the store.
     pub(in crate::db) fn spans(&self) -> Option<Arc<Spans>> {
         let ranges = &self.writes.as_ref()?.ranges;
         let mut spans = SpansBuilder::default();
@@ -192,12 +177,10 @@ impl Own {
         (!spans.is_empty()).then(|| Arc::new(spans.finish()))
     }
 
-    /// The same, and reads of the store are noted.
     pub(in crate::db) fn tracked(self, tracker: Option<Tracker>) -> Self {
         Self { tracker, ..self }
     }
 
-    /// Notes that a key is looked up in the store.
     pub(in crate::db) fn note_key(&self, key: &[u8]) {
         if let Some(tracker) = &self.tracker {
             tracker.note_key(key);

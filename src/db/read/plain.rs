@@ -1,4 +1,4 @@
-//! Every way to look up a key, compared with a model and with a plain walk over all tables.
+//! Every kind of lookup, compared with a model and with a plain search of all tables.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,14 +28,13 @@ fn found((tag, value): (Tag, EntryValue)) -> (Tag, Vec<u8>) {
     (tag, value.read().unwrap().to_vec())
 }
 
-/// The newest entry of a key in tables, found without fences, bounds and filters.
 fn plain(version: &Version, user_key: &[u8], seqno: SeqNo) -> Found {
     let mut tables = version.all_tables();
     tables.find_map(|(_, table)| table.open().unwrap().get(user_key, seqno).unwrap()).map(found)
 }
 
-/// Compares all lookups of these keys, in a keyspace as it is and in a snapshot, with what they are to find.
-/// Returns how many keys are only in tables.
+/// Compares all lookups of these keys in a keyspace and its snapshots with the models. Returns the number of keys found in tables
+/// only.
 fn check(
     db: &Db,
     keyspace: &Keyspace,
@@ -95,7 +94,6 @@ fn check(
     in_tables
 }
 
-/// Keys at and around the bounds of all tables.
 fn around_fences(keyspace: &Keyspace) -> Vec<Vec<u8>> {
     let view = keyspace.tree.view();
     let bounds = view.version.all_tables().flat_map(|(_, table)| {
@@ -114,7 +112,6 @@ fn around_fences(keyspace: &Keyspace) -> Vec<Vec<u8>> {
     around.collect()
 }
 
-/// Flips a bit in each filter of every other table.
 fn damage_filters(fs: &MemFs, keyspace: &Keyspace) {
     for (_, table) in keyspace.tree.view().version.all_tables().step_by(2) {
         for filter in &table.meta.filters {
@@ -161,11 +158,10 @@ fn every_lookup_finds_what_a_plain_walk_over_all_tables_finds() {
             .collect();
         pool.push(Vec::new());
         let (mut model, mut snapshots) = (Model::new(), Vec::new());
-        // In every tenth round each phase leaves a run of its own.
+        // In every tenth round each phase leaves a separate run.
         let many_runs = round % 10 == 9;
         for phase in 0..if many_runs { 16 } else { 1 + random.below(6) } {
             for write in 0..20 + random.below(60) {
-                // The last third is never written.
                 let key = &pool[if write == 0 { 150 } else { random.below(100) as usize }];
                 if random.below(4) == 0 {
                     keyspace.delete(key).unwrap();
@@ -195,7 +191,6 @@ fn every_lookup_finds_what_a_plain_walk_over_all_tables_finds() {
         pool.extend(around.iter().step_by(1 + around.len() / 300).cloned());
         in_tables += check(&db, &keyspace, &pool, &model, &snapshots);
 
-        // With room for some of the filters, or of the tables.
         snapshots.clear();
         drop(keyspace);
         db.close().unwrap();
@@ -220,7 +215,6 @@ fn every_lookup_finds_what_a_plain_walk_over_all_tables_finds() {
         while db.step().unwrap() {}
         check(&db, &keyspace, &pool, &model, &[]);
     }
-    // Or the test shows nothing.
     assert!(in_tables > 5000 && runs > 8 && tables >= 4, "{in_tables} {runs} {tables}");
     assert!(unusable > 20 && without_room > 20, "{unusable} {without_room}");
 }

@@ -1,4 +1,4 @@
-//! What a scan or a compaction reads from.
+//! Sources of scans and compactions.
 
 use std::sync::Arc;
 
@@ -17,18 +17,25 @@ use crate::spans::Spans;
 use crate::table::TableIter;
 use crate::version::TableHandle;
 
-/// The entries of a view in a range.
+#[expect(clippy::large_enum_variant, reason = "a box would be one more allocation for each scan")]
 pub(in crate::db) enum Sources {
-    /// Where nothing has to be merged.
     One(Source),
     Merge(MergeIter<Source>),
 }
 
 impl Sources {
-    /// For a reader at this moment, to whom also `own` range deletes hide the entries of the store.
+    /// With `own` range deletes over the store.
     pub(in crate::db) fn new(view: &View, range: &KeyRange, past: Past, own: Option<&Arc<Spans>>) -> Self {
         let Past { seqno, horizon } = past;
-        let (mut covers, mut sources) = (Covers::new(past), Vec::new());
+        // A single source needs no list.
+        let (mut covers, mut first, mut others) = (Covers::new(past), None, Vec::new());
+        let mut add = |source: Source| match first.take() {
+            None if others.is_empty() => first = Some(source),
+            earlier => {
+                others.extend(earlier);
+                others.push(source);
+            }
+        };
         own.into_iter().for_each(|own| covers.add(own, range));
         for memtable in view.memtables().map(|memtable| &memtable.memtable) {
             let spans = memtable.spans();
@@ -38,7 +45,7 @@ impl Sources {
             let seqno_max = memtable.seqno_max().unwrap_or(0);
             if matches!(memtable.len(), 1..) && seqno_max >= horizon {
                 let source = Source::Memtable(memtable.iter());
-                sources.push(source.under(&covers, seqno, (0, || seqno_max)));
+                add(source.under(&covers, seqno, (0, || seqno_max)));
             }
         }
         for (_, run) in view.version.all_runs() {
@@ -57,19 +64,13 @@ impl Sources {
             }
             let oldest = if horizon == 0 { 0 } else { metas().map(|meta| meta.seqno_min).min().unwrap_or(0) };
             let source = Source::run(Tables { tables, part: part.clone(), fill_cache: true });
-            sources.push(source.under(&covers, seqno, (oldest, newest)));
+            add(source.under(&covers, seqno, (oldest, newest)));
         }
-        match sources.pop() {
-            Some(only) if sources.is_empty() => Self::One(only),
-            last => {
-                sources.extend(last);
-                Self::Merge(MergeIter::new(sources))
-            }
-        }
+        first.map_or_else(|| Self::Merge(MergeIter::new(others)), Self::One)
     }
 }
 
-/// The tables of each run that have entries above a sequence number, and may have them from `start` on, up to `end`.
+/// Per run, the tables with entries above a number that overlap `start..end`.
 pub(in crate::db) fn newer_runs(view: &View, start: &[u8], end: Option<&[u8]>, above: SeqNo) -> Vec<Source> {
     let mut sources = Vec::new();
     for (_, run) in view.version.all_runs() {
@@ -83,21 +84,20 @@ pub(in crate::db) fn newer_runs(view: &View, start: &[u8], end: Option<&[u8]>, a
     sources
 }
 
-/// What a scan reads from.
+#[expect(clippy::large_enum_variant, reason = "a box would be one more allocation for each run of a scan")]
 pub(in crate::db) enum Source {
     Memtable(MemtableIter),
-    Run(Box<RunIter<Tables>>),
-    /// One of the others, some of whose entries range deletes or the horizon hide.
+    Run(RunIter<Tables>),
+    /// With entries hidden by range deletes or the horizon.
     Covered(Box<Covered<Self>>),
 }
 
 impl Source {
     fn run(tables: Tables) -> Self {
-        Self::Run(Box::new(RunIter::new(tables)))
+        Self::Run(RunIter::new(tables))
     }
 
-    /// The same under these range deletes and the horizon, for a reader at a number. `seqno_max` returns the largest number
-    /// in it; none is smaller than `seqno_min`.
+    /// `seqno_max` returns the largest number in the source; none is below `seqno_min`.
     fn under(
         self,
         covers: &Covers,
@@ -111,7 +111,6 @@ impl Source {
     }
 }
 
-/// Hands the calls of an [`InternalIterator`] on to what a variant holds.
 macro_rules! iterate_by_variant {
     ($iterator:ident: $($variant:ident),*) => {
         impl InternalIterator for $iterator {
@@ -181,16 +180,14 @@ macro_rules! iterate_by_variant {
 iterate_by_variant!(Source: Memtable, Run, Covered);
 iterate_by_variant!(Sources: One, Merge);
 
-/// Tables of one run as the source of a [`RunIter`].
 pub(in crate::db) struct Tables {
     tables: Arc<[Arc<TableHandle>]>,
-    /// Which of them.
     part: std::ops::Range<usize>,
     fill_cache: bool,
 }
 
 impl Tables {
-    /// The inputs of a compaction: what it reads is not cached.
+    /// Bypasses the cache.
     pub(in crate::db) fn to_compact(tables: Vec<Arc<TableHandle>>) -> Self {
         Self { part: 0..tables.len(), tables: tables.into(), fill_cache: false }
     }

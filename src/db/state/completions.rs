@@ -1,4 +1,4 @@
-//! The commits that are not complete, and the callbacks of complete ones that have not run.
+//! Incomplete commits, and callbacks of complete ones.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,65 +14,50 @@ use crate::error::{Error, Result};
 use crate::sync::{lock, wait};
 pub(in crate::db) type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 
-/// What the handle of a commit and the list of those that wait share.
 pub(in crate::db) struct Entry {
     pub(in crate::db) place: Place,
     pub(in crate::db) result: OnceLock<Result<()>>,
 }
 
-/// The order of commits: by the ends of their groups in the log, and then by their calls.
+/// By group end, then by call.
 pub(in crate::db) type Place = (LogPosition, u64);
 
-/// What a commit takes that is not complete, about.
 const COMMIT_BYTES: u64 =
     (size_of::<(Place, Waiting)>() + 2 * size_of::<usize>() + size_of::<Entry>()) as u64;
 
-/// What a callback takes with all that it owns directly, about.
 pub(in crate::db) fn bytes_of(callback: &Callback) -> u64 {
     (size_of::<(Callback, Result<()>)>() + size_of_val(&**callback)) as u64
 }
 
-/// A position behind every log.
 pub(in crate::db) const END: LogPosition = LogPosition { number: u64::MAX, offset: u64::MAX };
 
-/// The commits of a store that are not complete, and the callbacks of those that are.
 #[derive(Default)]
 pub(in crate::db) struct Completions {
     pub(in crate::db) state: Mutex<State>,
     pub(in crate::db) changed: Condvar,
-    /// How many commits are not complete.
     pub(in crate::db) waiting: AtomicUsize,
-    /// Memory of the callbacks that have not run.
     callback_bytes: AtomicU64,
 }
 
 #[derive(Default)]
 pub(in crate::db) struct State {
-    /// Commits so far.
     pub(in crate::db) calls: u64,
     pub(in crate::db) waiting: BTreeMap<Place, Waiting>,
-    /// The last position for which a commit wants a sync.
     pub(in crate::db) wanted: Option<LogPosition>,
     pub(in crate::db) ready: BTreeMap<Place, VecDeque<(Callback, Result<()>)>>,
-    /// Memory of the callbacks that have not run.
     callback_bytes: u64,
-    /// The thread that runs callbacks now.
     deliverer: Option<ThreadId>,
-    /// Something runs callbacks: the completion thread, or the calls of a store without threads.
     pub(in crate::db) is_served: bool,
     pub(in crate::db) thread: Option<JoinHandle<()>>,
-    /// The store was closed, with this result.
     pub(in crate::db) ended: Option<Result<()>>,
 }
 
-/// Who waits for a commit.
 pub(in crate::db) struct Waiting {
     pub(in crate::db) entry: Arc<Entry>,
     pub(in crate::db) callbacks: Vec<Callback>,
     pub(in crate::db) waker: Option<Waker>,
 }
 
-/// What the completion thread does next.
 pub(in crate::db) enum Next {
     Deliver,
     Sync(LogPosition),
@@ -80,22 +65,19 @@ pub(in crate::db) enum Next {
 }
 
 impl Entry {
-    /// The result, of a store that is closed or a commit that is complete.
     pub(in crate::db) fn result_at_end(&self) -> Result<()> {
         self.result.get().cloned().unwrap_or(Err(Error::Closed))
     }
 }
 
-/// Runs a callback. It is the caller's code, so its panic is no failure of the store.
+/// A panic in a callback is no failure of the store.
 pub(in crate::db) fn run(callback: Callback, result: Result<()>) {
     if let Err(error) = catch("a callback of a commit", || callback(result)) {
-        // So may be what takes the event.
         let _ = catch("tracing", || tracing::error!(%error, "a callback panicked"));
     }
 }
 
 impl State {
-    /// Completes the commits up to this position.
     pub(in crate::db) fn complete(&mut self, up_to: LogPosition, result: &Result<()>) {
         while let Some(first) = self.waiting.first_entry().filter(|first| first.key().0 <= up_to) {
             let (place, waiting) = first.remove_entry();
@@ -104,7 +86,6 @@ impl State {
         self.wanted = self.wanted.filter(|&wanted| wanted > up_to);
     }
 
-    /// Sets the result of a commit, and makes its callbacks ready.
     fn complete_one(&mut self, place: Place, waiting: Waiting, result: &Result<()>) {
         let Waiting { entry, callbacks, waker } = waiting;
         let _ = entry.result.set(result.clone());
@@ -117,7 +98,6 @@ impl State {
         }
     }
 
-    /// Takes the callback that is to run next.
     fn take_ready(&mut self) -> Option<(Callback, Result<()>)> {
         let mut first = self.ready.first_entry()?;
         let callback = first.get_mut().pop_front();
@@ -134,19 +114,18 @@ impl Completions {
         lock(&self.state)
     }
 
-    /// Memory of the commits that are not complete, and of the callbacks that have not run, about.
+    /// Approximate, of incomplete commits and pending callbacks.
     pub(in crate::db) fn bytes(&self) -> u64 {
         let waiting = self.waiting.load(Ordering::Relaxed) as u64;
         waiting * COMMIT_BYTES + self.callback_bytes.load(Ordering::Relaxed)
     }
 
-    /// To be called after a change: for those who take no lock.
+    /// Publishes the counts for readers without the lock. Call after each change.
     pub(in crate::db) fn count(&self, state: &State) {
         self.waiting.store(state.waiting.len(), Ordering::Release);
         self.callback_bytes.store(state.callback_bytes, Ordering::Relaxed);
     }
 
-    /// Adds the commit of a batch that ends at this position.
     pub(in crate::db) fn add(&self, position: LogPosition, durability: Durability) -> Arc<Entry> {
         let mut state = self.lock();
         state.calls += 1;
@@ -166,7 +145,7 @@ impl Completions {
         entry
     }
 
-    /// Has a callback run when the commit is complete. Returns it if nobody will run it any more.
+    /// Returns the callback if nothing will run it.
     pub(in crate::db) fn call(&self, entry: &Entry, callback: Callback) -> Option<Callback> {
         let mut state = self.lock();
         let bytes = bytes_of(&callback);
@@ -176,7 +155,7 @@ impl Completions {
             self.count(&state);
             return None;
         }
-        // While the store is closed, the callbacks that are ready are run to the last.
+        // A closing store runs its ready callbacks.
         let is_served = state.is_served && state.ended.is_none();
         match entry.result.get() {
             Some(result) if is_served || state.deliverer.is_some() || !state.ready.is_empty() => {
@@ -190,7 +169,6 @@ impl Completions {
         }
     }
 
-    /// Completes the commits up to this position.
     pub(in crate::db) fn complete(&self, up_to: LogPosition, result: &Result<()>) {
         if self.waiting.load(Ordering::Acquire) == 0 {
             return;
@@ -201,12 +179,11 @@ impl Completions {
         self.changed.notify_all();
     }
 
-    /// Completes every commit because the log has failed.
     pub(in crate::db) fn fail(&self, error: &Error) {
         self.complete(END, &Err(error.clone()));
     }
 
-    /// Runs the callbacks that are ready, unless another thread does. `true` if it ran any.
+    /// Unless another thread does. Returns whether it ran any.
     pub(in crate::db) fn deliver(&self) -> bool {
         let mut state = self.lock();
         let mut any = false;
@@ -226,7 +203,6 @@ impl Completions {
         any
     }
 
-    /// Waits for something to do.
     pub(in crate::db) fn next(&self) -> Next {
         let mut state = self.lock();
         loop {
@@ -239,8 +215,7 @@ impl Completions {
         }
     }
 
-    /// Completes all commits because the store is closed, and waits until their callbacks have run, unless it
-    /// is one of them that closes the store.
+    /// Waits for all callbacks, unless one of them closes the store.
     pub(in crate::db) fn end(&self, result: &Result<()>) {
         let mut state = self.lock();
         state.complete(END, result);

@@ -1,10 +1,8 @@
-//! Whether a store may be used: it may have been closed, and writing may be disabled by a failure.
+//! Failures of a store.
 //!
-//! Few failures disable writing ([`ends_writing`]): a failed sync of a log, of a manifest or of the directory,
-//! since what it has lost is unknown; a lost lock; a panic; faulty memory. All others pass.
-//!
-//! A panic is a failure too: it may have interrupted a change halfway, and threads that wait for the work
-//! must get its error. So work that others may wait for is run by [`catch`].
+//! A failed sync of a log, a manifest or the directory (its losses are unknown), a lost lock, a panic or faulty memory end
+//! writing ([`ends_writing`]). A panic may interrupt a change halfway, and waiting threads need its error: [`catch`] runs work
+//! that others may wait for.
 
 use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::fs::{self, LOOK_AFTER_SYNC};
 
-/// Whether writing ends with this failure, until the store is opened again.
+/// Until the next opening.
 pub(in crate::db) fn ends_writing(error: &Error, dir: &Path) -> bool {
     match error {
         Error::LockLost { .. }
@@ -30,18 +28,17 @@ pub(in crate::db) fn ends_writing(error: &Error, dir: &Path) -> bool {
     }
 }
 
-/// Whether an operation was refused because the disk is full.
 pub(in crate::db) fn is_out_of_space(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if fs::is_out_of_space(source))
 }
 
-/// Whether the system refused an operation for want of something, before it tried.
+/// The system refused the operation before attempting it.
 fn is_passing(error: &io::Error) -> bool {
     let kinds = [ErrorKind::OutOfMemory, ErrorKind::Interrupted];
     kinds.contains(&error.kind()) || fs::is_out_of_space(error) || fs::is_out_of_files(error)
 }
 
-/// Runs a function. Returns a panic as an error that names what it interrupted.
+/// Returns a panic of `work` as an error.
 pub(in crate::db) fn catch<T>(during: &'static str, work: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());

@@ -1,4 +1,4 @@
-//! The files of a store: their directory and lock, their numbers, and their creation and removal.
+//! The files of a store: directory, lock, numbers, creation and removal.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -15,22 +15,17 @@ use crate::table::{TableContext, write_filter_file};
 use crate::table_meta::FilterRef;
 use crate::wal::FramedWriter;
 
-/// The directory of a store.
 pub(in crate::db) struct StoreFiles {
     pub(in crate::db) fs: Arc<dyn Fs>,
     pub(in crate::db) dir: PathBuf,
     pub(in crate::db) store_id: FileId,
-    /// Files that nothing needs any more.
     pub(in crate::db) obsolete: Arc<ObsoleteFiles>,
     numbers: Numbers,
-    /// What `fs` is too.
     locked: Arc<LockedDir>,
 }
 
-/// Numbers for new files.
 pub(in crate::db) struct Numbers {
     next: AtomicU64,
-    /// Numbers of files that are named like files of the store but belong to others.
     taken: BTreeSet<u64>,
 }
 
@@ -52,12 +47,11 @@ impl StoreFiles {
         Self { fs, dir, store_id, obsolete, numbers, locked }
     }
 
-    /// The number that the next file will get.
     pub(in crate::db) fn next_number(&self) -> u64 {
         self.numbers.next.load(Ordering::SeqCst)
     }
 
-    /// A number for a new file. Numbers are never reused.
+    /// Numbers are never reused.
     pub(in crate::db) fn new_number(&self) -> u64 {
         loop {
             let number = self.numbers.next.fetch_add(1, Ordering::SeqCst);
@@ -67,12 +61,11 @@ impl StoreFiles {
         }
     }
 
-    /// Syncs the directory.
     pub(in crate::db) fn sync_dir(&self) -> Result<()> {
         self.fs.sync_dir(&self.dir).map_err(|error| Error::io("sync", &self.dir, error))
     }
 
-    /// Creates a log file, and syncs its header and the directory. Removes the file if that fails.
+    /// Syncs its header and the directory. Removes the file on failure.
     pub(in crate::db) fn create_log(&self, number: u64) -> Result<(FramedWriter, FileId)> {
         let file_id = random_id()?;
         let path = FileName::Log(number).path(&self.dir);
@@ -86,8 +79,7 @@ impl StoreFiles {
         synced.inspect_err(|_| self.remove(FileName::Log(number)))
     }
 
-    /// Writes a filter block to a new file, and syncs the file and the directory. Removes the file if that
-    /// fails.
+    /// Syncs file and directory. Removes the file on failure.
     pub(in crate::db) fn write_filter(&self, block: &[u8]) -> Result<FilterRef> {
         let number = self.new_number();
         let ids = [self.store_id, random_id()?];
@@ -96,7 +88,7 @@ impl StoreFiles {
         written.inspect_err(|_| drop(self.fs.remove(&FileName::Filter(number).path(&self.dir))))
     }
 
-    /// Removes a file that nothing needs any more. If that fails, or it is kept, it is tried again with the obsolete files.
+    /// Retries with the obsolete files.
     pub(in crate::db) fn remove(&self, name: FileName) {
         if self.obsolete.is_kept(name) {
             return self.obsolete.add(name);
@@ -107,8 +99,7 @@ impl StoreFiles {
         }
     }
 
-    /// Removes the files that nothing needs any more. Keeps those that cannot be removed for the next call.
-    /// Returns whether any was removed, and the last error.
+    /// Keeps failed ones for the next call. Returns whether any was removed, and the last error.
     pub(in crate::db) fn remove_obsolete(&self, context: &TableContext) -> (bool, Option<Error>) {
         let mut failure = None;
         let any = self.obsolete.clear(|name| {
@@ -125,40 +116,35 @@ impl StoreFiles {
         (any, failure)
     }
 
-    /// Checks that the directory may be changed: this process has locked it, and it is still the same
-    /// directory.
+    /// Also checks that the directory has not been replaced.
     pub(in crate::db) fn check_locked(&self) -> Result<()> {
         self.locked.check().map_err(|error| Error::io("look at", &self.dir, error))
     }
 
-    /// The directory and its lock.
     pub(in crate::db) fn locked(&self) -> &Arc<LockedDir> {
         &self.locked
     }
 
-    /// Whether an earlier check found that the directory is not the one that was locked.
     pub(in crate::db) fn has_lost_lock(&self) -> bool {
         self.locked.has_lost_lock()
     }
 
-    /// Whether this process opened the store.
     pub(in crate::db) fn check_process(&self) -> Result<()> {
         self.locked.check_process()
     }
 
-    /// The same for the most frequent calls: see [`LockedDir::check_not_forked`].
+    /// Cheap: see [`LockedDir::check_not_forked`].
     #[inline]
     pub(in crate::db) fn check_not_forked(&self) -> Result<()> {
         self.locked.check_not_forked()
     }
 
-    /// Releases the lock. Nothing in the directory is changed afterwards.
+    /// Nothing in the directory changes afterwards.
     pub(in crate::db) fn unlock(&self) {
         self.locked.release();
     }
 }
 
-/// Random bytes of the operating system.
 pub(in crate::db) fn random_id() -> Result<FileId> {
     let mut id = [0; 16];
     match getrandom::fill(&mut id) {

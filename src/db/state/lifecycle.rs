@@ -1,16 +1,16 @@
-//! The lifecycle of an open store: whether it takes reads and writes as usual, and if not, why.
+//! The lifecycle of an open store.
 //!
-//! One word holds a bit for each reason. A write checks the word once before the commit queue, and the leader checks it
-//! once for its group; only if a bit is set do they look at the reasons one by one.
+//! One word has a bit for each reason to refuse or delay writes. Writers check it before the commit queue, and the leader for its
+//! group.
 //!
 //! | bit | meaning | ends |
 //! |---|---|---|
 //! | read-only | the store has no log | never |
 //! | closed | every call is refused | never |
 //! | failed | a failure disabled writing ([`failure`](super::failure)) | never |
-//! | suspended | an append failed; its end is unknown (`generation/resume`) | with a new log and a new manifest |
-//! | unchanged | the files are those that the opening found (`generation/begin`) | before the first change |
-//! | short of space | the disk is full, and no puts are taken (`generation/disk_space`) | when there is space |
+//! | suspended | an append failed; its end is unknown (`generation/resume`) | with a new log and manifest |
+//! | unchanged | the files are as the opening found them (`generation/begin`) | before the first change |
+//! | short of space | the disk is full, and puts are refused (`generation/disk_space`) | when there is space |
 //! | work failing | background work failed and is retried (`queues/retry`) | when it succeeds |
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,7 +30,6 @@ const UNCHANGED: u32 = 1 << 4;
 const SHORT_OF_SPACE: u32 = 1 << 5;
 const WORK_FAILING: u32 = 1 << 6;
 
-/// One bit of the lifecycle, for the state that decides about it.
 #[derive(Debug)]
 pub(in crate::db) struct Flag {
     word: Arc<AtomicU32>,
@@ -38,7 +37,6 @@ pub(in crate::db) struct Flag {
 }
 
 impl Default for Flag {
-    /// The bit of a lifecycle of its own.
     fn default() -> Self {
         Lifecycle::new().short_of_space()
     }
@@ -50,7 +48,6 @@ impl Flag {
         self.word.load(Ordering::Acquire) & self.bit != 0
     }
 
-    /// Sets or clears the bit. Whether it was set before.
     pub(in crate::db) fn set(&self, is_set: bool) -> bool {
         let before = match is_set {
             true => self.word.fetch_or(self.bit, Ordering::AcqRel),
@@ -60,33 +57,28 @@ impl Flag {
     }
 }
 
-/// The lifecycle of a store.
 pub(in crate::db) struct Lifecycle {
     word: Arc<AtomicU32>,
     failure: OnceLock<Error>,
-    /// Why writing is suspended, and the files to keep until it resumes.
     pub(in crate::db) suspension: Mutex<Suspension>,
-    /// One thread begins to change an unchanged store.
     pub(in crate::db) beginning: Mutex<()>,
 }
 
 #[derive(Default)]
 pub(in crate::db) struct Suspension {
-    /// The newest failure.
     cause: Option<Error>,
     pub(in crate::db) in_doubt: InDoubt,
 }
 
-/// Files that a manifest may name of which it is unknown whether it counts, or whether it has the edit.
+/// Named by a manifest or edit that may or may not be in force.
 #[derive(Default)]
 pub(in crate::db) struct InDoubt {
     pub(in crate::db) files: Vec<FileName>,
-    /// Handles of tables. They are marked as obsolete, and their files are removed with the last handle.
+    /// The last handle removes the file.
     pub(in crate::db) tables: Vec<Arc<TableHandle>>,
 }
 
 impl Lifecycle {
-    /// A store that is read-only so far.
     pub(in crate::db) fn new() -> Self {
         Self {
             word: Arc::new(AtomicU32::new(READ_ONLY)),
@@ -113,13 +105,11 @@ impl Lifecycle {
         self.word.load(Ordering::Acquire) & bits != 0
     }
 
-    /// Whether nothing stands in the way of a write.
     #[inline]
     pub(in crate::db) fn is_ready(&self) -> bool {
         !self.has(u32::MAX)
     }
 
-    /// Refuses writes to a store that is read-only, closed, or disabled by a failure.
     #[inline]
     pub(in crate::db) fn check_writable(&self) -> Result<()> {
         if self.has(READ_ONLY | CLOSED | FAILED) { self.refuse() } else { Ok(()) }
@@ -143,24 +133,22 @@ impl Lifecycle {
         self.failure.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// The store gets a log.
     pub(in crate::db) fn set_writable(&self) {
         self.flag(READ_ONLY).set(false);
     }
 
-    /// Marks the store as closed. `false` if it was before.
+    /// `false` if it was closed already.
     pub(in crate::db) fn set_closed(&self) -> bool {
         !self.flag(CLOSED).set(true)
     }
 
-    /// Stores the first failure. `false` if there was one before.
+    /// Stores only the first failure; returns whether this is it.
     pub(in crate::db) fn set_failure(&self, error: Error) -> bool {
         let is_first = self.failure.set(error).is_ok();
         self.flag(FAILED).set(true);
         is_first
     }
 
-    /// The failure that disabled writing.
     pub(in crate::db) fn failure(&self) -> Option<&Error> {
         self.failure.get()
     }
@@ -183,7 +171,6 @@ impl Lifecycle {
         self.has(SUSPENDED)
     }
 
-    /// The failure because of which writing is suspended, if it is.
     pub(in crate::db) fn suspended_by(&self) -> Option<Error> {
         if self.is_suspended() { lock(&self.suspension).cause.clone() } else { None }
     }
@@ -199,7 +186,7 @@ impl Lifecycle {
         self.flag(SUSPENDED).set(false);
     }
 
-    /// The files to hold from before the edit of a change is appended until the change is visible.
+    /// From before the append until the change is visible.
     pub(in crate::db) fn doubt(&self, change: &Change) -> Doubt<'_> {
         let tables = match change {
             Change::Trees(changes) => changes.iter().flat_map(TreeChange::new_tables).collect(),
@@ -211,12 +198,10 @@ impl Lifecycle {
         Doubt { lifecycle: self, tables }
     }
 
-    /// Keeps a file that a manifest may name.
     pub(in crate::db) fn keep_file(&self, name: FileName) {
         lock(&self.suspension).in_doubt.files.push(name);
     }
 
-    /// Keeps the new tables of changes, and these files.
     pub(in crate::db) fn keep_files(&self, changes: &[TreeChange], names: Vec<FileName>) {
         let in_doubt = &mut lock(&self.suspension).in_doubt;
         for change in changes {
@@ -227,15 +212,13 @@ impl Lifecycle {
     }
 }
 
-/// The new tables and filters of a change whose edit may be in the manifest. Unless that ends, they are kept,
-/// also if a panic has interrupted the change.
+/// Keeps the new tables of the change unless [`Doubt::end`] is called, also after a panic.
 pub(in crate::db) struct Doubt<'a> {
     lifecycle: &'a Lifecycle,
     tables: Vec<Arc<TableHandle>>,
 }
 
 impl Doubt<'_> {
-    /// The change is visible.
     pub(in crate::db) fn end(mut self) {
         self.tables.clear();
     }

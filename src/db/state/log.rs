@@ -1,15 +1,11 @@
-//! The active write-ahead log: appends for the commit leader, and syncs for writers that wait for durability.
+//! The active write-ahead log: appends by the commit leader, syncs for durability.
 //!
-//! Appending and syncing are separate stages. A writer that wants durability waits in [`Log::wait_durable`]
-//! for a position. The first writer syncs everything that has been appended so far; the others wait for it,
-//! and the next sync covers what was appended meanwhile. So the number of syncs depends on the speed of the
-//! disk, not on the number of writers.
+//! Writers wait in [`Log::wait_durable`] for a position. The first one syncs everything appended so far, so the number of syncs
+//! depends on the disk, not on the number of writers.
 //!
-//! Writers that a sync has released write again at once. A sync that began before they have done so would leave them
-//! to the next one, and the writers would split into two groups that take turns. So if several writers waited when
-//! the last sync ended, the next one begins when as many wait again, or after half the time that a sync takes
-//! ([`company_patience`]). A writer that is alone does not wait. If nothing was appended during a sync, a promise record is appended,
-//! which states how far the log is durable.
+//! Released writers write again at once. A sync that starts too early would split them into two alternating groups. So if several
+//! waited at the end of the last sync, the next one starts when as many wait again, or after half the duration of a sync
+//! ([`company_patience`]). If nothing was appended during a sync, a promise record states the durable position.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,82 +24,63 @@ use crate::wal::{
     Boundary, EditMark, FramedWriter, RecordKind, encode_boundaries, encode_close, encode_promise,
 };
 
-/// How long a sync waits for company at most. If it would be shorter than the least, it does not wait.
+/// Limits of the wait before a sync.
 const PATIENCE_MAX: Duration = Duration::from_millis(1);
 const PATIENCE_MIN: Duration = Duration::from_micros(20);
 
-/// Unsynced bytes of the log at which it is synced in the background.
+/// The background syncs the log at this size.
 pub(in crate::db) const LOG_SYNC_BYTES: u64 = 8 << 20;
 
-/// How many logs before the active one may be kept for keyspaces that are rarely written. The limit keeps
-/// recovery short.
+/// For rarely written keyspaces. Limits recovery time.
 pub(in crate::db) const OLDER_LOGS_MAX: usize = 16;
 
-/// A place in the sequence of logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::db) struct LogPosition {
     pub(in crate::db) number: u64,
     pub(in crate::db) offset: u64,
 }
 
-/// What [`Log::append`] has done.
 pub(in crate::db) struct Appended {
-    /// Where the last batch ends.
     pub(in crate::db) position: LogPosition,
-    /// Bytes of the log that are not known to be durable.
     pub(in crate::db) unsynced_before: u64,
     pub(in crate::db) unsynced: u64,
 }
 
-/// The active log and the lengths of the older ones that are still needed.
 pub(in crate::db) struct Log {
     state: Mutex<LogState>,
     synced: Condvar,
-    /// As many writers wait as the thread that syncs next waits for.
     joined: Condvar,
-    /// Number of the active log, to be read without the lock.
     active: AtomicU64,
     syncs: AtomicU64,
 }
 
-/// What [`Log::wait_durable`] has found.
 pub(in crate::db) struct Synced {
-    /// Everything up to here is durable.
     pub(in crate::db) up_to: LogPosition,
-    /// A log to which the promise could not be appended, and the error: nothing can be appended to it any more.
+    /// Its promise could not be appended.
     pub(in crate::db) unpromised: Option<(u64, Error)>,
 }
 
 struct LogState {
     number: u64,
     writer: FramedWriter,
-    /// Where the last batch record ends. A sync makes the log durable up to here.
     batches_end: u64,
-    /// Whether it may hold a batch.
     has_batches: bool,
-    /// A thread syncs, or waits for company before it does.
     syncing: bool,
-    /// How far the sync goes that runs, and how many threads wait for it.
     running_to: Option<LogPosition>,
     covered: usize,
-    /// How many threads wait for the next one, and how many waited in all when the last one ended.
+    /// For the next sync; at the end of the last one.
     waiting: usize,
     company: usize,
-    /// How many threads wait for the end of a sync: nobody else is woken.
     asleep: usize,
-    /// How long the last sync took.
     sync_time: Duration,
-    /// Nothing may be appended: the log was closed or cut, or one of these failed.
+    /// Closed, cut, or failed.
     ended: bool,
-    /// The edit that says where the log ends, once it is durable to there.
     end: Option<EditItem>,
     failed: Option<Error>,
-    /// Lengths of older logs, by number.
     older: BTreeMap<u64, u64>,
 }
 
 impl Log {
-    /// `older` are the lengths of the older logs that are still needed.
     pub(in crate::db) fn new(number: u64, writer: FramedWriter, older: BTreeMap<u64, u64>) -> Self {
         let batches_end = writer.len();
         Self {
@@ -131,7 +108,7 @@ impl Log {
         }
     }
 
-    /// The last log of a store that was closed, which takes nothing. `end` says how it ended.
+    /// The last log of a closed store, without appends.
     pub(in crate::db) fn ended(
         number: u64,
         writer: FramedWriter,
@@ -149,7 +126,6 @@ impl Log {
         lock(&self.state)
     }
 
-    /// Waits for the end of a sync, or of the log.
     fn await_sync<'l>(&'l self, mut state: MutexGuard<'l, LogState>) -> MutexGuard<'l, LogState> {
         state.asleep += 1;
         state = wait(&self.synced, state);
@@ -157,7 +133,6 @@ impl Log {
         state
     }
 
-    /// Wakes those who wait for the end of a sync.
     fn wake(&self, state: &LogState) {
         if state.asleep > 0 {
             self.synced.notify_all();
@@ -168,12 +143,11 @@ impl Log {
         self.active.load(Ordering::SeqCst)
     }
 
-    /// How many times a log was synced.
     pub(in crate::db) fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
     }
 
-    /// Appends batches as records with one write, after these bucket boundaries, if there are any.
+    /// With one write.
     #[inline]
     pub(in crate::db) fn append<'b>(
         &self,
@@ -201,33 +175,29 @@ impl Log {
         Ok(Appended { position, unsynced_before, unsynced: state.unsynced() })
     }
 
-    /// Where the last batch ends.
     pub(in crate::db) fn end(&self) -> LogPosition {
         let state = self.lock();
         LogPosition { number: state.number, offset: state.batches_end }
     }
 
-    /// Bytes of the active log that are not known to be durable.
     pub(in crate::db) fn unsynced_bytes(&self) -> u64 {
         self.lock().unsynced()
     }
 
-    /// Length of all logs that are still needed.
     pub(in crate::db) fn total_bytes(&self) -> u64 {
         let state = self.lock();
         state.writer.len() + state.older.values().sum::<u64>()
     }
 
-    /// Number of logs before the active one that are still needed.
     pub(in crate::db) fn older(&self) -> usize {
         self.lock().older.len()
     }
 
-    /// Returns once everything up to `position` is durable. `mark` is stated in the promise record.
+    /// Returns once everything up to `position` is durable. The promise record states `mark`.
     ///
     /// # Errors
     ///
-    /// The error of the first failed sync, from every later call: it is unknown what that sync has lost.
+    /// Every call returns the error of the first failed sync, whose losses are unknown.
     pub(in crate::db) fn wait_durable(
         &self,
         position: LogPosition,
@@ -236,8 +206,7 @@ impl Log {
         self.wait_in_company(position, mark, company_patience)
     }
 
-    /// [`Log::wait_durable`], where a sync waits for company for as long as `patience` says if the last one took so
-    /// long.
+    /// First waits for `patience(duration of the last sync)`.
     fn wait_in_company(
         &self,
         position: LogPosition,
@@ -261,7 +230,7 @@ impl Log {
             state.syncing = true;
             state = self.await_company(state, &patience);
             let begun = Instant::now();
-            // Others wait for the result of this sync, also after a panic.
+            // Other threads need the result even after a panic.
             let room = catch("making room in the log", || state.writer.make_room());
             let (number, end, file) = (state.number, state.writer.flushed_len(), state.writer.file());
             let path = state.writer.path().to_path_buf();
@@ -287,7 +256,7 @@ impl Log {
         }
     }
 
-    /// Waits until as many threads wait as waited when the last sync ended, if these were several, or until a time.
+    /// Waits for as many threads as at the end of the last sync, if several, up to a timeout.
     fn await_company<'l>(
         &'l self,
         mut state: MutexGuard<'l, LogState>,
@@ -307,12 +276,12 @@ impl Log {
         state
     }
 
-    /// Whether everything up to `position` is durable; the error if a sync has failed.
+    /// Fails if a sync has failed.
     pub(in crate::db) fn is_durable(&self, position: LogPosition) -> Result<bool> {
         self.lock().durable_if(position).map(|up_to| up_to.is_some())
     }
 
-    /// Ends the active log: appends a close record and syncs the log. Returns its number and length.
+    /// Writes a synced close record. Returns number and length.
     pub(in crate::db) fn close_active(&self, last_seqno: SeqNo, mark: EditMark) -> Result<(u64, u64)> {
         let mut state = self.lock();
         while state.syncing {
@@ -339,13 +308,11 @@ impl Log {
         Ok((number, len))
     }
 
-    /// Ends the active log where its last batch ends, and makes it durable up to there. Nothing can be
-    /// appended to it any more, so there is no close record, unless there was one before. Returns the edit
-    /// that says where the log ends; `None` if it holds no batch.
+    /// Syncs the log up to its last batch, without a close record. Returns the edit with its end, if it has a batch.
     ///
     /// # Errors
     ///
-    /// That of the sync; it is final.
+    /// The final error of a failed sync.
     pub(in crate::db) fn cut_active(&self, last_seqno: SeqNo) -> Result<Option<EditItem>> {
         let mut state = self.lock();
         while state.syncing {
@@ -374,13 +341,11 @@ impl Log {
         Ok(state.end.clone())
     }
 
-    /// Makes `writer` the active log. What was appended to the one before is durable: there, after
-    /// [`Log::close_active`] or [`Log::cut_active`], or in tables. The first record is a promise, which shows
-    /// that the log is in use.
+    /// The previous log is durable, or its entries are in tables.
     ///
     /// # Errors
     ///
-    /// That of appending the promise. The log is active, but nothing can be appended to it.
+    /// The promise could not be appended. The log accepts no appends.
     pub(in crate::db) fn activate(&self, number: u64, writer: FramedWriter, mark: EditMark) -> Result<()> {
         let mut state = self.lock();
         let (old, len) = (state.number, state.batches_end);
@@ -393,30 +358,28 @@ impl Log {
         state.begin(mark)
     }
 
-    /// Appends the first promise, which shows that the log is in use.
+    /// Appends the first promise, which marks the log as used.
     pub(in crate::db) fn begin(&self, mark: EditMark) -> Result<()> {
         self.lock().begin(mark)
     }
 
-    /// Drops the older logs below `floor` from the list and returns their numbers.
+    /// Returns the removed numbers.
     pub(in crate::db) fn take_below(&self, floor: u64) -> Vec<u64> {
         let mut state = self.lock();
         let kept = state.older.split_off(&floor);
         std::mem::replace(&mut state.older, kept).into_keys().collect()
     }
 
-    /// Drops those of these files that are logs from the list of older ones.
     pub(in crate::db) fn forget(&self, names: &[FileName]) {
         let mut state = self.lock();
         state.older.retain(|&number, _| !names.contains(&FileName::Log(number)));
     }
 
-    /// Nothing is appended as long as the guard is held.
     pub(in crate::db) fn pause(&self) -> impl Drop + use<'_> {
         self.lock()
     }
 
-    /// Makes every later write and wait fail with this error.
+    /// Of every later append and wait.
     pub(in crate::db) fn fail(&self, error: &Error) {
         let mut state = self.lock();
         state.failed.get_or_insert_with(|| error.clone());
@@ -424,7 +387,7 @@ impl Log {
     }
 }
 
-/// How long a sync waits for company if the last one took so long: half of that, if a timer is as precise as that.
+/// Half the duration of the last sync, unless timers are too coarse.
 fn company_patience(sync_time: Duration) -> Duration {
     let half = (sync_time / 2).min(PATIENCE_MAX);
     if half < PATIENCE_MIN { Duration::ZERO } else { half }
@@ -435,7 +398,7 @@ impl LogState {
         self.batches_end.saturating_sub(self.writer.synced())
     }
 
-    /// Counts a thread that waits. Returns whether as many wait as the next sync waits for, if it waits for several.
+    /// Returns whether enough threads wait for the next sync.
     fn join(&mut self, position: LogPosition) -> bool {
         if self.running_to.is_some_and(|end| position <= end) {
             self.covered += 1;
@@ -445,12 +408,11 @@ impl LogState {
         self.company > 1 && self.waiting == self.company
     }
 
-    /// How far the logs are durable, if that is at least to `position`.
     fn durable_if(&self, position: LogPosition) -> Result<Option<LogPosition>> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        // An older log was synced to its end before the next one became active.
+        // Older logs were synced before the next one became active.
         let up_to = LogPosition { number: self.number, offset: self.writer.synced() };
         Ok((position <= up_to).then_some(up_to))
     }
@@ -500,7 +462,7 @@ mod tests {
         const WRITERS: usize = 8;
         const ROUNDS: u64 = 40;
         let log = log();
-        // As if all had waited for a sync before.
+        // As if all had waited for an earlier sync.
         log.lock().company = WRITERS;
         std::thread::scope(|scope| {
             for _ in 0..WRITERS {

@@ -1,17 +1,17 @@
-//! What an open store consists of. Nothing here starts work: the rooms above decide when it changes.
+//! State of an open store. Starts no work.
 //!
 //! | file | state |
 //! |---|---|
-//! | `lifecycle` | whether the store takes reads and writes, and why not |
-//! | `failure` | which failures end writing; panics as errors |
+//! | `lifecycle` | whether reads and writes are accepted |
+//! | `failure` | failures that end writing; panics as errors |
 //! | `files` | directory, lock, file numbers, obsolete files |
-//! | `log`, `next_log` | the log in use, and the one prepared after it |
-//! | `keyspace/` | trees: memtables and version of each keyspace, and the changes of a tree |
-//! | `snapshot_list`, `completions` | live snapshots; commits whose durability is reported later |
-//! | `disk_space/` | what is kept free for a full disk, and the file `RESERVE` |
-//! | `expiry/` | the clock, and the horizons that snapshots take |
-//! | `durability`, `open_report`, `progress` | values that callers pass or get |
-//! | `parallel`, `switch_points` | helpers: work in threads; places where tests switch threads |
+//! | `log`, `next_log` | the active log, and the prepared one |
+//! | `keyspace/` | trees: memtables and versions, and their changes |
+//! | `snapshot_list`, `completions` | live snapshots; incomplete commits |
+//! | `disk_space/` | reserved disk space |
+//! | `expiry/` | the clock, and horizons of snapshots |
+//! | `durability`, `open_report`, `progress` | values passed to or by callers |
+//! | `parallel`, `switch_points` | helpers: parallel work; thread switches of tests |
 
 pub(in crate::db) mod completions;
 pub(in crate::db) mod disk_space;

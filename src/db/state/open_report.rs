@@ -1,50 +1,45 @@
-//! The report of an opening: the files it found, the tails it dropped, the files it left alone.
+//! The report of an opening.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::options::BudgetSource;
-/// What opening a store found and did.
+/// Result of opening a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpenReport {
-    /// The store was created by this open.
+    /// Whether the store was created.
     pub created: bool,
-    /// Logs that were read.
+    /// Logs read.
     pub logs: u64,
-    /// Batches that were replayed from them.
+    /// Batches replayed.
     pub batches: u64,
-    /// Entries of those batches that were not in tables yet.
+    /// Entries of these batches that were not in tables.
     pub entries: u64,
-    /// How often a memtable was flushed during the replay, because the logs held more than the memtables and an eighth of
-    /// the memory budget have room for.
+    /// Memtable flushes during the replay.
     pub flushes: u64,
-    /// The memory budget in force, in bytes.
+    /// The memory budget, in bytes.
     pub memory_budget: u64,
-    /// Why it is that.
+    /// Source of the memory budget.
     pub memory_budget_from: BudgetSource,
-    /// The error of a full disk, if there was no room to write the contents of the logs anew. Then the logs
-    /// were kept; nothing of them was lost.
+    /// The error of a full disk that prevented rewriting the logs; nothing was lost.
     pub full_disk: Option<String>,
-    /// The file system refused to sync the directory, because it syncs none (`EINVAL`, as CIFS does). Then a power loss
-    /// may take the names of new files with it, whatever was synced. Noticed when a store is created or its logs are
-    /// replayed; a store that was closed is opened without a sync.
+    /// The file system does not sync directories (`EINVAL`, like CIFS): a power loss may remove new file names. Detected when a
+    /// store is created or logs are replayed.
     pub directory_syncs_refused: bool,
-    /// How far the clock is beyond the newest boundary of a keyspace whose entries expire, if that is more than its time to
-    /// live: the clock may be wrong. What has expired by it is hidden. It is removed, and new entries begin to expire, once
-    /// the clock has gone on evenly for one bucket of the keyspace.
+    /// Distance between the clock and the newest bucket boundary, if it exceeds the time to live: the clock may be wrong. Entries
+    /// expired by it are hidden. They are removed, and new entries start to expire, once the clock has advanced evenly for one
+    /// bucket.
     pub clock_leap: Option<Duration>,
-    /// Which moment of the store a read-only handle sees. `None` for writers.
+    /// The moment of a read-only handle; `None` for writers.
     pub as_of: Option<AsOf>,
-    /// Torn tails of files, which were never promised to be durable and were dropped.
+    /// Dropped torn tails of files, which were never durable.
     pub dropped: Vec<DroppedTail>,
-    /// Files in the directory that the store does not use, and why. Opening the store for writing removes
-    /// those that are left over from earlier work.
+    /// Unused files in the directory. Opening for writing removes leftovers of earlier work.
     pub ignored: Vec<IgnoredFile>,
 }
 
 impl OpenReport {
-    /// Writes the report to `tracing`.
     pub(in crate::db) fn log(&self, dir: &Path) {
         for dropped in &self.dropped {
             let DroppedTail { file, offset, bytes, reason } = dropped;
@@ -63,17 +58,17 @@ impl OpenReport {
     }
 }
 
-/// The moment of a store that a read-only handle sees.
+/// The moment that a read-only handle sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AsOf {
-    /// When it was, by the clock of the machine.
+    /// By the clock of the machine.
     pub time: SystemTime,
-    /// The sequence number of the last write.
+    /// Sequence number of the last write.
     pub seqno: u64,
-    /// A writer had the store open.
+    /// Whether a writer had the store open.
     pub in_use: bool,
-    /// How often it was tried to see one moment: more than once if the writer was in between.
+    /// Attempts to read a consistent moment.
     pub tries: u64,
 }
 
@@ -81,22 +76,22 @@ pub struct AsOf {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DroppedTail {
-    /// The file.
+    /// File.
     pub file: PathBuf,
-    /// Where the last whole record ends.
+    /// End of the last whole record.
     pub offset: u64,
     /// Bytes from there to the end of the file.
     pub bytes: u64,
-    /// What is wrong there.
+    /// Kind of damage.
     pub reason: String,
 }
 
-/// A file in the directory that the store does not use.
+/// An unused file in the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IgnoredFile {
-    /// Its name in the directory.
+    /// File name.
     pub name: String,
-    /// Why it was not used.
+    /// Reason.
     pub why: &'static str,
 }

@@ -1,4 +1,4 @@
-//! The parts of one piece of work at the same time, each in a thread of its own.
+//! Parallel execution of independent parts.
 
 use std::panic::resume_unwind;
 use std::sync::Mutex;
@@ -6,8 +6,7 @@ use std::thread::{self, Builder};
 
 use crate::sync::lock;
 
-/// Does `work` for each of these and returns the results in order. Each of so many threads takes the next one;
-/// this thread is among them.
+/// In `threads` threads, including this one. Returns the results in order.
 pub(in crate::db) fn each_in_parallel<I: Send, T: Send>(
     all: Vec<I>,
     threads: usize,
@@ -25,8 +24,7 @@ pub(in crate::db) fn each_in_parallel<I: Send, T: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Does all parts and returns their results in order. The first is done in this thread, and so is each for which
-/// the system refuses a thread of this kind. A panic of a part goes on here, once all have ended.
+/// In order. The first part runs in this thread, as do parts for which no thread starts. A panic propagates once all have ended.
 pub(in crate::db) fn in_parallel<T: Send>(
     parts: usize,
     thread: impl Fn() -> Builder,
@@ -40,7 +38,7 @@ pub(in crate::db) fn in_parallel<T: Send>(
         let rest = others.into_iter().map(|(part, spawned)| match spawned {
             Ok(running) => running.join().unwrap_or_else(|panic| resume_unwind(panic)),
             Err(error) => {
-                tracing::debug!(%error, "a part is done in the same thread");
+                tracing::debug!(%error, "no thread could be started: the caller runs the part");
                 work(part)
             }
         });
@@ -65,7 +63,7 @@ mod tests {
         };
         let own = threads(Builder::new);
         assert!(own.len() == 4 && own.contains(&this));
-        // No system has room for such a stack, so it starts no thread.
+        // Too large for any system, so no thread starts.
         assert_eq!(threads(|| Builder::new().stack_size(usize::MAX / 4)), HashSet::from([this]));
     }
 

@@ -1,13 +1,11 @@
-//! How far a long call is, and whether its caller wants it to end.
+//! Progress and cancellation of long calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 
-/// How far a long call is; a way to cancel it. Clones are the same: give one to the call and keep another, in
-/// another thread. For [`Db::compact_with`](crate::Db::compact_with) and
-/// [`Db::refilter_with`](crate::Db::refilter_with).
+/// Progress and cancellation of a long call, such as [`Db::compact_with`](crate::Db::compact_with). Clones share their state.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -36,7 +34,7 @@ struct State {
 }
 
 impl Progress {
-    /// Nothing done, nothing to do.
+    /// Starts at 0 of 0 bytes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -48,13 +46,13 @@ impl Progress {
         self.0.done.load(Ordering::Relaxed).min(self.bytes())
     }
 
-    /// Bytes to read in all, estimated when the call began; exact when it has ended.
+    /// Bytes to read: an estimate until the call has ended.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.total.load(Ordering::Relaxed)
     }
 
-    /// Has the call end soon, with [`Error::Cancelled`](crate::Error::Cancelled). What it has finished stays.
+    /// Ends the call soon with [`Error::Cancelled`](crate::Error::Cancelled). Completed parts stay.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Relaxed);
     }
@@ -65,7 +63,7 @@ impl Progress {
         self.0.cancelled.load(Ordering::Relaxed)
     }
 
-    /// More is to be done than was known.
+    /// Raises the total.
     pub(in crate::db) fn expect(&self, bytes: u64) {
         self.0.total.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -74,18 +72,16 @@ impl Progress {
         self.0.done.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Adds bytes that were read, and checks that the call may continue.
     pub(in crate::db) fn add_and_check(&self, bytes: u64) -> Result<()> {
         self.add(bytes);
         self.check()
     }
 
-    /// [`Error::Cancelled`] if [`Progress::cancel`] was called.
     pub(in crate::db) fn check(&self) -> Result<()> {
         if self.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
-    /// The call has ended well: there is nothing more to do.
+    /// Call on success.
     pub(in crate::db) fn end(&self) {
         let done = self.0.done.load(Ordering::Relaxed).max(self.bytes());
         self.0.done.store(done, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The sequence numbers of live snapshots. Compactions keep the entries that a snapshot sees.
+//! The live snapshots. Compactions keep the entries that they see.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,18 +9,15 @@ use crate::batch::KeyspaceId;
 use crate::key::SeqNo;
 use crate::sync::lock;
 
-/// The live snapshots, and the horizons that new ones take.
 #[derive(Default)]
 pub(in crate::db) struct SnapshotList(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// By sequence number, and by how often horizons had been raised.
     live: BTreeMap<(SeqNo, u64), Live>,
     horizons: Arc<Horizons>,
 }
 
-/// Snapshots of the same moment.
 struct Live {
     holders: u64,
     horizons: Arc<Horizons>,
@@ -31,9 +28,8 @@ impl SnapshotList {
         lock(&self.0)
     }
 
-    /// Registers the sequence number that is visible now, and returns the horizons with it. Both are read under the lock.
-    /// That orders the number with [`Self::numbers`]: if a compaction did not see this snapshot, its input has no newer
-    /// entries than the snapshot's number. And it orders the horizons with [`Self::raise`].
+    /// Registers the visible sequence number with the present horizons, read under the lock. This orders the number with
+    /// [`Self::numbers`] (a compaction that missed this snapshot has no newer entries) and the horizons with [`Self::raise`].
     pub(in crate::db) fn register(&self, visible: &AtomicU64) -> (SeqNo, Arc<Horizons>) {
         let mut state = self.lock();
         let (seqno, horizons) = (visible.load(Ordering::Acquire), Arc::clone(&state.horizons));
@@ -52,27 +48,26 @@ impl SnapshotList {
         }
     }
 
-    /// The number of the oldest live snapshot; `SeqNo::MAX` if there is none.
+    /// `SeqNo::MAX` if there is none.
     pub(in crate::db) fn oldest(&self) -> SeqNo {
         self.lock().live.keys().next().map_or(SeqNo::MAX, |(seqno, _)| *seqno)
     }
 
-    /// The sequence numbers of all live snapshots, ascending.
     pub(in crate::db) fn numbers(&self) -> Vec<SeqNo> {
         let mut numbers: Vec<_> = self.lock().live.keys().map(|(seqno, _)| *seqno).collect();
         numbers.dedup();
         numbers
     }
 
-    /// Raises horizons. `install` makes them visible to other readers: no snapshot is made meanwhile, so a reader for whom
-    /// an entry has expired makes no snapshot in which it has not.
+    /// `install` publishes the horizons while no snapshot can be made: a reader for whom an entry has expired cannot make a
+    /// snapshot with it.
     pub(in crate::db) fn raise(&self, changes: &[(KeyspaceId, SeqNo)], install: impl FnOnce()) {
         let mut state = self.lock();
         install();
         state.horizons = Arc::new(state.horizons.raised(changes.iter().copied()));
     }
 
-    /// Below which number no reader sees an entry of a keyspace: its horizon, or that of the oldest snapshot.
+    /// Smaller numbers are invisible to every reader.
     pub(in crate::db) fn lowest_horizon(&self, keyspace: KeyspaceId) -> SeqNo {
         let state = self.lock();
         let oldest = state.live.values().next().map_or(&state.horizons, |oldest| &oldest.horizons);

@@ -1,11 +1,7 @@
-//! Points at which a test can switch between threads, to try their interleavings.
+//! Points at which tests switch threads to try interleavings.
 //!
-//! The engine calls [`point`] where a switch to another thread matters: before it queues a request, becomes
-//! the leader, publishes, reserves, syncs, and at each step of closing. The call does nothing, except in a
-//! thread that a test has registered: then it waits for its turn. One thread runs at a time, and a seed
-//! decides which (see the tests below).
+//! [`point`] is a no-op except in threads registered by a test, which run one at a time, in an order given by a seed.
 
-/// A point at which a test can switch to another thread.
 #[cfg(not(test))]
 pub(in crate::db) fn point() {}
 
@@ -30,10 +26,10 @@ mod tests {
     use crate::fs::{CrashPolicy, MemFs, Op};
     use crate::options::{KeyspaceOptions, Options};
 
-    /// After so long a thread that was let go is taken to wait for another one.
+    /// A thread that is silent for longer is assumed to wait for another one.
     const BLOCKED: Duration = Duration::from_millis(2);
 
-    /// Longer than anything takes that ends.
+    /// Longer than any terminating operation.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     thread_local! {
@@ -46,7 +42,7 @@ mod tests {
         }
     }
 
-    /// Lets one of its threads run at a time, from point to point.
+    /// Runs its threads one at a time, from point to point.
     #[derive(Default)]
     struct Schedule {
         state: Mutex<State>,
@@ -55,12 +51,12 @@ mod tests {
 
     #[derive(Default)]
     struct State {
-        /// Threads that are at a point.
+        /// Threads at a point.
         waiting: BTreeSet<usize>,
-        /// Whose turn it is, until it has seen it.
+        /// Whose turn it is, until taken.
         turn: Option<usize>,
         ended: usize,
-        /// Nobody waits any more: the test has failed.
+        /// The test has failed; nobody waits.
         is_free: bool,
         /// Arrivals at points, and ends.
         events: u64,
@@ -86,7 +82,7 @@ mod tests {
             self.changed.notify_all();
         }
 
-        /// Gives turns until all threads have ended. `choose` picks among so many.
+        /// Assigns turns until all threads have ended. `choose` picks one of `n`.
         fn run(&self, threads: usize, mut choose: impl FnMut(usize) -> usize) {
             let start = Instant::now();
             let mut state = self.state.lock().unwrap();
@@ -124,8 +120,7 @@ mod tests {
 
     const DIR: &str = "/db";
 
-    /// What a thread does beside one that closes. Gives the key that it wrote, if it must be there
-    /// afterwards.
+    /// A thread concurrent to closing. Returns the key that must exist afterwards, if any.
     type Deed = fn(&Db) -> Result<Option<&'static str>>;
 
     fn put_synced(db: &Db) -> Result<Option<&'static str>> {
@@ -146,7 +141,7 @@ mod tests {
         ("step", |db| db.step().map(|_| None)),
     ];
 
-    /// Closes a store while two others use it, in the order that the seed says.
+    /// Closes a store while two threads use it, in the order of the seed.
     fn close_beside(first: Deed, second: Deed, seed: u64) {
         let fs = MemFs::new();
         let db = options(&fs).open(DIR).unwrap();
@@ -190,7 +185,7 @@ mod tests {
                 })
             });
             let (mut dice, mut last) = (Dice(seed), 0);
-            // Every other seed changes threads seldom: what needs one long wait is found that way.
+            // Every other seed switches rarely, for bugs that need one long wait.
             let sticky = seed.is_multiple_of(2);
             schedule.run(3, |waiting| {
                 if !sticky || dice.below(4) == 0 {
@@ -225,7 +220,7 @@ mod tests {
         for seed in 0..6 {
             for (at, first) in DEEDS.into_iter().enumerate() {
                 for second in &DEEDS[at..] {
-                    // Two that drop the same keyspace: one of them finds none.
+                    // Two threads drop the same keyspace; one fails.
                     if first.0 == "drop" && second.0 == "drop" {
                         continue;
                     }
@@ -240,7 +235,7 @@ mod tests {
         println!("{tried} orders");
     }
 
-    /// Does these deeds in threads of their own, in the order that the seed says.
+    /// Runs these in separate threads, in the order of the seed.
     pub(in crate::db) fn in_order<T: Send, const N: usize>(
         seed: u64,
         deeds: [&(dyn Fn() -> T + Sync); N],

@@ -1,14 +1,10 @@
-//! How a transaction is committed.
+//! Committing a transaction.
 //!
-//! 1. Without writes there is nothing to do: it has read one moment. A transaction that is to be slowed down waits
-//!    now, so that little changes between 2 and 3.
-//! 2. Read the number of the newest visible write, then look for changes of what was read, between the snapshot
-//!    and this number ([`changes`](crate::db::commit::read_check)). In this order: whatever the search misses is above the number.
-//! 3. The batch goes to the commit leader with what was read. The leader looks at everything above the number: the
-//!    batches before it in its group, and the entries of memtables. If a memtable above the number was flushed
-//!    meanwhile, begin again with 2, from that number on; from then on such memtables are kept.
-//!
-//! The snapshot stays registered until the leader has decided, so that compactions keep what 2 looks for.
+//! 1. A transaction without writes is done. Otherwise throttle it first, to keep the time between 2 and 3 short.
+//! 2. Read the newest visible sequence number, then search for changes of the read set between the snapshot and this number
+//!    ([`changes`](crate::db::commit::read_check)). Missed changes are above the number.
+//! 3. Pass batch and read set to the commit leader, which checks everything above the number. If a memtable with newer entries
+//!    was flushed meanwhile, repeat from 2; from then on such memtables are kept.
 
 use std::mem;
 use std::sync::Arc;
@@ -25,20 +21,16 @@ use crate::db::write::conditional_loop::{Conditional, Look};
 use crate::error::{Error, Result};
 use crate::key::SeqNo;
 
-/// Attempts of a commit. Each fails only if memtables with newer entries are flushed while it runs; all but the first only
-/// if memory is so short that these are not kept.
+/// Attempts after the first fail only if memory is too short for flushed memtables.
 const ATTEMPTS_MAX: u64 = 8;
 
-/// What exceeds the limit if they were not enough.
 const CHECKS: &str = "checks of what a transaction has read";
 
-/// A commit, while it is decided.
 struct Commit {
     bytes: Vec<u8>,
     trees: Vec<Arc<Tree>>,
     may_exceed: bool,
     reads: ReadSet,
-    /// Nothing has changed up to this number, and nothing that was read has expired up to these horizons.
     unchanged_to: SeqNo,
     horizons: Vec<SeqNo>,
     snapshot: SeqNo,
@@ -51,7 +43,7 @@ impl Conditional for Commit {
     fn look(&mut self, engine: &Engine, read_at: Past) -> Result<Look<()>> {
         let read_at = read_at.seqno;
         if self.attempts == ATTEMPTS_MAX {
-            // Memtables are flushed faster than the reads are checked: whether they have changed is unknown.
+            // Memtables are flushed faster than the reads can be checked.
             return Err(Error::limit(CHECKS, ATTEMPTS_MAX, ATTEMPTS_MAX + 1));
         }
         self.attempts += 1;
@@ -88,9 +80,7 @@ impl Conditional for Commit {
 }
 
 impl Engine {
-    /// Writes a batch if nothing has changed of what was read since its snapshot, which is registered. `past` is the moment
-    /// that it has read in a keyspace.
-    /// Returns where a sync makes it durable.
+    /// `past`: moment of the reads in a keyspace. Returns the log position of the batch.
     pub(super) fn commit_if_unchanged(
         &self,
         batch: WriteBatch,
@@ -114,7 +104,6 @@ impl Engine {
     }
 }
 
-/// Whether a transaction that was not committed because of this may be if it is run again.
 pub(super) fn may_succeed_again(error: &Error) -> bool {
     matches!(error, Error::Conflict { .. } | Error::LimitExceeded { what: CHECKS, .. })
 }

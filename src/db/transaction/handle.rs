@@ -1,4 +1,4 @@
-//! The public handle of a transaction, and of one keyspace in it.
+//! The public handles of a transaction and of a keyspace in it.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -21,20 +21,17 @@ use crate::error::{Error, Result};
 use crate::snapshot_read::KeyRange;
 use crate::sync::lock;
 
-/// Reads and writes over all keyspaces that take place as if at one moment; made by [`Db::transaction`].
+/// An optimistic, serializable transaction over all keyspaces; see [`Db::transaction`].
 ///
-/// It reads the store as it was when it was made, and its own writes. [`commit`](Self::commit) writes everything
-/// at once, or fails with [`Error::Conflict`](crate::Error::Conflict) if anything that the transaction has read
-/// was written by others since. So the committed transactions and all other writes give the same result as in some
-/// order one after the other. Dropped, it has done nothing.
+/// It reads a snapshot and its own writes. [`commit`](Self::commit) writes everything atomically, or fails with
+/// [`Error::Conflict`](crate::Error::Conflict) if anything read has changed. The result equals a serial execution. Dropping it
+/// discards it.
 ///
-/// It holds no lock: others go on reading and writing. Its writes, and what it notes of its reads, are in memory
-/// outside of the budget: about 100 bytes beside the keys and values of each; of the reads 4 MiB at most, beyond
-/// which neighbouring reads are noted as one range with all that is between them.
+/// It holds no lock. Writes and read set are in memory outside of the budget: about 100 bytes each in addition to keys and
+/// values. Beyond 4 MiB, neighbouring reads are merged into ranges.
 ///
-/// Of a range what was iterated over counts as read, absent keys included. What several threads read and write
-/// through one transaction belongs to that transaction. Its iterators and cursors live no longer than it does, so
-/// that nothing is read through it after the commit:
+/// An iterated range counts as read, absent keys included. Several threads can use one transaction. Its iterators and cursors
+/// cannot outlive it:
 ///
 /// ```compile_fail,E0505
 /// # let dir = tempfile::tempdir().unwrap();
@@ -46,7 +43,7 @@ use crate::sync::lock;
 /// # Ok::<(), sievedb::Error>(())
 /// ```
 ///
-/// Nor do a cursor or the loops over `&tx` and its keyspaces:
+/// Nor can cursors and loops over `&tx` and its keyspaces:
 ///
 /// ```compile_fail,E0505
 /// # let dir = tempfile::tempdir().unwrap();
@@ -80,7 +77,7 @@ use crate::sync::lock;
 /// # Ok::<(), sievedb::Error>(())
 /// ```
 ///
-/// Before the commit they may be used, and dropped:
+/// They can be used before the commit:
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -93,7 +90,7 @@ use crate::sync::lock;
 /// # Ok::<(), sievedb::Error>(())
 /// ```
 ///
-/// For example:
+/// Example:
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -149,7 +146,7 @@ impl Transaction {
         self.owner.engine()
     }
 
-    /// Where a keyspace is read; `is_tracked`: whether that counts when the transaction is committed.
+    /// `is_tracked`: the commit checks the reads.
     fn reads_of<'a>(&'a self, owner: &'a Arc<Owner>, tree: &'a Arc<Tree>, is_tracked: bool) -> Reads<'a> {
         let tracker = || Tracker { reads: Arc::clone(&self.reads), tree: Arc::clone(tree) };
         let own = lock(&self.writes).own(tree.id).tracked(is_tracked.then(tracker));
@@ -162,10 +159,7 @@ impl Transaction {
         self.reads_of(&self.owner, &self.default, true)
     }
 
-    /// The value of `key` in the default keyspace, like `get`; but the transaction may be committed although
-    /// others have changed it since.
-    ///
-    /// For what need not be exact, or is known not to matter: a hint, a counter of visits.
+    /// Like `get` in the default keyspace, but not checked by the commit; for inexact values such as hints and counters.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -180,14 +174,13 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// Those of `get`.
+    /// See `get`.
     pub fn get_untracked(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.reads_of(&self.owner, &self.default, false).get(key.as_ref(), Value::read)
     }
 
-    /// Sets `key` to `value` in the default keyspace once the transaction is committed. O(log n) of the writes so
-    /// far, and O(n) while an iterator of the transaction exists. It cannot fail: a key, value or transaction over
-    /// a limit is an error of every call from then on.
+    /// Sets `key` to `value` in the default keyspace at the commit. O(log n) in the writes, O(n) while an iterator of the
+    /// transaction exists. If a key, value or transaction exceeds a limit, every later call returns the error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -205,7 +198,7 @@ impl Transaction {
         self
     }
 
-    /// Removes `key` from the default keyspace once the transaction is committed; like [`put`](Self::put).
+    /// Removes `key` from the default keyspace at the commit; like [`put`](Self::put).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -249,8 +242,7 @@ impl Transaction {
         KeyspaceTransaction { tx: self, keyspace: keyspace.clone() }
     }
 
-    /// The snapshot that the transaction reads, without its own writes. What is read there does not count when
-    /// the transaction is committed.
+    /// The snapshot of the transaction, without its own writes or checks by the commit.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -265,8 +257,7 @@ impl Transaction {
         &self.snapshot
     }
 
-    /// Forgets all writes so far. What was read still counts. A transaction that is to end without having done
-    /// anything need only be dropped.
+    /// Discards all writes so far, but not the read set.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -286,12 +277,10 @@ impl Transaction {
         writes.bind(self.engine().id);
     }
 
-    /// Writes everything, buffered, if nothing that the transaction has read was written by others since it was
-    /// made. Without writes it never conflicts, and does nothing.
+    /// Writes everything, buffered, if nothing read has changed. A transaction without writes never conflicts.
     ///
-    /// What was read is looked up again, as far as there were writes since: a probe of the filters of newer
-    /// tables for each key, and a scan of the newer memtables and tables for each range. Then it costs as much as
-    /// a batch.
+    /// After other writes, the check probes filters of newer tables for each key read, and scans newer memtables and tables for
+    /// each range. The write costs as much as a batch.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -313,17 +302,15 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// [`Conflict`](crate::Error::Conflict) names the first key that was read, or lies in a range that was read, and
-    /// has changed: nothing was written. Then the whole transaction is to be run again, as [`Db::transact`] does.
-    /// [`LimitExceeded`](crate::Error::LimitExceeded) if it could not be checked what was read, because memtables were
-    /// flushed faster, eight times in a row: nothing was written, and the same is to be done. [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a file needed to check that
-    /// cannot be read: nothing was written. Those of [`Db::write`].
+    /// [`Conflict`](crate::Error::Conflict) names the first changed key. [`LimitExceeded`](crate::Error::LimitExceeded) if
+    /// memtables were flushed faster than the reads could be checked, eight times in a row. After either, run the transaction
+    /// again, as [`Db::transact`] does. [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if the check cannot
+    /// read a file. Nothing was written in these cases. The errors of [`Db::write`].
     pub fn commit(self) -> Result<()> {
         self.commit_with(Durability::Buffered)
     }
 
-    /// Like [`commit`](Self::commit), and returns when the writes, and everything that was read, are as durable
-    /// as `durability` requires. A store that is open for reading syncs nothing.
+    /// [`commit`](Self::commit) with the given durability of the writes and of everything read.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -336,14 +323,14 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// Those of [`commit`](Self::commit), and of the sync.
+    /// See [`commit`](Self::commit); also an error of the sync.
     pub fn commit_with(self, durability: Durability) -> Result<()> {
         let owner = Arc::clone(&self.owner);
         let end = self.commit_visible()?;
         owner.engine().make_durable(end, durability)
     }
 
-    /// Commits it, and releases its snapshot. Returns where a sync makes it durable, if it has written anything.
+    /// Releases the snapshot. Returns the log position of the writes, if any.
     pub(super) fn commit_visible(self) -> Result<Option<LogPosition>> {
         let engine = self.engine();
         let writes = std::mem::take(&mut *lock(&self.writes));
@@ -373,7 +360,7 @@ impl Transaction {
     }
 }
 
-/// One keyspace in a [`Transaction`]; made by [`Transaction::keyspace`].
+/// One keyspace in a [`Transaction`].
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -403,7 +390,7 @@ impl KeyspaceTransaction<'_> {
         self.reads_as(true)
     }
 
-    /// The value of `key`, like [`Transaction::get_untracked`].
+    /// Like [`Transaction::get_untracked`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -415,13 +402,12 @@ impl KeyspaceTransaction<'_> {
     ///
     /// # Errors
     ///
-    /// Those of `get`.
+    /// See `get`.
     pub fn get_untracked(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.reads_as(false).get(key.as_ref(), Value::read)
     }
 
-    /// Sets `key` to `value`, like [`Transaction::put`]. A keyspace of another store is an error of every call of
-    /// the transaction from then on.
+    /// Like [`Transaction::put`]. A keyspace of another store makes every later call fail.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -437,7 +423,7 @@ impl KeyspaceTransaction<'_> {
         self.set(key.as_ref(), Some(value.as_ref()))
     }
 
-    /// Removes `key`, like [`Transaction::delete`].
+    /// Like [`Transaction::delete`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -471,8 +457,7 @@ impl KeyspaceTransaction<'_> {
 }
 
 impl Db {
-    /// Begins a transaction over all keyspaces. Costs as much as a snapshot, which it holds until it is
-    /// committed or dropped.
+    /// Begins a transaction over all keyspaces: holds a snapshot.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,3 @@
-//! A batch of writes that can be read before it is written.
-
 use std::sync::Arc;
 
 use crate::batch::{DEFAULT_KEYSPACE, WriteBatch};
@@ -12,11 +10,11 @@ use crate::db::read::own_writes::{Own, OwnWrites};
 use crate::db::state::expiry::horizons::Past;
 use crate::db::state::keyspace::tree::Tree;
 
-/// A [`WriteBatch`] that can be read: [`over`](Self::over) a store, a keyspace or a snapshot, with everything that
-/// reads there. Of several writes of one key the last one is kept.
+/// A [`WriteBatch`] that can be read [`over`](Self::over) a store, a keyspace or a snapshot. The last write of a key
+/// wins.
 ///
-/// Nothing is written before [`Db::write`] gets it. It does not notice what others write meanwhile: a
-/// [transaction](Db::transaction) does. In memory it takes its keys and values, and about 100 bytes for each.
+/// Unlike a [transaction](Db::transaction), it detects no concurrent writes. Takes about 100 bytes for each entry, in addition to
+/// keys and values.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -50,8 +48,8 @@ impl IndexedBatch {
         Self::default()
     }
 
-    /// Sets `key` to `value` in the default keyspace. O(log n), and O(n) while an iterator over the batch
-    /// exists. A key, value or batch over a limit is an error of every read and of [`Db::write`] from then on.
+    /// Sets `key` to `value` in the default keyspace. O(log n), or O(n) while an iterator over the batch exists. If a key, value
+    /// or batch exceeds a limit, every later read and [`Db::write`] return the error.
     ///
     /// ```
     /// let mut batch = sievedb::IndexedBatch::new();
@@ -77,8 +75,7 @@ impl IndexedBatch {
         self
     }
 
-    /// Sets `key` to `value` in `keyspace`; like [`put`](Self::put). Keyspaces of two stores cannot be mixed:
-    /// that is an error, too.
+    /// Sets `key` to `value` in `keyspace`; like [`put`](Self::put). Keyspaces of two stores are an error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -121,7 +118,7 @@ impl IndexedBatch {
         self
     }
 
-    /// The number of keys written. Several writes of one key count once.
+    /// The number of distinct keys written.
     ///
     /// ```
     /// let mut batch = sievedb::IndexedBatch::new();
@@ -133,7 +130,7 @@ impl IndexedBatch {
         self.writes.len()
     }
 
-    /// Whether nothing is written.
+    /// Whether the batch is empty.
     ///
     /// ```
     /// assert!(sievedb::IndexedBatch::new().is_empty());
@@ -155,8 +152,7 @@ impl IndexedBatch {
         self.writes.clear();
     }
 
-    /// A store, keyspace or snapshot as it would be with these writes. It has all calls that read; later writes
-    /// to the batch do not change it. O(1).
+    /// A store, keyspace or snapshot with these writes applied. Later writes to the batch do not change it. O(1).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -177,38 +173,35 @@ impl IndexedBatch {
     }
 }
 
-/// The same writes, in the order of their keys.
+/// The same writes, in key order.
 impl From<&IndexedBatch> for WriteBatch {
     fn from(batch: &IndexedBatch) -> Self {
         batch.writes.to_batch()
     }
 }
 
-/// The same writes, in the order of their keys.
+/// The same writes, in key order.
 impl From<IndexedBatch> for WriteBatch {
     fn from(batch: IndexedBatch) -> Self {
         Self::from(&batch)
     }
 }
 
-/// What an [`IndexedBatch`] can be read over: [`Db`], [`Keyspace`], [`Snapshot`], [`KeyspaceSnapshot`].
+/// Handles that [`IndexedBatch::over`] accepts.
 pub trait ReadHandle: sealed::HasBase {}
 
 mod sealed {
-    /// Says where a handle reads. In a private module, so that no other type is a handle.
     pub trait HasBase {
         fn base(&self) -> super::Base;
     }
 }
 
-/// Where a handle reads, owned.
 #[derive(Debug, Clone)]
 pub struct Base {
     owner: Arc<Owner>,
     tree: Arc<Tree>,
     past: Option<Past>,
     is_foreign: bool,
-    /// Keeps the snapshot.
     _held: Option<Arc<Held>>,
 }
 
@@ -240,8 +233,7 @@ macro_rules! read_handles {
 
 read_handles!(Db: |_| None, Keyspace: |_| None, Snapshot: |it| Some(it.held()), KeyspaceSnapshot: |it| Some(it.held()));
 
-/// A store, keyspace or snapshot with the writes of an [`IndexedBatch`] laid over it; made by
-/// [`IndexedBatch::over`].
+/// A handle with the writes of an [`IndexedBatch`] applied; see [`IndexedBatch::over`].
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -294,7 +286,7 @@ mod tests {
         }
     }
 
-    /// Compares everything that reads with a map.
+    /// Compares all read calls with a map.
     fn compare(view: &BatchView, map: &Map, random: &mut Random) {
         let keys: Vec<_> = (0..5).map(|_| random.key()).collect();
         let wanted: Vec<_> = keys.iter().map(|key| map.get(key).map(|value| &value[..])).collect();
@@ -347,7 +339,7 @@ mod tests {
                 None => laid[space].remove(&key),
             };
             compare(&batch.over(&spaces[space]), &laid[space], random);
-            // The batch stays as it is over what was, while the store changes.
+            // A view of the past stays unchanged while the store changes.
             if let Some((view, map)) = &past {
                 compare(view, map, random);
             }

@@ -1,13 +1,12 @@
-//! Transactions: reads of a snapshot and of writes that are not in the store yet, and a commit that fails if the
-//! data it read has changed.
+//! Transactions: reads of a snapshot and of own writes, and a commit that fails if anything read has changed.
 //!
 //! | file | responsibility |
 //! |---|---|
-//! | `indexed_batch` | a batch of writes that can be read, as a public type |
+//! | `indexed_batch` | the public type of a readable batch |
 //! | `handle` | the public handles of a transaction |
-//! | `read_calls`, `range_deletes` | the calls that read, of both; those that delete ranges |
-//! | `commit` | the commit, in the thread of the transaction |
-//! | `transact` | running a transaction again after a conflict |
+//! | `read_calls`, `range_deletes` | calls of both |
+//! | `commit` | the commit, in the caller's thread |
+//! | `transact` | retries after conflicts |
 
 mod commit;
 pub(in crate::db) mod handle;

@@ -1,4 +1,4 @@
-//! The calls of batches that can be read and of transactions that delete ranges of keys.
+//! Range deletes of readable batches and transactions.
 
 use super::handle::{KeyspaceTransaction, Transaction};
 use super::indexed_batch::IndexedBatch;
@@ -7,8 +7,8 @@ use crate::db::handles::keyspace::Keyspace;
 use crate::snapshot_read::{KeyBounds, KeyRange};
 
 impl IndexedBatch {
-    /// Removes all keys of a range from the default keyspace, and all earlier writes of the batch in it. A range that
-    /// starts after its end is an error of what reads or writes the batch.
+    /// Removes all keys of a range from the default keyspace, including earlier writes of the batch. If the range starts after
+    /// its end, every later call returns an error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -43,8 +43,7 @@ impl IndexedBatch {
         self
     }
 
-    /// Removes all keys that begin with `prefix` from the default keyspace, like
-    /// [`delete_range`](Self::delete_range).
+    /// Removes all keys with this prefix from the default keyspace, like [`delete_range`](Self::delete_range).
     ///
     /// ```
     /// let mut batch = sievedb::IndexedBatch::new();
@@ -59,10 +58,10 @@ impl IndexedBatch {
 
 macro_rules! range_deletes {
     ($($handle:ty),*) => {$(
-        /// Calls that delete ranges. The examples are those of a [`Transaction`]; a keyspace of it has the same calls.
+        /// Range deletes. The transaction's keyspaces have the same calls.
         impl $handle {
-            /// Removes all keys of a range, and all earlier writes of this transaction in it. The range does not count as
-            /// read. A range that starts after its end is an error of later reads and of the commit.
+            /// Removes all keys of a range, including earlier writes of this transaction. The range does not count as read. If it
+            /// starts after its end, later reads and the commit return an error.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -79,7 +78,7 @@ macro_rules! range_deletes {
                 self
             }
 
-            /// Removes all keys that begin with `prefix`, like [`delete_range`](Self::delete_range).
+            /// Removes all keys with this prefix, like [`delete_range`](Self::delete_range).
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -96,8 +95,7 @@ macro_rules! range_deletes {
                 self
             }
 
-            /// Removes all keys, like [`delete_range`](Self::delete_range). Not to be confused with
-            /// [`rollback`](Transaction::rollback), which discards the writes of the transaction.
+            /// Removes all keys, like [`delete_range`](Self::delete_range).
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The calls that read, for transactions and batches that can be read.
+//! The read calls of transactions and readable batches.
 
 use super::handle::{KeyspaceTransaction, Transaction};
 use super::indexed_batch::BatchView;

@@ -1,4 +1,4 @@
-//! Transactions: what counts as read, what conflicts, and what the leader decides.
+//! Transactions: read sets, conflicts, and decisions of the leader.
 
 mod cursors;
 
@@ -46,7 +46,6 @@ fn assert_conflict(result: Result<()>, keyspace: &str, key: &str) {
 
 type Read = fn(&KeyspaceTransaction<'_>);
 
-/// Ways to read the key "k".
 const READS: [(&str, Read); 17] = [
     ("get", |tx| drop(tx.get("k").unwrap())),
     ("contains", |tx| assert!(tx.contains("k").is_ok())),
@@ -82,7 +81,7 @@ const READS: [(&str, Read); 17] = [
 
 type Change = fn(&Keyspace);
 
-/// Ways in which others change "k", as "k" was there or not.
+/// Each with whether "k" was present.
 const CHANGES: [(&str, bool, Change); 5] = [
     ("put", true, |keyspace| keyspace.put("k", "2").unwrap()),
     ("put anew", false, |keyspace| keyspace.put("k", "1").unwrap()),
@@ -96,7 +95,6 @@ const CHANGES: [(&str, bool, Change); 5] = [
 
 type Move = fn(&Db);
 
-/// What happens to the store between read and commit.
 const MOVES: [(&str, Move); 4] = [
     ("nothing", |_| ()),
     ("a flush", |db| db.flush().unwrap()),
@@ -122,7 +120,7 @@ fn every_change_of_what_was_read_is_a_conflict_whatever_is_flushed_and_compacted
                     other.put("k", "1").unwrap();
                     db.compact().unwrap();
                 }
-                // "first" and "last" read "k" only if nothing is before and behind it.
+                // "first" and "last" read "k" only if it is the only key.
                 let (tx, blind) = (db.transaction(), db.transaction());
                 run(&tx.keyspace(&other));
                 tx.put("written", "");
@@ -154,14 +152,12 @@ fn what_was_not_read_conflicts_with_nothing() {
         assert!(tx.get_untracked("f").unwrap().is_some());
         assert_eq!(tx.snapshot().len().unwrap(), 3);
         assert!(tx.keyspace(&other).get_untracked("a").unwrap().is_none());
-        // Before and between and behind what was read, and in another keyspace.
         for key in ["bb", "dd", "f", "ow"] {
             db.put(key, "changed").unwrap();
         }
         ["a", "b", "d"].iter().for_each(|key| other.put(key, "").unwrap());
         happens(&db);
         if moved == "compactions with others" {
-            // They put "y" behind "own".
             assert!(matches!(tx.commit(), Err(Error::Conflict { .. })));
             continue;
         }
@@ -316,7 +312,7 @@ fn what_a_synced_commit_has_read_is_on_disk_even_if_it_wrote_nothing() {
     }
 }
 
-/// A batch of a transaction that has read these keys, as if nothing had changed up to now.
+/// A batch of a transaction that has read these keys, checked up to now.
 fn asks(db: &Db, keys: &[&str]) -> Admitted {
     let tx = db.transaction();
     keys.iter().for_each(|key| drop(tx.get(key).unwrap()));
@@ -368,7 +364,7 @@ fn the_leader_looks_at_what_came_since_in_memtables_and_in_the_group() {
         let cases = std::mem::replace(cases, [(); 5].map(|()| plain()));
         std::iter::once(plain()).chain(cases).collect::<Vec<_>>()
     };
-    // Of those before them in the group only the third was written; it has not read what they read.
+    // Only the third earlier batch was written, and the others have not read its key.
     let wanted = [(alone, true), (alone, true), (Write, false), (in_group, false), (in_group, false)];
     assert_eq!(run(&db, &mut with_plain(&mut first)), wanted);
     let tree = db.engine().keyspaces.default_tree();
@@ -377,13 +373,12 @@ fn the_leader_looks_at_what_came_since_in_memtables_and_in_the_group() {
     assert_eq!(run(&db, &mut with_plain(&mut kept)), wanted, "they were kept");
     drop(keeper);
     assert_eq!(run(&db, &mut with_plain(&mut late)), [(LookAgain, true); 5]);
-    // What an earlier transaction of the group writes counts, what a refused one would have written does not.
     let mut group = [asks(&db, &["written"]), asks(&db, &["x", "written"]), asks(&db, &["y"])];
     assert_eq!(run(&db, &mut group), [(Write, false), (in_group, false), (Write, false)]);
 }
 
-/// While the leader is held up in the log, a thread waits with a put of "k", then one with a transaction that
-/// has read it. Then the log takes their group, or fails.
+/// With the leader blocked in the log, one thread queues a put of "k", then another a transaction that has read it. Then the log
+/// accepts their group, or fails.
 fn compete(is_failing: bool) -> (Db, Result<()>) {
     let fs = MemFs::new();
     let db = options(&fs).open("/db").unwrap();
@@ -448,7 +443,6 @@ fn past_the_limit_of_reads_a_transaction_is_coarser_and_never_wrong() {
         assert!(matches!(tx.commit(), Err(Error::Conflict { .. })));
         db.delete((2 * changed).to_be_bytes()).unwrap();
     }
-    // Far from all that was read there is no conflict.
     let tx = db.transaction();
     lock(tx.read_set()).limit(50_000);
     (0..20_000_u32).for_each(|n| assert!(!tx.contains(n.to_be_bytes()).unwrap()));
@@ -473,8 +467,7 @@ fn transact_runs_again_after_a_conflict() {
     assert_eq!((count.unwrap(), runs), (Some(3), 4));
 }
 
-/// Eight threads update one key without a pause. A transaction reads the key, then looks at it again and again until it
-/// has changed, ten thousand times at most, and writes it.
+/// Eight threads update one key without a pause. A transaction reads it, polls until it changes, and writes it.
 #[test]
 fn a_transaction_longer_than_the_time_between_two_updates_of_its_key_commits_and_no_update_starves() {
     let add = |value: Option<&[u8]>| {
@@ -639,7 +632,6 @@ fn handles_of_a_copy_of_a_store_and_of_an_earlier_opening_are_those_of_another_s
     let db = options(&fs).open("/db").unwrap();
     db.open_keyspace("users").unwrap().put("k", "v").unwrap();
     db.sync().unwrap();
-    // With the same ids.
     let copy = options(&fs.crash(CrashPolicy::KeepAll)).open("/db").unwrap();
     assert_eq!(db.engine().files.store_id, copy.engine().files.store_id);
     let is_invalid =
@@ -706,7 +698,6 @@ fn a_check_that_cannot_be_made_is_an_error_and_writes_nothing() {
         let name = FileName::Table(table.meta.number);
         let path = name.path(Path::new("/db"));
         let (_, mut bytes) = fs.files(Path::new("/db")).into_iter().find(|(file, _)| *file == path).unwrap();
-        // In the first data block.
         bytes[200..300].iter_mut().for_each(|byte| *byte ^= 0x55);
         fs.overwrite(&path, bytes);
         db.engine().context.forget(name);
@@ -736,7 +727,7 @@ fn the_snapshot_keeps_deletes_until_all_that_was_read_is_checked() {
     other.delete("k").unwrap();
     db.flush().unwrap();
     db.engine().context.memory.blocks().set_capacity(0);
-    // While the first keyspace is checked, the delete in the second one is compacted with what it deletes.
+    // During the check of the first keyspace, a compaction drops the delete in the second one with the deleted entry.
     let (compacts, is_told) = (db.clone(), Arc::new(AtomicBool::new(false)));
     let told = Arc::clone(&is_told);
     fs.tell(move || {
@@ -749,8 +740,7 @@ fn the_snapshot_keeps_deletes_until_all_that_was_read_is_checked() {
     assert_eq!(db.stats().keyspace("other").unwrap().total().entries, 0, "nothing holds it back any more");
 }
 
-/// Lets a memtable with other keys be flushed at the next read of a table, and not be kept, because memory is short for a
-/// moment; then again at the one after.
+/// At each of the next two table reads, flushes a memtable with other keys that is not kept, for lack of memory.
 fn flush_when_told(fs: &ReadsTell, db: &Db) {
     let (again, other) = (fs.clone(), db.clone());
     fs.tell(move || {

@@ -1,4 +1,4 @@
-//! Transactions that are run again until they do not conflict.
+//! Retries of transactions after conflicts.
 
 use super::commit::may_succeed_again;
 use super::handle::Transaction;
@@ -8,12 +8,10 @@ use crate::db::state::durability::Durability;
 use crate::error::Result;
 
 impl Db {
-    /// Runs `run` in a transaction and commits it, buffered. After a conflict it runs again in a new one, after a
-    /// pause that doubles from 50 µs on: ten times at most. The last time other writers wait until it is done, for
-    /// a second at most.
+    /// Runs `run` in a transaction and commits it, buffered. Repeats both after a conflict, at most ten times, after pauses that
+    /// double from 50 µs. Other writers wait for the last try, for at most a second.
     ///
-    /// `run` runs in this thread and holds no lock, so it may use the store. If it returns an error or panics,
-    /// nothing was written.
+    /// `run` runs in this thread without a lock. If it returns an error or panics, nothing is written.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -37,16 +35,15 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// That of `run`. Those of [`Transaction::commit`]; [`Conflict`](crate::Error::Conflict) only if each try
-    /// conflicted. No other error of the commit is tried again but that it could not be checked what was read.
+    /// Errors of `run` and of [`Transaction::commit`]. [`Conflict`](crate::Error::Conflict) only if every try conflicted;
+    /// `LimitExceeded` for an impossible check is retried, too.
     #[doc(alias = "update")]
     #[doc(alias = "run_transaction")]
     pub fn transact<T>(&self, run: impl FnMut(&Transaction) -> Result<T>) -> Result<T> {
         self.transact_with(Durability::Buffered, run)
     }
 
-    /// Like [`transact`](Self::transact). Returns when what was written, and everything that was read, is as
-    /// durable as `durability` requires.
+    /// [`transact`](Self::transact) with the given durability of the writes and of everything read.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -64,7 +61,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of [`transact`](Self::transact), and of the sync.
+    /// See [`transact`](Self::transact); also an error of the sync.
     pub fn transact_with<T>(
         &self,
         durability: Durability,
@@ -77,11 +74,9 @@ impl Db {
             let value = run(&tx)?;
             match tx.commit_visible() {
                 Ok(end) => {
-                    // Others need not wait for the disk.
                     drop(tries);
                     return engine.make_durable(end, durability).map(|()| value);
                 }
-                // The last try had priority.
                 Err(error) if tries.is_last_of_ten() || !may_succeed_again(&error) => return Err(error),
                 Err(_) => tries.lost(|| engine.barrier()),
             }

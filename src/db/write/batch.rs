@@ -1,11 +1,9 @@
-//! Writing a batch, in the thread of its caller.
+//! Writing a batch in its caller's thread.
 //!
-//! 1. Check that the store takes writes; wait until the background keeps up and the memtables have room
-//!    ([`stall`](super::stall)).
-//! 2. Hand the batch to the commit leader (`commit/group_commit`). If there is no leader, the caller becomes the leader
-//!    without queueing.
-//! 3. If the leader found no room and no thread to make some, go back to 1.
-//! 4. Wait for a sync, if the caller asked for one.
+//! 1. Check that the store accepts writes; wait for background work and memtable room ([`stall`](super::stall)).
+//! 2. Pass the batch to the commit leader (`commit/group_commit`).
+//! 3. If memory is full and all threads are busy, go back to 1.
+//! 4. Wait for a sync, if requested.
 
 use std::sync::Arc;
 
@@ -20,13 +18,12 @@ use crate::db::state::switch_points::point;
 use crate::error::{Error, Result};
 
 impl Engine {
-    /// Writes a batch.
     pub(in crate::db) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
         let position = self.write_visible(batch)?;
         self.make_durable(Some(position), durability)
     }
 
-    /// Writes an encoded batch that has entries, all for this tree.
+    /// Non-empty, for one tree.
     #[inline]
     pub(in crate::db) fn write_in(
         &self,
@@ -39,7 +36,7 @@ impl Engine {
         self.make_durable(Some(position), durability)
     }
 
-    /// Writes a batch. Returns when it is visible, and where a sync makes it durable.
+    /// Returns when the batch is visible, with its log position.
     pub(in crate::db) fn write_visible(&self, batch: WriteBatch) -> Result<LogPosition> {
         self.check_takes_writes()?;
         let (bytes, trees) = self.admit(batch)?;
@@ -49,7 +46,7 @@ impl Engine {
         self.write_plain(bytes, &trees)
     }
 
-    /// The encoded batch and the trees of its keyspaces: none if it has no entries.
+    /// An empty batch has no trees.
     pub(super) fn admit(&self, batch: WriteBatch) -> Result<(Vec<u8>, Vec<Arc<Tree>>)> {
         if batch.store().is_some_and(|store| store != self.id) {
             return Err(Error::invalid("the batch holds keyspaces of another store"));
@@ -58,7 +55,7 @@ impl Engine {
         Ok((bytes, self.keyspaces.admit(&keyspaces)?))
     }
 
-    /// Refuses a write that the store does not take, and waits while writing is suspended.
+    /// Fails if the store accepts no writes; waits while writing is suspended.
     #[inline]
     fn check_takes_writes(&self) -> Result<()> {
         self.files.check_not_forked()?;
@@ -69,7 +66,7 @@ impl Engine {
         self.await_resume()
     }
 
-    /// Writes an encoded batch that has entries, and no condition.
+    /// Non-empty, without a condition.
     #[inline]
     fn write_plain(&self, mut bytes: Vec<u8>, trees: &[Arc<Tree>]) -> Result<LogPosition> {
         let mut may_exceed = self.throttle((&bytes, trees))?;
@@ -86,7 +83,7 @@ impl Engine {
         self.submit_batch(admitted).map(|outcome| outcome.position)
     }
 
-    /// Queues a batch, again and again if there was no room for it.
+    /// Repeatedly while there is no room.
     pub(in crate::db) fn submit_batch(&self, mut admitted: Admitted) -> Result<Outcome> {
         if admitted.may_exceed.is_none() {
             admitted.may_exceed = Some(self.throttle(admitted.part_max())?);

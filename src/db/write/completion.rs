@@ -1,19 +1,15 @@
-//! Writes whose durability is told later.
+//! Writes whose durability is reported later.
 //!
-//! `Db::write_pending` returns when its batch is visible, with a [`Commit`]. The commit is *complete* when its
-//! batch is durable, or when it is known that it will not be:
+//! `Db::write_pending` returns a [`Commit`] when its batch is visible. It is *complete* when the batch is durable or has failed
+//! to become durable.
 //!
-//! 1. [`Engine::wait_durable`], and whatever else makes a log durable, calls [`Completions::complete`] with the
-//!    position up to which it is. That sets the results of the commits up to there, and makes their callbacks
-//!    *ready*. It runs none of them: its caller may be the commit leader. A commit is in the list before
-//!    `write_pending` looks whether its batch is durable already, so that no sync is missed.
-//! 2. The completion thread runs the callbacks that are ready, in the order of their batches in the log. If
-//!    none is ready and a commit wants a sync, it syncs the log for all that have come so far. It holds no lock
-//!    meanwhile, and no other thread of the store waits for it, so that a callback may do anything. Without
-//!    background threads there is no completion thread: `step`, `sync` and `close` do its work.
-//! 3. Closing completes all other commits, and waits until all callbacks have run, unless it is called by one.
-//!
-//! The thread is started by the first `write_pending`. It ends when the store is closed.
+//! 1. Whenever a log becomes durable up to a position, [`Completions::complete`] sets the results of the commits up to there and
+//!    makes their callbacks *ready*. It may run in the commit leader, so it runs none. A commit is listed before `write_pending`
+//!    checks its durability, so no sync is missed.
+//! 2. The completion thread runs ready callbacks in log order, holding no lock; no other thread of the store waits for it. If
+//!    none is ready and a commit wants a sync, it syncs the log. Without background threads, `step`, `sync` and `close` do this
+//!    work.
+//! 3. Closing completes all other commits and waits for all callbacks, unless one closes the store.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -29,13 +25,11 @@ use crate::db::state::failure::catch;
 use crate::db::state::log::LogPosition;
 use crate::error::{Error, Result};
 
-/// A batch that is visible, and whose durability is told later. [`Db::write_pending`](crate::Db::write_pending)
-/// returns it.
+/// The durability of a visible batch; see [`Db::write_pending`](crate::Db::write_pending).
 ///
-/// It is complete when the batch is durable, or when it is known that it will not be. Then
-/// [`is_durable`](Self::is_durable) and [`wait`](Self::wait) tell that, callbacks run, and the task wakes that
-/// awaits it. It needs no async runtime and works with each. Dropping it changes nothing: the batch stays
-/// written, and its callbacks run.
+/// It is complete when the batch is durable or has failed to become durable. Then [`is_durable`](Self::is_durable) and
+/// [`wait`](Self::wait) return the result, callbacks run, and an awaiting task of any async runtime wakes. Dropping it changes
+/// nothing.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -52,14 +46,14 @@ use crate::error::{Error, Result};
 /// }
 /// # Ok::<(), sievedb::Error>(())
 /// ```
-#[must_use = "it tells whether the batch was written"]
+#[must_use = "it has the error if the batch was not written"]
 pub struct Commit {
     engine: Weak<Engine>,
     entry: Arc<Entry>,
 }
 
 impl Commit {
-    /// Whether the batch is durable. Costs an atomic load.
+    /// Whether the batch is durable: an atomic load.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -76,8 +70,7 @@ impl Commit {
         matches!(self.entry.result.get(), Some(Ok(())))
     }
 
-    /// Waits until the batch is durable. If nobody else syncs the log, this thread does, also for a batch that
-    /// was written with [`Durability::Buffered`].
+    /// Waits until the batch is durable. If no other thread syncs the log, this one does, also after [`Durability::Buffered`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -91,8 +84,7 @@ impl Commit {
     ///
     /// # Errors
     ///
-    /// Those of [`Db::write_with`](crate::Db::write_with): of the write, if the batch was not written, or of the
-    /// sync.
+    /// The write's or the sync's: see [`Db::write_with`](crate::Db::write_with).
     pub fn wait(&self) -> Result<()> {
         if let Some(result) = self.entry.result.get() {
             return result.clone();
@@ -102,20 +94,16 @@ impl Commit {
         engine.wait_durable(self.entry.place.0)
     }
 
-    /// Has a function run once the commit is complete. It gets what [`wait`](Self::wait) returns.
+    /// Runs a function once the commit is complete, with the result of [`wait`](Self::wait).
     ///
-    /// Each function runs once, also if the write fails and if the store is closed. Those of one store run one
-    /// after the other, in the order of the batches in the log (those that several threads wrote at the same
-    /// moment, in any order), and those of one batch in the order of these calls; a function for a batch that is
-    /// complete already runs as soon as it is its turn. They run in a thread of their own, which holds no lock:
-    /// they may write, [`wait`](Self::wait) for other commits (but not await them: this thread is the one that
-    /// wakes tasks), and drop the last handle of the store. A slow one delays the others, and closing the store
-    /// waits for them. A panic in one is caught and traced (as an event of the crate `tracing`).
+    /// Functions run once, also if the write fails or the store is closed, one at a time in a separate thread without locks: in
+    /// the log order of the batches (of one moment: in any order), then of these calls. They may write, [`wait`](Self::wait) for
+    /// other commits (but not await them: this thread wakes tasks), and drop the last handle. A slow function delays the others,
+    /// and closing waits for all. A panic is traced (crate `tracing`).
     ///
-    /// Without background threads ([`Options::background_threads`](crate::Options::background_threads)) they
-    /// run in the calls [`step`](crate::Db::step), [`sync`](crate::Db::sync) and
-    /// [`close`](crate::Db::close). If there is nothing that runs it, because the store is closed already or
-    /// read-only, the function runs in this call.
+    /// With [`Options::background_threads`](crate::Options::background_threads)`(0)` they run in [`step`](crate::Db::step),
+    /// [`sync`](crate::Db::sync) and [`close`](crate::Db::close). If the store is closed or read-only, the function runs in this
+    /// call.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -131,7 +119,7 @@ impl Commit {
     pub fn on_durable(&self, callback: impl FnOnce(Result<()>) + Send + 'static) {
         let callback: Callback = Box::new(callback);
         let late = match self.engine.upgrade() {
-            // A forked process takes no lock.
+            // A forked child must not wait for a lock.
             Some(engine) => match engine.files.check_process() {
                 Ok(()) => {
                     engine.completions.call(&self.entry, callback).map(|it| (it, self.entry.result_at_end()))
@@ -152,9 +140,8 @@ impl std::fmt::Debug for Commit {
     }
 }
 
-/// Ready when the commit is complete, with what [`Commit::wait`] returns. A task that awaits it is woken by the
-/// thread that runs the callbacks. For a batch that was written with [`Durability::Buffered`] no sync is begun:
-/// it is complete when something else syncs the log.
+/// Ready when the commit is complete, with the result of [`Commit::wait`]. Starts no sync after [`Durability::Buffered`]: it is
+/// ready after another sync of the log. The callback thread wakes the task.
 impl Future for Commit {
     type Output = Result<()>;
 
@@ -164,7 +151,7 @@ impl Future for Commit {
         }
         let Some(engine) = self.engine.upgrade() else { return Poll::Ready(self.entry.result_at_end()) };
         engine.files.check_process()?;
-        // The lock is not held while the runtime copies or drops a waker.
+        // The runtime copies or drops a waker without the lock.
         let new = Some(context.waker().clone());
         let before = {
             let mut state = engine.completions.lock();
@@ -179,7 +166,6 @@ impl Future for Commit {
 }
 
 impl Engine {
-    /// Writes a batch. Returns when it is visible.
     pub(in crate::db) fn write_pending(
         self: &Arc<Self>,
         batch: WriteBatch,
@@ -195,8 +181,7 @@ impl Engine {
         }
     }
 
-    /// Runs a conditional call. Returns its answer when what it has written is visible, with the commit of what the
-    /// answer rests on.
+    /// Runs a conditional call. The commit covers everything that the answer depends on.
     pub(in crate::db) fn pending<A>(
         self: &Arc<Self>,
         durability: Durability,
@@ -207,7 +192,6 @@ impl Engine {
         Ok((answer, self.commit_at(up_to.unwrap_or_else(|| self.log().end()), durability)))
     }
 
-    /// The commit of what is visible and ends at this position of the log.
     fn commit_at(self: &Arc<Self>, position: LogPosition, durability: Durability) -> Commit {
         let entry = self.completions.add(position, durability);
         match self.log().is_durable(position) {
@@ -218,7 +202,6 @@ impl Engine {
         Commit { engine: Arc::downgrade(self), entry }
     }
 
-    /// Starts the completion thread, unless it runs. It is there for failed writes too.
     fn start_completions(self: &Arc<Self>) -> Result<()> {
         let completes_in_callers = self.completes_in_callers()?;
         self.lifecycle.check_open()?;
@@ -238,7 +221,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The completion thread. It lives on after a panic, which fails the store.
+    /// A panic fails the store and does not end the thread.
     fn tell(&self) {
         loop {
             let goes_on = catch("completing commits", || {
@@ -257,19 +240,17 @@ impl Engine {
         }
     }
 
-    /// Syncs the log for commits that want it. Completes them, whether it fails or not.
     fn sync_wanted(&self, position: LogPosition) -> Result<()> {
         self.wait_durable(position).inspect_err(|error| self.completions.fail(error))
     }
 
-    /// Whether the callers of `step` run callbacks: there is no completion thread.
+    /// Without a completion thread.
     fn completes_in_callers(&self) -> Result<bool> {
         self.files.check_process()?;
         Ok(self.background.threads == 0)
     }
 
-    /// Without background threads: syncs the log if a commit wants it, and runs callbacks. `true` if it did
-    /// anything.
+    /// Without background threads: syncs the log if wanted, and runs callbacks. `true` if there was work.
     pub(in crate::db) fn step_completions(&self) -> Result<bool> {
         if !self.completes_in_callers()? {
             return Ok(false);
@@ -280,7 +261,7 @@ impl Engine {
         synced.map(|()| any || wanted.is_some())
     }
 
-    /// Without background threads: runs the callbacks that are ready.
+    /// Without background threads.
     pub(in crate::db) fn deliver_completions(&self) {
         if self.completes_in_callers().is_ok_and(|completes| completes) {
             self.completions.deliver();

@@ -1,14 +1,10 @@
-//! The loop of every conditional write and of every transaction, in the thread of its caller: look, let the commit
-//! leader decide, look again.
+//! The loop of conditional writes and transactions, in the caller's thread.
 //!
-//! 1. Read the number of the newest visible write, then look. In this order: an entry that the lookups miss has a
-//!    larger number. The leader examines every entry above the number (`commit/conflict_check`).
-//! 2. If nothing is to be written, the answer is ready: it was true at the lookup.
-//! 3. Otherwise the leader decides, at the moment of the write. If it cannot, because a memtable with newer entries was
-//!    flushed, the call begins again. From its second attempt on such memtables are kept
-//!    ([`flushed_memtables`](crate::db::state::keyspace::flushed_memtables)), so that the leader can decide.
-//!
-//! An error of a lookup is the error of the call.
+//! 1. Read the number of the newest visible write, then look up. Entries that the lookups miss have larger numbers, which the
+//!    leader examines (`commit/conflict_check`).
+//! 2. If there is nothing to write, the answer holds as of the lookup.
+//! 3. Otherwise the leader decides at the moment of the write. If a memtable with newer entries was flushed, the call begins
+//!    again; from then on such memtables are kept ([`flushed_memtables`](crate::db::state::keyspace::flushed_memtables)).
 
 use std::sync::Arc;
 
@@ -20,23 +16,18 @@ use crate::db::state::log::LogPosition;
 use crate::db::state::switch_points::point;
 use crate::error::Result;
 
-/// The result of a lookup.
 pub(in crate::db) enum Look<A> {
-    /// Nothing is to be written.
     Answer(A),
-    /// The leader is to decide this batch.
     Ask(Admitted),
 }
 
-/// A call whose writes depend on what the store holds.
 pub(in crate::db) trait Conditional {
     type Answer;
 
-    /// Looks up what the call depends on. `read_at` is the newest write that was visible before, and the horizon of the
-    /// first keyspace.
+    /// `read_at`: newest visible write before, and the horizon of the first keyspace.
     fn look(&mut self, engine: &Engine, read_at: Past) -> Result<Look<Self::Answer>>;
 
-    /// Takes what the leader has decided, or the batch back if it could not decide. `None`: look again.
+    /// Takes the leader's decision, or the batch back. `None`: look again.
     fn decided(
         &mut self,
         engine: &Engine,
@@ -46,8 +37,7 @@ pub(in crate::db) trait Conditional {
 }
 
 impl Engine {
-    /// Runs a conditional call on these keyspaces. Returns the answer, and where a sync makes it durable; `None`:
-    /// everything that was visible at the lookup.
+    /// Returns the answer, and the log position up to which it depends on writes; `None`: on everything visible at the lookup.
     pub(in crate::db) fn conditional<C: Conditional>(
         &self,
         trees: &[Arc<Tree>],
@@ -57,7 +47,7 @@ impl Engine {
         loop {
             self.check_writable()?;
             self.raise_if_nobody_does(trees)?;
-            // Both before the lookups: what they miss is above the number, or the horizon has risen.
+            // First: a missed entry is above the number, or the horizon has risen.
             let horizon = trees.first().map_or(0, |tree| tree.horizon());
             let read_at = Past { seqno: self.sequence.visible(), horizon };
             point();
@@ -80,7 +70,6 @@ impl Engine {
 }
 
 impl Condition {
-    /// Whether the leader could not decide.
     pub(in crate::db) fn is_undecided(&self) -> bool {
         matches!(self.decision(), Decision::Open | Decision::LookAgain)
     }
@@ -103,8 +92,7 @@ mod tests {
         db.stats().memory.memtables
     }
 
-    /// What other threads do between lookup and decision: writes another key, and flushes. Returns the bytes that are
-    /// kept.
+    /// Between lookup and decision: writes another key and flushes. Returns the retained bytes.
     fn flush(db: &Db) -> u64 {
         db.put("other", "").unwrap();
         db.flush().unwrap();
@@ -125,7 +113,7 @@ mod tests {
             Some(b"ours".to_vec())
         });
         assert_eq!(updated.unwrap().unwrap(), b"ours"[..]);
-        // The first lookup is in vain because of the flushes, and the second because of the key.
+        // The first lookup fails because of the flushes, the second because of the key.
         assert_eq!(lookups, 3);
         assert_eq!(kept[..2], [0, 0]);
         assert!(kept[2] > 0 && kept[2..].is_sorted_by(|one, next| one < next), "{kept:?}");
@@ -146,7 +134,7 @@ mod tests {
             }
             kept.push(flush(&db));
             if lookups == 2 {
-                // The value changes, in a memtable that is evicted when other uses take all memory for a moment.
+                // The value changes in a memtable that is evicted when other uses take all memory for a moment.
                 db.put("k", "theirs").unwrap();
                 kept.push(flush(&db));
                 drop(memory.lease(LeaseKind::Filters, memory.budget()));

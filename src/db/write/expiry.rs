@@ -1,4 +1,4 @@
-//! Calls about expiry: other options of a keyspace, and its time if the caller sets that.
+//! Expiry options of a keyspace, and its caller-set time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,11 @@ use crate::options::KeyspaceOptions;
 use crate::sync::lock;
 
 impl Engine {
-    /// Sets options with another time to live, or without one. Nothing is written meanwhile, so that no entry gets a number
-    /// between the time that is read and the boundary that states it.
+    /// Excludes writes, so that no entry gets a number between the time read and its boundary.
     pub(in crate::db) fn set_expiry(&self, tree: &Arc<Tree>, options: KeyspaceOptions) -> Result<()> {
         self.begin_writing()?;
         self.as_leader(|| {
-            // A horizon by the old time to live is not published after this.
+            // Excludes later horizons by the old time to live.
             let _one = lock(&self.raising);
             let (after, next) = (options.expiry(), self.sequence.visible() + 1);
             let time = after.map_or(Ok(None), |after| self.time_of(tree, &after))?;
@@ -33,18 +32,17 @@ impl Engine {
         })
     }
 
-    /// Sets the time of a keyspace, and hides what has expired then.
+    /// Hides expired entries.
     pub(in crate::db) fn advance_time(&self, tree: &Arc<Tree>, time: Duration) -> Result<()> {
         if tree.expiry().is_none_or(|expiry| expiry.time_source != TimeSource::Caller) {
-            return Err(Error::invalid("the caller does not set the time of this keyspace"));
+            return Err(Error::invalid("the keyspace does not use a caller's clock"));
         }
         let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         if !(1..=TIME_MAX).contains(&time) {
             return Err(Error::invalid(format!("the time, {time} ms, is not between 1 and {TIME_MAX}")));
         }
-        let backwards = |before| {
-            Error::invalid(format!("the time, {time} ms, is before {before} ms, which was set last"))
-        };
+        let backwards =
+            |before| Error::invalid(format!("the time, {time} ms, is before the last one set, {before} ms"));
         if tree.buckets().last_dated().is_some() {
             tree.advance_caller_time(time).map_err(backwards)?;
         } else {

@@ -1,14 +1,13 @@
-//! Inserts of many entries whose keys are absent, alone or with entries that follow from the answers.
+//! Inserts of many absent keys, with entries that follow from the answers.
 //!
-//! 1. Look up all keys together. Of equal keys in one call, the first entry wins.
-//! 2. Run the closure of the call, if it has one, on the answers. Its entries follow the inserts in one batch, and may
-//!    be for other keyspaces. With the same answers as before they are kept, and the closure does not run.
-//! 3. The leader decides (`commit/conflict_check`). Without a closure it writes whatever is absent at that moment. With
-//!    one it writes the batch only if no answer has changed; otherwise the call begins again, after a pause.
+//! 1. Look up all keys together. If all are present and there is no closure, the call ends.
+//! 2. Run the closure, if any, on the answers. Its entries follow the inserts in the batch, and are kept while the answers stay
+//!    the same.
+//! 3. The leader decides (`commit/conflict_check`). Without a closure it writes the keys absent then. With one it writes the
+//!    batch only if no answer has changed; otherwise the call begins again, after a pause.
 //!
-//! A "seen" is as durable as a "new", like the answers of [`key_writes`](super::key_writes).
+//! A "seen" is as durable as a "new"; see [`key_writes`](super::key_writes).
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::{mem, slice};
 
@@ -24,41 +23,55 @@ use crate::db::state::keyspace::tree::Tree;
 use crate::db::state::log::LogPosition;
 use crate::error::{Error, Result};
 use crate::hash::key_hash;
+use crate::limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
-/// Adds entries to a batch that follow from which keys are new.
+/// Bytes of an entry besides key and value.
+const FRAMING_BYTES_MAX: usize = 32;
+
+/// Adds entries that depend on the answers.
 pub(in crate::db) type Then<'c> = &'c mut dyn FnMut(&Bits, &mut WriteBatch) -> Result<()>;
 
-/// An insert, while it is decided.
+#[derive(Clone, Copy)]
+pub(in crate::db) struct New<'e> {
+    pub(in crate::db) key: &'e [u8],
+    pub(in crate::db) value: &'e [u8],
+}
+
+impl AsRef<[u8]> for New<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self.key
+    }
+}
+
 struct Inserts<'t, 'e> {
     tree: &'t Arc<Tree>,
-    /// The batch with all entries, and their keys.
+    entries: &'t [New<'t>],
+    /// Empty until the batch is needed, and while the leader has it.
     all: Vec<u8>,
     keys: Vec<AskedKey>,
-    /// Length of `all`.
     bytes: usize,
     follow: Option<Follow<'t, 'e>>,
 }
 
-/// The entries that follow the inserts.
 struct Follow<'t, 'e> {
     engine: &'e Engine,
     then: Then<'t>,
     runs: u64,
-    /// The answers of the last run, and the batch that followed from them.
     last: Option<(Bits, Vec<u8>, Vec<Arc<Tree>>)>,
     tries: Tries<'e>,
 }
 
 impl Conditional for Inserts<'_, '_> {
-    /// The entries that were written.
     type Answer = Bits;
 
     fn look(&mut self, engine: &Engine, read_at: Past) -> Result<Look<Bits>> {
-        let wanted: Vec<&[u8]> = self.keys.iter().map(|key| &self.all[key.place.clone()]).collect();
-        let found = engine.multi_contains(self.tree, &wanted, None)?;
+        let found = engine.multi_contains(self.tree, self.entries, None)?;
         let are_seen = found.iter().all(|&found| found);
         if are_seen && self.follow.is_none() {
             return Ok(Look::Answer(Bits::none(found.len())));
+        }
+        if self.all.is_empty() {
+            self.encode()?;
         }
         set_hashes(&mut self.keys, &self.all, engine.keyspaces.hash_seed);
         let writes: Bits =
@@ -90,8 +103,30 @@ impl Conditional for Inserts<'_, '_> {
     }
 }
 
+impl Inserts<'_, '_> {
+    /// Returns the error of [`Inserts::encode`] if there may be one.
+    fn check_limits(&mut self) -> Result<()> {
+        let entries = self.entries.iter();
+        let [key, value, all] = entries.fold([0_usize; 3], |[key, value, all], entry| {
+            let bytes = entry.key.len() + entry.value.len() + FRAMING_BYTES_MAX;
+            [key.max(entry.key.len()), value.max(entry.value.len()), all.saturating_add(bytes)]
+        });
+        let is_within =
+            key <= KEY_BYTES_MAX && value <= VALUE_BYTES_MAX && all <= BATCH_BYTES_MAX - FRAMING_BYTES_MAX;
+        if is_within { Ok(()) } else { self.encode() }
+    }
+
+    fn encode(&mut self) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        let places = self.entries.iter().map_while(|new| batch.add_put(self.tree.id, new.key, new.value));
+        self.keys = places.map(|place| AskedKey { place, hash: None }).collect();
+        (self.all, ..) = batch.into_parts()?;
+        self.bytes = self.all.len();
+        Ok(())
+    }
+}
+
 impl Follow<'_, '_> {
-    /// The batch that follows from these answers, and the trees of its keyspaces.
     fn of(&mut self, answers: &Bits) -> Result<(&[u8], &[Arc<Tree>])> {
         if self.last.as_ref().is_none_or(|(before, ..)| before != answers) {
             if self.runs == CLOSURE_RUNS_MAX {
@@ -111,44 +146,39 @@ impl Follow<'_, '_> {
         Ok((bytes, trees))
     }
 
-    /// To be called when an answer has changed, or when a flush came first.
+    /// Call when an answer has changed, or after a flush.
     fn look_again(&mut self) {
         self.tries.lost(|| self.engine.barrier());
     }
 }
 
 impl Engine {
-    /// Writes those entries of a batch for one tree whose keys, at these places of it, are absent, and then what follows
-    /// from that. Returns which were absent, and where a sync makes the answers durable; `None`: everything that is
-    /// visible.
+    /// Returns which keys were absent, and where a sync makes the answers durable; `None`: everything visible.
     pub(in crate::db) fn insert_new(
         &self,
         tree: &Arc<Tree>,
-        batch: WriteBatch,
-        places: Vec<Range<usize>>,
+        entries: &[New<'_>],
         then: Option<Then<'_>>,
     ) -> Result<(Bits, Option<LogPosition>)> {
-        let keys = places.iter().map(|place| AskedKey { place: place.clone(), hash: None }).collect();
-        let (all, ..) = batch.into_parts()?;
         let follow = then.map(|then| {
             let tries = Tries::new(&self.commit.priority);
             Follow { engine: self, then, runs: 0, last: None, tries }
         });
-        let seen = if tree.sees() { Some((all.clone(), places)) } else { None };
-        let mut call = Inserts { tree, bytes: all.len(), all, keys, follow };
+        let mut call = Inserts { tree, entries, all: Vec::new(), keys: Vec::new(), bytes: 0, follow };
+        call.check_limits()?;
         let (new, up_to) = self.conditional(slice::from_ref(tree), &mut call)?;
-        if let Some((batch, places)) = seen {
-            let refused = places.into_iter().enumerate().filter(|(at, _)| !new.get(*at));
-            let seen = self.note_seen(tree, refused.map(|(_, place)| &batch[place]));
+        if tree.sees() {
+            let refused = entries.iter().enumerate().filter(|(at, _)| !new.get(*at));
+            let seen = self.note_seen(tree, refused.map(|(_, entry)| entry.key));
             return Ok((new, up_to.map(|up_to| seen.map_or(up_to, |seen| seen.max(up_to)))));
         }
         Ok((new, up_to))
     }
 }
 
-/// Sets the hash of each key that no earlier key equals.
+/// Unless an earlier key equals it.
 fn set_hashes(keys: &mut [AskedKey], batch: &[u8], hash_seed: u64) {
-    // By their hashes, in the next free slot: the first of equal keys, counted from 1.
+    // By hash, in the next free slot: the first of equal keys, counted from 1.
     let mask = (2 * keys.len()).next_power_of_two() - 1;
     let mut slots = vec![0_u32; mask + 1];
     for at in 0..keys.len() {
@@ -176,7 +206,6 @@ mod tests {
     use crate::db::Db;
     use crate::db::queues::commit_queue::{Turn, Wanted};
     use crate::fs::MemFs;
-    use crate::limits::KEY_BYTES_MAX;
     use crate::options::{KeyspaceOptions, Options};
 
     fn open() -> Db {
@@ -200,6 +229,22 @@ mod tests {
             values.iter().flatten().map(|value| &value[..]).collect::<Vec<_>>(),
             [&b"4"[..], b"1", b""]
         );
+    }
+
+    #[test]
+    fn a_key_or_value_that_is_too_long_is_an_error_although_the_other_keys_are_present() {
+        let db = open();
+        db.put("k", "").unwrap();
+        let (long_key, long_value) = (vec![0; KEY_BYTES_MAX + 1], vec![0; VALUE_BYTES_MAX + 1]);
+        let entries = db.stats().entries;
+        for (entry, limited) in
+            [((&long_key[..], &[][..]), "key length"), ((b"k", &long_value), "value length")]
+        {
+            let error = db.insert_new_many([(&b"k"[..], &b""[..]), entry, (b"new", b"")]).unwrap_err();
+            assert!(matches!(error, Error::LimitExceeded { what, .. } if what == limited), "{error}");
+        }
+        assert_eq!(db.stats().entries, entries);
+        assert_eq!(db.insert_new_many([("k", ""), ("new", "")]).unwrap().count(), 1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Writes of one key that depend on what the key holds.
+//! Writes of one key that depend on its value.
 //!
-//! A "no" is as durable as a "yes": with [`Synced`](crate::Durability::Synced) it waits until the log is durable up to
-//! its end after the lookups, because the entries that it rests on are before that end.
+//! A "no" is as durable as a "yes": [`Synced`](crate::Durability::Synced) waits until the log is durable up to its end after the
+//! lookups.
 
 use std::sync::Arc;
 use std::{mem, slice};
@@ -21,35 +21,28 @@ use crate::db::state::log::LogPosition;
 use crate::error::{Error, Result};
 use crate::hash::key_hash;
 
-/// How often a call runs its closure at most. Each run but the first is for an answer that changed during the run
-/// before.
+/// Each run but the first is due to a change during the previous one.
 pub(super) const CLOSURE_RUNS_MAX: u64 = 10_000;
 
-/// A write of one key that depends on what the key holds.
 pub(in crate::db) struct KeyWrite<'k> {
     pub(in crate::db) key: &'k [u8],
-    /// `None`: the key is deleted.
+    /// `None` deletes the key.
     pub(in crate::db) value: Option<&'k [u8]>,
     pub(in crate::db) rule: Rule,
-    /// Whether the caller needs the value before, not only whether there was one.
+    /// The caller needs the previous value, not only its existence.
     pub(in crate::db) is_read: bool,
 }
 
-/// The result of a write of one key.
 pub(in crate::db) struct Single {
     pub(in crate::db) is_allowed: bool,
-    /// The value of the key when that was decided.
     pub(in crate::db) before: Option<Value>,
 }
 
-/// A [`KeyWrite`], while it is decided.
 struct WriteOne<'t, 'k> {
     tree: &'t Arc<Tree>,
     write: KeyWrite<'k>,
     hash: u64,
-    /// The encoded entry.
     batch: Vec<u8>,
-    /// The value that the lookup found.
     found: Option<Value>,
 }
 
@@ -81,14 +74,12 @@ impl Conditional for WriteOne<'_, '_> {
     }
 }
 
-/// An update by a closure, while it is decided.
 struct Update<'t, 'k, 'e, C> {
     tree: &'t Arc<Tree>,
     key: &'k [u8],
     hash: u64,
     change: C,
     runs: u64,
-    /// The value that the last lookup found, and what the closure made of it.
     last: Option<(Option<Value>, Option<Vec<u8>>)>,
     tries: Tries<'e>,
 }
@@ -119,7 +110,7 @@ impl<C: FnMut(Option<&[u8]>) -> Option<Vec<u8>>> Conditional for Update<'_, '_, 
         Ok(Look::Ask(asked))
     }
 
-    /// If another writer or a flush came first, the update looks again, after a pause.
+    /// After a concurrent write or a flush, repeats the lookup after a pause.
     fn decided(&mut self, engine: &Engine, condition: Condition, _: Vec<u8>) -> Result<Option<Self::Answer>> {
         if condition.decision() == Decision::Write {
             let after = self.last.take().and_then(|(_, after)| after);
@@ -131,8 +122,7 @@ impl<C: FnMut(Option<&[u8]>) -> Option<Vec<u8>>> Conditional for Update<'_, '_, 
 }
 
 impl Engine {
-    /// Sets a key to a value, or deletes it, if the rule allows that. Returns where a sync makes the answer durable;
-    /// `None`: everything that is visible.
+    /// Returns the log position that covers the answer; `None`: everything visible.
     pub(in crate::db) fn write_if(
         &self,
         tree: &Arc<Tree>,
@@ -149,8 +139,7 @@ impl Engine {
         Ok((single, up_to))
     }
 
-    /// Sets a key to what `change` makes of its value; `None` deletes it. Returns the new value, and where a sync makes
-    /// it durable. The caller no longer has priority, so that others need not wait for the disk.
+    /// Returns the new value and its log position. Priority has ended: others need not wait for the disk.
     pub(in crate::db) fn update(
         &self,
         tree: &Arc<Tree>,
@@ -164,7 +153,6 @@ impl Engine {
     }
 }
 
-/// A conditional batch of one entry.
 fn one(tree: &Arc<Tree>, batch: Vec<u8>, read_at: Past, rule: Rule, hash: u64) -> Result<Admitted> {
     let entry = BatchReader::open(&batch).map_err(own_batch)?.next();
     let place = entry.expect("it has one entry").map_err(own_batch)?.key;
@@ -193,8 +181,8 @@ mod tests {
         matches!(op, Op::Append(path, _) if path.extension().is_some_and(|end| end == "wal"))
     }
 
-    /// While the leader is held up in the log, threads wait that all insert the same keys. Then the log takes
-    /// their group, or fails.
+    /// While the leader is blocked in the log, threads queue inserts of the same keys. Then the log accepts their
+    /// group, or fails.
     fn compete(is_failing: bool) -> (crate::db::Db, Vec<Result<bool>>) {
         let fs = MemFs::new();
         let db = options(&fs).open("/db").unwrap();
@@ -314,7 +302,7 @@ mod tests {
         let mut runs = 0;
         let added = db.update("k", |value| {
             runs += 1;
-            // What another thread does meanwhile.
+            // As another thread might.
             if runs == 1 {
                 db.put("k", [runs as u8]).unwrap();
             }
@@ -322,7 +310,7 @@ mod tests {
             db.flush().unwrap();
             Some([value.unwrap_or_default(), b"+"].concat())
         });
-        // In the last run only the other key was written, and the memtable of that was kept for the leader.
+        // In the last run only the other key was written, and its memtable was retained for the leader.
         assert_eq!(added.unwrap().as_deref(), Some(&[1, b'+'][..]));
         assert_eq!(runs, 2);
     }
@@ -418,7 +406,7 @@ mod tests {
             }
             (seen.len() < 3).then(|| [value.unwrap_or_default(), b"!"].concat())
         });
-        // The third run found nothing and wants nothing: that is an answer.
+        // The third run found nothing and writes nothing: a valid answer.
         assert_eq!(left.unwrap(), None);
         assert_eq!(seen, [None, Some(b"1".to_vec()), None]);
     }

@@ -1,13 +1,13 @@
-//! A write in the thread of its caller, up to the commit queue and after it.
+//! A write in its caller's thread, before and after the commit queue.
 //!
 //! | file | responsibility |
 //! |---|---|
-//! | `batch` | a plain batch: wait, lead or queue, wait for a sync |
-//! | `stall` | back-pressure: when a writer is delayed or has to wait, and the background work it does meanwhile |
-//! | `conditional_loop` | look, let the leader decide, look again |
-//! | `inserts`, `key_writes` | the conditional calls: inserts of many keys, writes of one key |
+//! | `batch` | plain batches |
+//! | `stall` | back-pressure: delays and waits, and background work by writers |
+//! | `conditional_loop` | the loop of conditional writes |
+//! | `inserts`, `key_writes` | inserts of many keys; writes of one key |
 //! | `sight` | refused inserts that restart the time of their keys |
-//! | `expiry` | another time to live, and the time that a caller sets |
+//! | `expiry` | time to live, and caller-set time |
 //! | `completion` | writes whose durability is reported later |
 
 mod batch;

@@ -1,8 +1,7 @@
 //! Refused inserts that restart the time of their keys ([`Refresh::OnSight`](crate::Refresh::OnSight)).
 //!
-//! A key that was seen is written again with its value, if its entry is in an older bucket of time than the present one: so
-//! each key at most once in a bucket. If the key is written meanwhile, nothing is to be done. The insert has its answer
-//! already, which does not depend on this.
+//! A present key is written again with its value if its entry is in an older bucket of time: once in a bucket. A concurrent write
+//! of the key does the same, so no retry is needed. The insert's answer does not depend on this.
 
 use std::slice;
 use std::sync::Arc;
@@ -19,14 +18,11 @@ use crate::db::state::log::LogPosition;
 use crate::error::Result;
 use crate::hash::key_hash;
 
-/// Bytes that are written again in one batch.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Keys that were seen.
 struct Seen<'t, 'k> {
     tree: &'t Arc<Tree>,
     keys: &'t [&'k [u8]],
-    /// How many of them are done with the batch.
     taken: usize,
 }
 
@@ -64,8 +60,7 @@ impl Conditional for Seen<'_, '_> {
 }
 
 impl Engine {
-    /// Writes those of these keys again that are in an older bucket. Returns where a sync makes that durable. The insert was
-    /// carried out whatever happens here: a failure is only reported, and the entries expire earlier.
+    /// Returns the log position up to which a sync makes that durable. A failure is only traced: the entries expire earlier.
     pub(super) fn note_seen<'k>(
         &self,
         tree: &Arc<Tree>,
@@ -80,7 +75,7 @@ impl Engine {
             match self.conditional(slice::from_ref(tree), &mut call) {
                 Ok(((), position)) => up_to = up_to.max(position),
                 Err(error) => {
-                    tracing::warn!(keyspace = tree.name, %error, "keys that were seen are not written again");
+                    tracing::warn!(keyspace = tree.name, %error, "the time of seen keys could not be restarted");
                     break;
                 }
             }

@@ -1,18 +1,16 @@
-//! Back-pressure: slows writers down when background work is behind.
+//! Back-pressure: slows writers down while background work is behind.
 //!
-//! Pressure is 0 while flushes and compactions keep up, and rises towards 1 with the memtables that wait to
-//! be flushed, with the runs of level 0, and with the bytes that compactions owe
-//! ([`pressure`](crate::compaction::debt)). Below 1 the writers of a keyspace are slowed to a rate that
-//! falls with its pressure. At 1 they wait until a flush or a compaction has ended. Writers also wait until all
-//! memtables together have room for their batch; a keyspace with memtables that wait to be flushed leaves the
-//! others a part of that room. Each waits before it enters the commit queue, so that a keyspace whose flushes or
-//! compactions are behind slows only its own writers. The leader waits only for batches that found room at the same
-//! time, and for a *large* one, which needs most of this memory: other writers would use up its room before it is queued.
-//! If no thread is free to flush, the writer of a large batch flushes all memtables of that moment, and its batch is written
-//! even if there are others by then. While flushes or compactions fail, the pressure is at least one half. A writer gets an error if the wait might never end:
-//! because this work has been failing for long, or because level 0 is full and cannot be compacted without a
-//! damaged table. A memtable that cannot be sealed takes entries only as long as it has places for them; then writers get
-//! the error of sealing it.
+//! Pressure is 0 while flushes and compactions keep up. It rises towards 1 with waiting memtables, level-0 runs and bytes owed by
+//! compactions ([`pressure`](crate::compaction::debt)); while these fail, it is at least one half. Below 1, writers of a keyspace
+//! are slowed to a rate that falls with its pressure. At 1 they wait for a flush or compaction.
+//!
+//! Writers also wait for memtable room, a part of which a keyspace with waiting memtables leaves to others. They wait before the
+//! commit queue, so that a keyspace slows only its own writers. The leader waits only for batches that had room separately, and
+//! for a *large* batch, which would lose its room to others before it is queued. If all threads are busy, the writer of a large
+//! batch flushes the present memtables; then it is written even if there are new ones.
+//!
+//! A writer gets an error if the work has been failing for long, or level 0 is full and its compaction needs a damaged table. A
+//! memtable that cannot be sealed accepts entries while it has places; then writers get the error of sealing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,43 +32,40 @@ use crate::expiry::options::TimeSource;
 use crate::key::SeqNo;
 use crate::options::IMMUTABLES_MAX;
 
-/// Rate of writing when pressure has just begun, in bytes per second.
+/// At minimal pressure, in bytes per second.
 const RATE_MAX: f64 = 256.0 * 1024.0 * 1024.0;
 
-/// Rate at a pressure of almost 1.
+/// At a pressure near 1.
 const RATE_MIN: f64 = 1024.0 * 1024.0;
 
-/// The part of the memory for memtables that a keyspace leaves to others while it waits for its flushes.
+/// Part of the memtable memory, left by a keyspace that waits for its flushes.
 const PART_FOR_OTHERS: usize = 8;
 
-/// How long a writer waits for background work to free space on a full disk.
+/// For background work to free disk space.
 const SPACE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Memtables of less than this part of their size are not flushed for space.
+/// Smaller parts of a full memtable are not flushed for disk space.
 const SEAL_PART: usize = 8;
 
-/// The pressure while work that lowers it fails.
 const FAILING: f64 = 0.5;
 
-/// The pressure of so many memtables that wait to be flushed. The first is normal.
+/// One waiting memtable is normal.
 fn pressure_of_memtables(immutables: usize) -> f64 {
     ((immutables as f64 - 1.0) / (IMMUTABLES_MAX as f64 - 1.0)).max(0.0)
 }
 
-/// How long a write of `bytes` takes at the rate that is allowed at a pressure between 0 and 1.
+/// Time of `bytes` at the rate for this pressure, between 0 and 1.
 fn time_of(bytes: usize, pressure: f64) -> Duration {
     let rate = (RATE_MAX * (1.0 - pressure).powi(3)).max(RATE_MIN);
     Duration::from_secs_f64(bytes as f64 / rate).min(DELAY_MAX)
 }
 
 impl Engine {
-    /// Delays a writer according to the pressure of its keyspaces, and until there is room for its batch. Called
-    /// before the batch is queued.
+    /// Delays a writer by the pressure of its keyspaces, and until there is room, before the batch is queued.
     ///
     /// # Errors
     ///
-    /// The error of what keeps the pressure from falling, or the memtables from being flushed. Nothing was
-    /// written.
+    /// The error that prevents relief. Nothing was written.
     #[inline]
     pub(in crate::db) fn throttle(&self, batch: Part<'_>) -> Result<bool> {
         if batch.1.iter().any(|tree| tree.expires()) {
@@ -82,8 +77,7 @@ impl Engine {
         if is_free { Ok(false) } else { self.throttle_if_needed(batch) }
     }
 
-    /// Reads the clock for keyspaces whose entries expire: a broken one refuses the write. Without background threads,
-    /// raises the horizons that are due.
+    /// Fails for a broken clock if entries expire. Without background threads also raises due horizons.
     #[inline(never)]
     fn check_time(&self, trees: &[Arc<Tree>]) -> Result<()> {
         let expiries = trees.iter().filter_map(|tree| tree.expiry());
@@ -93,7 +87,7 @@ impl Engine {
         self.raise_if_nobody_does(trees)
     }
 
-    /// Raises the horizons that are due before a write, if there are no background threads.
+    /// Without background threads.
     #[inline]
     pub(super) fn raise_if_nobody_does(&self, trees: &[Arc<Tree>]) -> Result<()> {
         if self.background.threads > 0 || !trees.iter().any(|tree| tree.expires()) || !self.is_expiry_due() {
@@ -140,8 +134,7 @@ impl Engine {
         Ok(may_exceed)
     }
 
-    /// Whether a writer has to wait for memory: the memtables have no room for its batch beside what is left to
-    /// other keyspaces.
+    /// Without the part left to other keyspaces.
     fn lacks_room(&self, batch: Part<'_>) -> bool {
         let memory = &self.context.memory;
         let (used, most) = (memory.memtables(), memory.memtables_max());
@@ -155,19 +148,18 @@ impl Engine {
         used.saturating_add(memory_of(batches)) > most
     }
 
-    /// [`Engine::lacks_room`] of a writer that has not queued its batch. The leader waits for the room of a large one.
+    /// The leader waits for the room of a large batch.
     fn lacks_room_before_queue(&self, batch: Part<'_>) -> bool {
         self.lacks_room(batch) && (self.background.has_no_free_thread() || !self.is_large(batch))
     }
 
-    /// Waits until the memtables have room for a batch: before it is `queued` also until the pressure is below 1, afterwards
-    /// because the leader found no room. Does background work meanwhile if the store has no threads. A batch that is too
-    /// large even for empty memtables waits until they are empty. `true`: nothing can make room.
+    /// Waits for memtable room, and before queueing also for a pressure below 1; works itself without threads. A batch larger
+    /// than all memtables waits until they are empty. `true` if nothing can make room.
     pub(super) fn wait_for_relief(&self, batch: Part<'_>, queued: bool) -> Result<bool> {
         let (_, trees) = batch;
         let mut sealed_to = None;
         loop {
-            // Read before the pressure, so that a change in between ends the wait at once.
+            // Before the pressure, so that a concurrent change ends the wait.
             let epoch = self.background.reservations.epoch();
             self.resume_first()?;
             if self.disk_space.is_short() && (!queued || has_put(batch.0)) && self.await_space(batch)? {
@@ -198,7 +190,6 @@ impl Engine {
                 match self.keyspaces.largest_filled().map(|largest| self.seal(vec![largest])) {
                     Some(Ok(())) => continue,
                     Some(Err(error)) if self.background.threads == 0 => return Err(error),
-                    // The memtables are empty.
                     None if !is_pressed => return Ok(true),
                     Some(Err(_)) | None => {}
                 }
@@ -218,18 +209,17 @@ impl Engine {
         }
     }
 
-    /// Whether no memtable is left that was sealed when this number was the newest.
     fn is_flushed_to(&self, seqno: SeqNo) -> bool {
         let is_newer =
             |memtable: &Arc<LoggedMemtable>| memtable.memtable.seqno_max().is_none_or(|max| max > seqno);
         self.keyspaces.with_memtables().iter().all(|tree| tree.view_ref().memtables().all(is_newer))
     }
 
-    /// Waits for space on the disk for a batch. `true` if it only deletes and the disk is full: nothing else holds it up.
+    /// `true` for a batch of deletes on a full disk, which need not wait further.
     ///
     /// # Errors
     ///
-    /// The error of the full disk, if no background work can free space.
+    /// The full disk, if no background work can free space.
     fn await_space(&self, (bytes, _): Part<'_>) -> Result<bool> {
         if self.disk_space.is_short() || self.disk_space.is_much(bytes.len()) {
             self.wait_until_taken(bytes)?;
@@ -252,7 +242,7 @@ impl Engine {
             if Instant::now() < end && self.wait_for_space(epoch)? {
                 continue;
             }
-            // Another thread may just have freed space, or be about to prove that there is some.
+            // Another thread may be freeing or proving space.
             self.look_for_space();
             if self.disk_space.takes(has_put, bytes.len()) {
                 break;
@@ -265,7 +255,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Does a background job, or waits for one. `false` if there is none that may free space.
+    /// Does or awaits a background job. `false` if none may free space.
     fn wait_for_space(&self, epoch: u64) -> Result<bool> {
         if self.background.threads == 0 {
             self.retry.at_once();
@@ -285,7 +275,7 @@ impl Engine {
         Ok(is_working)
     }
 
-    /// Makes the largest memtable immutable, so that compactions get at what was deleted in it. `false` if that is little.
+    /// So that compactions can use its deletes. `false` if it is small.
     fn seal_for_space(&self) -> Result<bool> {
         let is_worth_it = |tree: &Arc<Tree>| tree.active_bytes() >= tree.memtable_bytes() / SEAL_PART;
         let largest = self.keyspaces.largest_filled().filter(is_worth_it);
@@ -293,13 +283,12 @@ impl Engine {
     }
 }
 
-/// Whether the writers of these trees wait for such work.
 fn is_for(trees: &[Arc<Tree>], work: Work) -> bool {
     let (Work::Flush(id) | Work::Compact(id)) = work else { return false };
     trees.iter().any(|tree| tree.id == id)
 }
 
-/// The error of the damaged table that keeps a tree at full pressure from being compacted, if there is one.
+/// A damaged table that blocks the compaction of a tree at full pressure.
 fn blocked_for(tree: &Arc<Tree>) -> Option<Arc<Error>> {
     let view = tree.view();
     let mut set_aside = view.version.all_tables().filter_map(|(_, table)| table.set_aside_for());
@@ -309,7 +298,7 @@ fn blocked_for(tree: &Arc<Tree>) -> Option<Arc<Error>> {
     (is_full && stuck()).then(|| Arc::clone(error))
 }
 
-/// A memtable that is to be flushed counts as a run of level 0, so that the runs never exceed their limit.
+/// A waiting memtable counts as a level-0 run: runs never exceed their limit.
 fn compaction_pressure(tree: &Tree, view: &View) -> f64 {
     let (runs, debt) = (pressing_runs(&view.version, || tree.shape()) + view.immutables.len(), tree.debt());
     if is_none(runs, debt) {
@@ -319,8 +308,6 @@ fn compaction_pressure(tree: &Tree, view: &View) -> f64 {
     of_runs(runs, &shape).max(of_debt(debt, &shape))
 }
 
-/// The highest pressure among the keyspaces of a batch. A dropped keyspace is not flushed any more and does
-/// not count.
 fn pressure_of(trees: &[Arc<Tree>]) -> f64 {
     let of = |tree: &Arc<Tree>| {
         if tree.has_no_pressure() {
@@ -377,7 +364,7 @@ mod tests {
         }
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| stalled.put("k", "last"));
-            // Long enough to enter the queue, if it did.
+            // Long enough to enter the queue.
             std::thread::sleep(Duration::from_millis(50));
             let (tells, told) = mpsc::channel();
             scope.spawn(move || tells.send(other.put("k", "v")));
@@ -405,7 +392,7 @@ mod tests {
             }
             Ok(())
         });
-        // Two memtables: one waits to be flushed, and there is room for much, but not for what comes.
+        // Two memtables, of which one waits; there is room for much, but not for this batch.
         stalled.put("k", vec![1; 3 << 20]).unwrap();
         db.engine().seal(vec![Arc::clone(&stalled.tree)]).unwrap();
         stalled.put("l", vec![1; 5 << 19]).unwrap();
@@ -415,7 +402,7 @@ mod tests {
             let small = || (4..3000u32).try_for_each(|n| stalled.put(n.to_be_bytes(), [1; 1000]));
             let mut waits: Vec<_> = (0..3).map(|n| scope.spawn(move || large(n))).collect();
             waits.push(scope.spawn(small));
-            // Until nothing more is written, and long enough to enter the queue, if they did.
+            // Until writes stop, and long enough to enter the queue.
             let mut seqno = 0;
             while seqno != db.engine().sequence.visible() {
                 seqno = db.engine().sequence.visible();
@@ -449,7 +436,7 @@ mod tests {
         }
         let full = std::io::ErrorKind::StorageFull.into();
         engine.suspend(Error::io("append to", std::path::Path::new("/db"), full));
-        // The first thread to touch the directory is the leader, who resumes. It is held up; others tell.
+        // The resuming leader touches the directory first. It is blocked; others signal.
         let leader = Mutex::new(None);
         let (begins, begun) = mpsc::channel();
         let (opens, gate) = mpsc::channel::<()>();
@@ -472,7 +459,7 @@ mod tests {
                 batch.put("l", "v");
                 db.write_with(batch, Durability::Synced)
             });
-            // Time in which the writer would resume too; without it the test is weaker, but does not fail.
+            // Time for a wrong second resume; without it the test is weaker but does not fail.
             let other = begun.recv_timeout(Duration::from_millis(100));
             drop(opens);
             leads.join().unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! The items of an edit, and the records inside them, in words.
+//! The items of a manifest edit, and the records inside them, as text.
 
 use std::ops::Bound;
 
@@ -17,7 +17,6 @@ use crate::table::properties::{self, Properties, SpanProperties};
 use crate::table_meta::{self, FilterRef, TableMeta, TableSpans};
 use crate::wal::Boundary;
 
-/// Describes an item of an edit.
 pub(in crate::inspect) fn describe_item(field: &Field<'_>, secrets: bool) -> Described {
     let item = match EditItem::decode(&mut field.clone()) {
         Ok(Some(item)) => item,
@@ -85,7 +84,6 @@ fn hex(id: &FileId) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A field of a table record.
 fn describe_table(field: &Field<'_>, _: bool) -> Described {
     let mut one = TableMeta::default();
     if let Err(error) = one.decode_field(&mut field.clone()) {
@@ -126,13 +124,11 @@ fn spans_of_record(spans: &TableSpans) -> String {
     format!("{counts}, {}{cut}", range(&spans.start, &spans.end))
 }
 
-/// From a start to an excluded end, which is empty if there is none.
 pub(in crate::inspect) fn range(start: &[u8], end: &[u8]) -> String {
     let end = if end.is_empty() { "no end".to_owned() } else { format!("before {}", short(end)) };
     format!("from {} to {end}", short(start))
 }
 
-/// Describes a field of a properties block.
 pub(in crate::inspect) fn describe_property(field: &Field<'_>, _: bool) -> Described {
     let mut one = Properties::default();
     if let Err(error) = one.decode_field(&mut field.clone()) {
@@ -175,7 +171,6 @@ fn spans_of_properties(spans: &SpanProperties) -> String {
     format!("{counts}, {}, {blocks}", range(start, end))
 }
 
-/// Where a table comes from.
 fn origin(origin: &Origin) -> String {
     let Origin { keyspace, name, newest, replaced, earlier, .. } = origin;
     let place = format!("keyspace {keyspace} {}, sequence up to {newest}", short(name.as_bytes()));
@@ -208,8 +203,7 @@ fn filter(filter: &FilterRef) -> String {
     format!("kind {kind}, domain {domain}, {len} bytes at {offset}, header checksum {header_checksum:08x}")
 }
 
-/// A field of a keyspace's options. Numbers are printed as they are: the engine uses its default for one that
-/// is out of range.
+/// As stored: the engine replaces out-of-range numbers by defaults.
 fn describe_option(field: &Field<'_>, _: bool) -> Described {
     let mut reader = field.reader.clone();
     let name = match field.tag {

@@ -1,6 +1,4 @@
-//! Extensible records: fields with a tag and a length, in edits of a manifest and in properties of a table.
-//!
-//! Imports `output`.
+//! Extensible records: tagged fields with a length.
 
 mod items;
 mod record;

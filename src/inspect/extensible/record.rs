@@ -1,17 +1,15 @@
-//! Describes extensible records: fields with a tag and a length, whose payloads are known by their numbers.
+//! The tag of a field determines how its payload is described.
 
 use crate::codec::{Field, Reader, varint_len};
 use crate::inspect::output::{Out, Payload, Result, Value};
 
-/// The description of a field.
 pub(in crate::inspect) struct Described {
     name: &'static str,
     value: Value<'static>,
-    /// The offset in the field's payload at which a nested record begins, and the description of its fields.
+    /// Offset in the payload, and fields of a nested record.
     record: Option<(usize, Describe)>,
 }
 
-/// Describes a field.
 pub(in crate::inspect) type Describe = fn(&Field<'_>, secrets: bool) -> Described;
 
 impl Described {
@@ -19,20 +17,17 @@ impl Described {
         Self { name, value: value.into(), record: None }
     }
 
-    /// A field whose payload ends with a record, from `start` on.
     pub(super) fn with_record(self, start: usize, describe_field: Describe) -> Self {
         Self { record: Some((start, describe_field)), ..self }
     }
 }
 
-/// Number of fields of a record; of those before the first that cannot be read.
 pub(in crate::inspect) fn count(record: &[u8]) -> u64 {
     let mut reader = Reader::new(record);
     std::iter::from_fn(|| reader.field().ok().flatten()).count() as u64
 }
 
-/// Describes each field of the record that is `body` from `from` on. A field that cannot be read ends it:
-/// whoever decodes the record reports why.
+/// From `from` to the first unreadable field, which the record's decoder reports.
 pub(in crate::inspect) fn describe(
     out: &mut Out<'_>,
     payload: Payload,

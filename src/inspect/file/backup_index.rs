@@ -1,5 +1,4 @@
-//! Describes the index of a backup: its beginning, and whether its checksum holds. The crate `sievedb-backup` reads the
-//! files that it names.
+//! Describes header and checksum of a backup's index.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -9,13 +8,12 @@ use crate::checksum::checksum;
 use crate::file_header::HEADER_BYTES;
 use crate::inspect::output::{Form, Out, Payload, Place, Result, counted, fields};
 
-/// Length of the fields before the files: time, sequence number, count.
+/// Time, sequence number and count, which precede the files.
 const FIXED_BYTES: usize = 20;
 
-/// An index is read whole; of a longer one only the header is described.
+/// Only the header of a longer index is described.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Describes the index of a backup.
 pub(in crate::inspect) fn describe_backup_index(
     out: &mut Out<'_>,
     window: &mut Window<'_>,

@@ -1,4 +1,4 @@
-//! Describes `CURRENT`, which is a file header and little more.
+//! Describes `CURRENT`.
 
 use super::head::Head;
 use super::window::Window;
@@ -7,14 +7,13 @@ use crate::file_header::HEADER_BYTES;
 use crate::inspect::output::{Form, Out, Payload, Result, fields};
 use crate::manifest::current::{self, Current};
 
-/// Describes a `CURRENT`.
 pub(in crate::inspect) fn describe_current(
     out: &mut Out<'_>,
     window: &mut Window<'_>,
     head: &Head,
 ) -> Result {
     let len = window.len();
-    // Longer than any CURRENT is as wrong as shorter, and is not read whole.
+    // One byte more shows that the file is too long.
     let bytes = window.get(0, current::BYTES as u64 + 1)?.to_vec();
     let decoded = Current::decode(&bytes);
     head.facts(out)?;
@@ -40,7 +39,6 @@ pub(in crate::inspect) fn describe_current(
             out.refused(len.min(current::BYTES as u64), &error)?
         }
         Err(error) if error.offset >= base => out.refused(0, &error)?,
-        // A damaged header has been reported already.
         Err(_) => {}
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The header that every file begins with.
+//! The header of every file.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -8,23 +8,19 @@ use crate::codec::{DecodeError, DecodeErrorKind};
 use crate::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use crate::inspect::output::{Detail, Form, Kind, Out, Payload, Place, Result, fields};
 
-/// The information in the first bytes of a file, damaged or not.
 pub(in crate::inspect) struct Head {
-    /// The bytes, fewer if the file is shorter.
     bytes: Vec<u8>,
     pub(in crate::inspect) decoded: Result<FileHeader, DecodeError>,
-    /// The id that the file's checksums are bound to, if there are bytes for it.
+    /// If the file is long enough.
     pub(in crate::inspect) file_id: FileId,
 }
 
 impl Head {
-    /// Reads a header. `None` if the file has other first bytes.
     pub(in crate::inspect) fn read(window: &mut Window<'_>) -> Result<Option<Self>> {
         let head = Self::read_any(window)?;
         Ok(head.bytes.starts_with(&crate::file_header::MAGIC).then_some(head))
     }
 
-    /// Reads a header of a file that must have one.
     pub(in crate::inspect) fn read_any(window: &mut Window<'_>) -> Result<Self> {
         let bytes = window.get(0, HEADER_BYTES as u64)?.to_vec();
         let mut file_id = [0; 16];
@@ -35,18 +31,16 @@ impl Head {
         Ok(Self { bytes, decoded, file_id })
     }
 
-    /// The kind that the bytes state.
     pub(in crate::inspect) fn kind(&self) -> Kind {
         let stated = self.bytes.get(8..10).map_or(0, LittleEndian::read_u16);
         FileKind::from_u16(stated).map_or(Kind::Unknown, kind_of)
     }
 
-    /// Whether the header is intact, and newer than this program.
+    /// An intact header of an unsupported version.
     pub(in crate::inspect) fn is_newer(&self) -> bool {
         matches!(&self.decoded, Err(DecodeError { kind: DecodeErrorKind::Unsupported { .. }, .. }))
     }
 
-    /// The summary of a file header, for any file.
     pub(in crate::inspect) fn facts(&self, out: &mut Out<'_>) -> Result {
         match &self.decoded {
             Ok(header) => {

@@ -1,6 +1,4 @@
-//! A file as every walker sees it: bytes through one buffer, and the header that all files begin with.
-//!
-//! Imports `output`.
+//! A file for a walker, and the common header.
 
 mod backup_index;
 mod current;

@@ -1,15 +1,13 @@
-//! A file that is read here and there, mostly forwards, through one buffer.
+//! A file read through one buffer, mostly forwards.
 
 use std::io::{self, ErrorKind};
 
 use crate::fs::ReadFile;
 use crate::inspect::output::{Result, Stop};
 
-/// Bytes that are read at a time.
 const AHEAD_BYTES: u64 = 1 << 20;
 
-/// A file of a known length. It keeps the last bytes read in memory: 1 MiB, or the length of the last request if that
-/// is longer.
+/// Holds 1 MiB, or the last request if longer.
 pub(in crate::inspect) struct Window<'f> {
     file: &'f dyn ReadFile,
     len: u64,
@@ -23,18 +21,16 @@ impl<'f> Window<'f> {
         Ok(Self { file, len, start: 0, bytes: Vec::new() })
     }
 
-    /// The same of the first `len` bytes of the file, or of all if it is shorter.
     pub(in crate::inspect) fn of_first(file: &'f dyn ReadFile, len: u64) -> Result<Self> {
         let whole = Self::new(file)?;
         Ok(Self { len: len.min(whole.len), ..whole })
     }
 
-    /// Length of the file when it was opened, or of the part of it that is read.
     pub(in crate::inspect) fn len(&self) -> u64 {
         self.len
     }
 
-    /// The bytes from `offset` on: `len` of them, or those to the end of the file. The caller bounds `len`.
+    /// Fewer than `len` bytes at the end of the file. The caller bounds `len`.
     pub(in crate::inspect) fn get(&mut self, offset: u64, len: u64) -> Result<&[u8]> {
         let end = offset.saturating_add(len).min(self.len);
         let offset = offset.min(end);
@@ -44,7 +40,7 @@ impl<'f> Window<'f> {
             self.bytes.resize(ahead as usize, 0);
             self.start = offset;
             if self.file.read_at(&mut self.bytes, offset).is_err() {
-                // The unreadable bytes may lie beyond the requested ones.
+                // The unreadable bytes may be read-ahead.
                 self.bytes.truncate((end - offset) as usize);
                 if let Err(source) = self.file.read_at(&mut self.bytes, offset) {
                     self.bytes.clear();
@@ -55,20 +51,18 @@ impl<'f> Window<'f> {
         Ok(&self.bytes[(offset - self.start) as usize..(end - self.start) as usize])
     }
 
-    /// The first offset from `offset` on where there may be anything but zeros, or the end: it skips the holes
-    /// of a sparse file.
+    /// The first offset that may hold a nonzero byte, or the end. Skips holes of sparse files.
     pub(in crate::inspect) fn next_data(&self, offset: u64) -> Result<u64> {
         let data = self.file.next_data(offset).map_err(|source| Stop::Read { offset, source })?;
         Ok(data.map_or(self.len, |data| data.clamp(offset.min(self.len), self.len)))
     }
 
-    /// [`Window::get`], and from the file in any case.
     pub(in crate::inspect) fn read_again(&mut self, offset: u64, len: u64) -> Result<Vec<u8>> {
         self.bytes.clear();
         self.get(offset, len).map(<[u8]>::to_vec)
     }
 
-    /// The same for what stands aside: the buffer stays where it is.
+    /// Leaves the buffer as it is.
     pub(in crate::inspect) fn apart(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
         let end = offset.saturating_add(len).min(self.len);
         let offset = offset.min(end);
@@ -81,7 +75,6 @@ impl<'f> Window<'f> {
     }
 }
 
-/// Bytes in memory as a file.
 #[derive(Debug)]
 pub(in crate::inspect) struct InMemory<'b>(pub(in crate::inspect) &'b [u8]);
 

@@ -1,6 +1,4 @@
-//! Describes a filter block: its header, its sections and pages, and how good a filter it is.
-//!
-//! [`super::survey`] reads and checks its bytes.
+//! Describes a filter block read by [`super::survey`].
 
 use super::facts::{facts_at, kind_words};
 use super::known::Known;
@@ -13,21 +11,17 @@ use crate::filter::header::{HEADER_BYTES, HEADER_BYTES_MAX, MAGIC, block_len, ow
 use crate::inspect::file::{Head, Window};
 use crate::inspect::output::{Detail, Form, Out, Payload, Place, Result, counted, fields};
 
-/// Filters in a file start at multiples of this.
 pub(in crate::inspect) const ALIGN: u64 = 4096;
 
-/// Whether a filter block may start at this offset.
 pub(in crate::inspect) fn is_aligned(at: u64) -> bool {
     at.is_multiple_of(ALIGN)
 }
 
-/// Whether a filter block begins at `at`, by its magic.
 pub(in crate::inspect) fn is_at(window: &mut Window<'_>, at: u64) -> Result<bool> {
     Ok(is_aligned(at) && window.get(at, MAGIC.len() as u64)? == MAGIC)
 }
 
-/// The length of the filter block of the table with this file id that begins at `at`, if one with an intact
-/// header does. One of another owner is a part of somebody's value.
+/// If intact and owned by this table; otherwise part of a value.
 pub(in crate::inspect) fn intact_len(
     window: &mut Window<'_>,
     at: u64,
@@ -40,14 +34,12 @@ pub(in crate::inspect) fn intact_len(
     Ok(block_len(first).ok().filter(|_| owner(first).as_ref() == Ok(table)))
 }
 
-/// Describes a file that is a filter block and nothing else.
 pub(in crate::inspect) fn describe_block(out: &mut Out<'_>, window: &mut Window<'_>) -> Result {
     facts_at(out, window, 0)?;
     let shown = out.view.entries.is_none() && out.view.block.is_none_or(|block| block == 0);
     describe_last(out, window, 0, shown)
 }
 
-/// Describes a separate filter file.
 pub(in crate::inspect) fn describe_file(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
     head.facts(out)?;
     let start = FILE_HEADER_BYTES as u64;
@@ -66,7 +58,6 @@ pub(in crate::inspect) fn describe_file(out: &mut Out<'_>, window: &mut Window<'
     describe_last(out, window, at, whole || out.view.block == Some(0))
 }
 
-/// Describes the filter at `at`, behind which the file must end.
 fn describe_last(out: &mut Out<'_>, window: &mut Window<'_>, at: u64, shown: bool) -> Result {
     let (len, picked) = (window.len(), out.view.block == Some(0));
     out.report.units = 1;
@@ -85,8 +76,6 @@ fn describe_last(out: &mut Out<'_>, window: &mut Window<'_>, at: u64, shown: boo
     }
 }
 
-/// Describes the filter at `at` of a file; the blocks end at `end`. Returns its length, `None` if the length is
-/// unknown.
 pub(in crate::inspect) fn describe(
     out: &mut Out<'_>,
     window: &mut Window<'_>,
@@ -118,7 +107,7 @@ pub(in crate::inspect) fn describe(
     match Header::decode(&first) {
         _ if known.is_never_probed() => {
             out.group(Place::File(at), len, label, "of a domain that is never probed", |_| Ok(()))?;
-            // The layout of this domain is unknown here.
+            // Filters of this domain have an unknown layout.
             out.report.partial = true;
         }
         Err(error) => {
@@ -139,7 +128,6 @@ pub(in crate::inspect) fn describe(
     Ok(Some(len))
 }
 
-/// Describes the fields of a header, which need not be right.
 fn describe_header(out: &mut Out<'_>, at: u64, first: &[u8]) -> Result {
     let header = &first[..first.len().min(HEADER_BYTES)];
     let owner = header.get(16..32).and_then(|owner| owner.first_chunk::<16>()).copied().unwrap_or_default();

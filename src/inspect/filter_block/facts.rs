@@ -1,11 +1,10 @@
-//! The summary of a filter: its kind, its size, and its quality.
+//! The summary of a filter: kind, size, quality.
 
 use crate::filter::header::HEADER_BYTES;
 use crate::filter::{Header, Kind};
 use crate::inspect::file::Window;
 use crate::inspect::output::{Out, Result, Value, bytes, count, counted, percent};
 
-/// The kind and its parameters in words.
 pub(super) fn kind_words(header: &Header) -> String {
     match header.kind {
         Kind::Bloom => format!("Bloom, {} bits, {} probes", count(header.size), header.probes),
@@ -31,7 +30,6 @@ pub(super) fn kind_words(header: &Header) -> String {
     }
 }
 
-/// The predicted false-positive rate.
 pub(in crate::inspect) fn rate(header: &Header) -> f64 {
     header.rate as f64 / 2f64.powi(64)
 }
@@ -49,7 +47,6 @@ pub(in crate::inspect) fn facts_in_short(out: &mut Out<'_>, header: &Header) -> 
     out.fact("filter", kind_words(header), format!("{size}, rate {} predicted", percent(rate(header))))
 }
 
-/// The summary of the filter at `at`, if its header can be decoded.
 pub(in crate::inspect) fn facts_at(out: &mut Out<'_>, window: &Window<'_>, at: u64) -> Result {
     match Header::decode(&window.apart(at, HEADER_BYTES as u64)?) {
         Ok(header) => facts(out, &header),

@@ -1,4 +1,4 @@
-//! The properties of a filter that are known before it is read, and that it must have.
+//! The required properties of a filter.
 
 use crate::checksum::FileId;
 use crate::filter::Header;
@@ -6,24 +6,25 @@ use crate::filter::header::{DOMAIN_WHOLE_KEY, checksum};
 use crate::inspect::output::{Out, Result};
 use crate::table_meta::FilterRef;
 
-/// The properties of a filter that are known before it is read.
 #[derive(Clone, Copy)]
 pub(in crate::inspect) enum Known<'a> {
-    /// Nothing: it stands by itself, or what should name it is damaged.
+    /// A filter block by itself, or its reference is damaged.
     Nothing,
-    /// It is in a table that does not name it.
+    /// In a table that does not name it.
     Unnamed,
-    /// It is one of these keys, and named so.
-    Named { filter: &'a FilterRef, owner: FileId, keys: u64, seed: Option<u64> },
+    Named {
+        filter: &'a FilterRef,
+        owner: FileId,
+        keys: u64,
+        seed: Option<u64>,
+    },
 }
 
 impl Known<'_> {
-    /// Whether it has a domain that lookups never probe.
     pub(super) fn is_never_probed(&self) -> bool {
         matches!(self, Self::Named { filter, .. } if filter.domain != DOMAIN_WHOLE_KEY)
     }
 
-    /// Compares it with the intact header that was found.
     pub(super) fn judge(&self, out: &mut Out<'_>, at: u64, (first, len): (&[u8], u64)) -> Result {
         let (filter, owner, keys, seed) = match self {
             Self::Nothing => return Ok(()),

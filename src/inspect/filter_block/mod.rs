@@ -1,6 +1,4 @@
-//! A filter block, wherever it is: by itself, in a table, or in a file next to one.
-//!
-//! Imports `output` and `file`.
+//! Filter blocks.
 
 mod block;
 mod facts;

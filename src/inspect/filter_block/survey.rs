@@ -1,8 +1,7 @@
-//! Reads a whole filter block and describes the findings.
+//! Reads a whole filter block.
 //!
-//! The pages are read one after the other and compared with their checksums, and these with the sections', so
-//! that a filter of any size is verified in little memory. A filter that is not too large is opened besides,
-//! as a lookup would, and its predicted rate computed anew from its bits.
+//! Page by page, in bounded memory. A filter within the limit is also opened as a lookup opens it, and its rate computed from its
+//! bits.
 
 use std::ops::Range;
 
@@ -17,39 +16,31 @@ use crate::inspect::output::{Out, Place, Result, Value, counted, percent};
 
 const PAGE_BYTES: u64 = 4096;
 
-/// Page checksums that are read at a time.
 const CHECKSUMS_AHEAD: u64 = 1024;
 
-/// Bytes of a section that are shown.
 const SHOWN_BYTES: u64 = 64;
 
-/// A section as it was found.
 #[derive(Debug, Clone, Copy)]
 struct Surveyed {
     section: Section,
     pages: u64,
-    /// The checksum of its page checksums.
     computed: u32,
-    /// The offset of its page checksums in the block.
     checksums_at: u64,
     bad_pages: u64,
-    /// Offset of the first bad page in the block.
     first_bad: u64,
     ones: u64,
 }
 
-/// A filter block as it was found.
 pub(super) struct Survey {
     pub(super) header: Header,
     sections: Vec<Surveyed>,
-    /// Where something stands between the parts that should be zero.
     stray: Option<u64>,
-    /// The result of the store's own reader.
+    /// By the store's own reader, unless too large for it.
     opened: Option<Result<(), DecodeError>>,
 }
 
 impl Survey {
-    /// Reads all of the block at `at`, whose header is intact and whose bytes are all there.
+    /// The header is intact, the block inside the file.
     pub(super) fn of(window: &mut Window<'_>, at: u64, header: Header, opened_max: u64) -> Result<Self> {
         let mut sections = Vec::new();
         let mut checksums_at = HEADER_BYTES as u64;
@@ -62,7 +53,7 @@ impl Survey {
         let mut from = checksums_at;
         let ends = header.sections.iter().map(|s| (s.offset, s.offset + s.len));
         for (to, next) in ends.chain([(header.block_len, header.block_len)]) {
-            // At most a page: it leads to a boundary.
+            // At most a page: the gap ends at a page boundary.
             let gap = window.get(at + from, to.saturating_sub(from).min(PAGE_BYTES))?;
             let place = gap.iter().position(|&byte| byte != 0);
             stray = stray.or(place.map(|place| from + place as u64));
@@ -77,13 +68,10 @@ impl Survey {
         Ok(Self { header, sections, stray, opened })
     }
 
-    /// Whether the store's own reader was used: it is not used for a filter that is too large to be opened here.
     pub(super) fn is_whole(&self) -> bool {
         self.opened.is_some()
     }
 
-    /// Describes what follows the header: page checksums, sections, the zeros between them. `all`: with
-    /// bytes.
     pub(super) fn describe(&self, out: &mut Out<'_>, window: &mut Window<'_>, at: u64, all: bool) -> Result {
         let mut from = HEADER_BYTES as u64;
         for (index, found) in self.sections.iter().enumerate() {
@@ -112,7 +100,6 @@ impl Survey {
         gap(out, window, from..self.header.block_len)
     }
 
-    /// Describes the damage.
     pub(super) fn judge(&self, out: &mut Out<'_>, at: u64) -> Result {
         let before = out.report.damage_count;
         for (index, found) in self.sections.iter().enumerate() {
@@ -140,7 +127,6 @@ impl Survey {
     }
 }
 
-/// Describes bytes of the block at `at` that are not taken apart.
 fn stretch(
     out: &mut Out<'_>,
     window: &mut Window<'_>,

@@ -1,4 +1,4 @@
-//! Describes a write-ahead log: batches, promises, the close record.
+//! Describes a log.
 
 use super::record::{Record, name};
 use super::walk::{self, Ending, FramedItem};
@@ -12,11 +12,9 @@ use crate::inspect::output::{
 use crate::key::EntryKind;
 use crate::wal::{Boundary, ContentReader, RecordKind};
 
-/// The layouts of a promise and of a close record.
 pub(super) const MARK: [(&str, Form<'_>); 2] = [("edit count", Form::Number(8)), ("edit hash", Form::Hex(8))];
 const CLOSE: [(&str, Form<'_>); 3] = [("last sequence number", Form::Number(8)), MARK[0], MARK[1]];
 
-/// The totals of all records of a log.
 #[derive(Debug, Default)]
 struct Totals {
     batches: u64,
@@ -71,12 +69,10 @@ impl Totals {
     }
 }
 
-/// A part of a list that is left out if there are none.
 fn counted_if(count: u64, one: &str, many: &str) -> String {
     if count == 0 { String::new() } else { format!(", {}", counted(count, one, many)) }
 }
 
-/// How a framed file ends, in words.
 pub(super) fn ending_fact(out: &mut Out<'_>, ending: &Ending, closed: bool) -> Result {
     let len = out.report.len;
     let room = match ending.room(len) {
@@ -101,7 +97,6 @@ pub(super) fn ending_fact(out: &mut Out<'_>, ending: &Ending, closed: bool) -> R
     out.fact("ends", text, "")
 }
 
-/// Describes a log.
 pub(in crate::inspect) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
     let file = (&head.file_id, FileKind::Log);
     let mut totals = Totals::default();
@@ -117,7 +112,6 @@ pub(in crate::inspect) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, h
     walk(out, window, head, &ending)
 }
 
-/// Describes the records and checks their contents as a reader does.
 pub(in crate::inspect) fn walk(
     out: &mut Out<'_>,
     window: &mut Window<'_>,
@@ -162,7 +156,6 @@ fn describe_record(out: &mut Out<'_>, record: &Record, lines: &mut Lines) -> Res
     })
 }
 
-/// A record, in a line.
 fn note(record: &Record) -> String {
     let fragments = counted(record.fragment_count, "fragment", "fragments");
     let body = record.bytes.as_deref().unwrap_or_default();
@@ -176,7 +169,6 @@ fn note(record: &Record) -> String {
     }
 }
 
-/// The entries of a batch, as such.
 fn entries(out: &mut Out<'_>, record: &Record, wanted: Entries) -> Result {
     let (RecordKind::Batch, Some(body)) = (record.kind, &record.bytes) else { return Ok(()) };
     let Ok(batch) = BatchReader::open(body) else { return Ok(()) };
@@ -195,7 +187,7 @@ fn entries(out: &mut Out<'_>, record: &Record, wanted: Entries) -> Result {
     })
 }
 
-/// Describes a batch as far as it can be read: why it ends there is reported when the record is checked.
+/// Up to an unreadable entry, which the record's check reports.
 fn describe_batch(out: &mut Out<'_>, payload: Payload, body: &[u8]) -> Result {
     fields(
         out,
@@ -234,7 +226,6 @@ fn describe_batch(out: &mut Out<'_>, payload: Payload, body: &[u8]) -> Result {
     Ok(())
 }
 
-/// Describes boundaries as far as they can be read.
 fn describe_boundaries(out: &mut Out<'_>, payload: Payload, body: &[u8]) -> Result {
     let mut reader = Reader::new(body);
     while !reader.is_empty() {

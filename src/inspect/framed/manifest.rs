@@ -1,4 +1,4 @@
-//! Describes a manifest: its edits, item by item, and the store that they amount to.
+//! Describes a manifest item by item, and the resulting state.
 
 use std::collections::BTreeMap;
 
@@ -24,38 +24,32 @@ use crate::wal::EditMark;
 
 const NO_EDIT: &str = "its first edit is missing";
 
-const TOO_LONG: &str = "too long to be put together here";
+const TOO_LONG: &str = "too long to be assembled";
 
-/// The edits of a manifest, one after the other, as far as they follow each other.
+/// Up to a gap in their order.
 #[derive(Debug, Default)]
 pub(in crate::inspect) struct Edits {
-    /// The resulting state.
     pub(in crate::inspect) state: ManifestState,
     pub(super) count: u64,
     items: u64,
-    /// The count of the first one in the life of the store.
     first: u64,
-    /// The mark of the last one, unless bytes are damaged behind it.
+    /// The last mark; `None` after damage.
     last: Option<EditMark>,
-    /// Whether an edit may have been lost.
     gap: bool,
-    /// The number of edits before the first gap, and by keyspace the sequence number up to which these edits state
-    /// that all entries are in tables.
+    /// Number of edits, and per keyspace the last sequence number in tables.
     before_gap: Option<(u64, BTreeMap<KeyspaceId, SeqNo>)>,
-    /// The reason why the first whole record is not a valid edit.
     pub(in crate::inspect) wrong: Option<FileDamage>,
 }
 
 impl Edits {
-    /// Takes the next edit, up to the first item that does not fit, which is an error. Behind a gap all that
-    /// fits is taken.
+    /// An invalid item is an error; after a gap it is skipped.
     pub(super) fn add(&mut self, record: &[u8]) -> Result<(), DecodeError> {
         let (items, mark) = match self.gap && self.last.is_none() {
             // The edit states its own count.
             true => EditItems::behind_gap(record)?,
             false => EditItems::open(record, self.last)?,
         };
-        // Decoded twice rather than kept: the items can take many times the memory of the record.
+        // Decodes twice: items can take many times the record's memory.
         items.clone().try_for_each(|item| item.map(drop))?;
         if self.count == 0 {
             self.first = mark.count;
@@ -72,14 +66,12 @@ impl Edits {
         }
         self.state.mark = mark;
         match applied {
-            // The item may refer to a lost edit, so this edit is not damaged.
+            // After a gap the item may refer to a lost edit: no damage.
             Err(detail) if !self.gap => Err(DecodeError::corrupt(16, "edit", detail)),
             _ => Ok(()),
         }
     }
 
-    /// Applies a record that the walk met, if a reader would apply it; returns the reason why a record is not a valid
-    /// edit.
     fn take(&mut self, found: &FramedItem, ending: &Ending) -> Option<DecodeError> {
         let error = match found {
             FramedItem::Damaged(bytes) if ending.is_torn_at(bytes.offset) => return None,
@@ -92,7 +84,6 @@ impl Edits {
         error
     }
 
-    /// Notes that bytes were damaged, or not read.
     pub(super) fn lose(&mut self) {
         if !self.gap {
             let keyspaces = self.state.keyspaces.iter();
@@ -103,8 +94,6 @@ impl Edits {
         self.last = None;
     }
 
-    /// If edits after a gap were applied: by keyspace, the sequence number up to which the edits before the gap state
-    /// that all entries are in tables.
     pub(in crate::inspect) fn flushed_before_gap(&self) -> Option<&BTreeMap<KeyspaceId, SeqNo>> {
         let before = self.before_gap.as_ref().filter(|(count, _)| *count < self.count);
         before.map(|(_, flushed)| flushed)
@@ -123,7 +112,6 @@ impl Edits {
     }
 }
 
-/// Reads all edits, as far as they can be read, and reports nothing.
 pub(in crate::inspect) fn survey(
     out: &mut Out<'_>,
     window: &mut Window<'_>,
@@ -142,7 +130,6 @@ pub(in crate::inspect) fn survey(
     Ok((edits, ending))
 }
 
-/// Describes a manifest.
 pub(in crate::inspect) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
     let (edits, ending) = survey(out, window, head)?;
     head.facts(out)?;
@@ -159,7 +146,6 @@ pub(in crate::inspect) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, h
     }
 }
 
-/// Describes the edits, and applies the edits that a reader applies.
 pub(in crate::inspect) fn walk(
     out: &mut Out<'_>,
     window: &mut Window<'_>,
@@ -180,7 +166,6 @@ pub(in crate::inspect) fn walk(
     Ok(edits)
 }
 
-/// Describes what opening the store would find wrong with the state that all edits amount to.
 fn judge(out: &mut Out<'_>, state: &ManifestState) -> Result {
     for fault in state.faults() {
         out.refused(0, &fault)?;

@@ -1,6 +1,4 @@
-//! Files of records in fragments: the walk over the records, and the records of a log and of a manifest.
-//!
-//! Imports `output`, `file` and `extensible`.
+//! Framed files: logs and manifests.
 
 pub(in crate::inspect) mod log;
 pub(in crate::inspect) mod manifest;

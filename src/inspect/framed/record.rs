@@ -1,4 +1,4 @@
-//! A record of a framed file, put together from its fragments.
+//! A record assembled from its fragments.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -6,25 +6,19 @@ use crate::inspect::output::{Form, Out, Payload, Place, Result, Value, counted, 
 use crate::wal::RecordKind;
 use crate::wal::record::{FRAGMENT_HEADER_BYTES, Fragment};
 
-/// A record, whole or as far as it was put together.
 pub(in crate::inspect) struct Record {
-    /// Counted from 0.
     pub(super) number: u64,
     pub(in crate::inspect) kind: RecordKind,
-    /// Where its first fragment starts, and where its last one ends.
+    /// Start of the first fragment; `end` is the last one's.
     pub(in crate::inspect) offset: u64,
     pub(super) end: u64,
-    /// Its fragments; of a record that is too long the first ones.
     pub(super) fragments: Vec<RecordFragment>,
-    /// How many they are in all.
     pub(super) fragment_count: u64,
-    /// Its contents; `None` if they are too long.
+    /// `None` if too long.
     pub(in crate::inspect) bytes: Option<Vec<u8>>,
-    /// Its length.
     pub(super) len: u64,
 }
 
-/// An intact fragment and the bytes of its header.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RecordFragment {
     pub(super) fragment: Fragment,
@@ -33,7 +27,6 @@ pub(super) struct RecordFragment {
 }
 
 impl Record {
-    /// The offset of its contents.
     pub(super) fn payload(&self) -> Payload {
         match self.fragment_count {
             1 => Payload::Plain(self.offset + FRAGMENT_HEADER_BYTES as u64),
@@ -41,7 +34,6 @@ impl Record {
         }
     }
 
-    /// Describes it to the byte; `body` describes its contents.
     pub(super) fn describe<'s>(
         &self,
         out: &mut Out<'s>,
@@ -84,7 +76,6 @@ impl Record {
             ("synced", Form::Number(8)),
         ];
         out.group(Place::File(offset), FRAGMENT_HEADER_BYTES as u64, "fragment", part, |out| {
-            // It is intact: the walk has computed the checksum over all of it.
             let (checksum, rest) = piece.header.split_at(4);
             let value = Value::Hex(LittleEndian::read_u32(checksum).into(), 4);
             out.span(Place::File(offset), 4, checksum, "checksum", value, "", Some(true))?;
@@ -104,7 +95,6 @@ impl RecordFragment {
     }
 }
 
-/// A kind of record in words.
 pub(super) fn name(kind: RecordKind) -> &'static str {
     match kind {
         RecordKind::Batch => "batch",

@@ -1,16 +1,14 @@
-//! Walks the records of a framed file (a log, a manifest) from front to back, past every damage.
+//! Walks the records of a framed file (log, manifest) past all damage.
 //!
-//! 1. Each page is divided into spans: intact fragments and other bytes ([`crate::wal::search::areas`]).
-//! 2. Fragments that follow each other as a record's should are put together; whatever does not fit is
-//!    damage.
-//! 3. At the end the reader's rule is applied to the first damage. If a later intact fragment was framed when the
-//!    damaged bytes were known to be durable, the bytes were promised, and the file is corrupt. Otherwise its tail is
-//!    torn, and opening the store drops it. A corrupt file may also have a torn end, after its last record. Zeros
-//!    after the last record of a log are preallocated space, not damage. For this a file is walked twice: damage can
-//!    be classified only after the whole file was read.
+//! 1. Divides each page into intact fragments and other bytes ([`crate::wal::search::areas`]).
+//! 2. Assembles fragments into records. Everything else is damage.
+//! 3. At the end, the first damage is classified as by a reader. If a later intact fragment states that the damaged bytes were
+//!    durable, the file is corrupt, perhaps also with a torn end. Otherwise its tail is torn, and opening the store drops it.
+//!    Zeros after a log's last record are preallocated space.
 //!
-//! Memory: a page, and a record of up to [`Out::record_bytes_max`] bytes. In a longer record the fragments are
-//! checked, but its contents are not decoded: then the description is partial.
+//! Classification needs the end of the file: a file is walked twice.
+//!
+//! Memory: a page, and a record of up to [`Out::record_bytes_max`] bytes; longer ones are described partially.
 
 use super::record::{Record, RecordFragment};
 use crate::checksum::FileId;
@@ -24,36 +22,29 @@ use crate::wal::{Refused, Sequence};
 
 const LOST_END: &str = "the record that begins here has lost its end";
 
-/// The events of the walk.
 pub(in crate::inspect) enum FramedItem {
     Record(Record),
     Damaged(Damaged),
 }
 
-/// The result of the walk.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::inspect) struct Ending {
-    /// Whole records.
     pub(super) records: u64,
-    /// Where the last record before the first damage ends.
     pub(in crate::inspect) good_end: u64,
     pub(in crate::inspect) first_damage: Option<u64>,
-    /// Whether that is nothing but zeros from the end of a log's last record to the end of the file.
+    /// Only zeros follow the last record.
     is_room: bool,
-    /// Whether that is intact and only newer than this program.
+    /// The first damage is intact data of an unsupported version.
     newer: bool,
-    /// The durable length that an intact fragment after the first damage states.
+    /// By an intact fragment after the first damage.
     pub(super) witness: u64,
-    /// Where the last whole record ends, damage or not, or the last one of a newer version.
+    /// End of the last whole record, also after damage or of an unsupported version.
     last_end: u64,
-    /// Bytes in whole records.
     pub(super) accounted: u64,
-    /// Intact fragments.
     pub(super) fragments: u64,
 }
 
 impl Ending {
-    /// Adds the verified bytes to the report.
     pub(super) fn report(&self, out: &mut Out<'_>) {
         let torn_from = self.torn_from();
         out.report.accounted += match torn_from {
@@ -65,13 +56,11 @@ impl Ending {
         out.report.units = self.records;
     }
 
-    /// Notes that the file was promised to be durable up to `len`.
     pub(in crate::inspect) fn promise(&mut self, len: u64) {
         self.witness = self.witness.max(len);
     }
 
-    /// Whether a reader refuses the file: somebody was promised the bytes that are damaged, or they are of a
-    /// newer version.
+    /// By a reader: promised bytes are damaged or unsupported.
     pub(in crate::inspect) fn is_refused(&self) -> bool {
         self.newer || self.is_corrupt()
     }
@@ -80,23 +69,20 @@ impl Ending {
         self.first_damage.is_some_and(|damage| self.witness > damage)
     }
 
-    /// Whether all that lies behind the last record is room that the writer had made.
     fn has_room(&self) -> bool {
         self.is_room && !self.is_refused()
     }
 
-    /// How many bytes of a file of length `len` are such room.
     pub(super) fn room(&self, len: u64) -> u64 {
         if self.has_room() { len.saturating_sub(self.good_end) } else { 0 }
     }
 
-    /// Whether what lies at `offset` is such room.
     pub(in crate::inspect) fn is_room_at(&self, offset: u64) -> bool {
         self.has_room() && offset >= self.good_end
     }
 
-    /// The start of the torn end: it was never promised, and no record follows. In a file that a reader accepts, it
-    /// is everything from the first damage on.
+    /// The torn end was never promised, and follows the last record; in a file that a reader accepts, the last record before the
+    /// first damage.
     fn torn_from(&self) -> Option<u64> {
         if self.first_damage.is_none() || self.has_room() {
             return None;
@@ -104,7 +90,6 @@ impl Ending {
         Some(if self.is_refused() { self.witness.max(self.last_end) } else { self.good_end })
     }
 
-    /// Whether what lies at `offset` is in the torn end.
     pub(in crate::inspect) fn is_torn_at(&self, offset: u64) -> bool {
         self.torn_from().is_some_and(|from| offset >= from)
     }
@@ -112,7 +97,6 @@ impl Ending {
 
 type Visit<'v, 's> = &'v mut dyn FnMut(&mut Out<'s>, FramedItem) -> Result;
 
-/// Walks the file; `visit` is given each record and each damage, in their order.
 pub(in crate::inspect) fn walk<'s>(
     out: &mut Out<'s>,
     window: &mut Window<'_>,
@@ -150,14 +134,12 @@ pub(in crate::inspect) fn walk<'s>(
     Ok(ending)
 }
 
-/// The first page from `at` on, which is the start of one, that may hold anything but zeros, or the end of the
-/// file.
+/// The first page that may hold a nonzero byte, or the end.
 fn page_with_data(window: &Window<'_>, at: u64) -> Result<u64> {
     let data = window.next_data(at)?;
     Ok(if data == window.len() { data } else { at.max(data - data % PAGE_BYTES as u64) })
 }
 
-/// Walks the file to learn how it ends.
 pub(in crate::inspect) fn ending(
     out: &mut Out<'_>,
     window: &mut Window<'_>,
@@ -166,8 +148,7 @@ pub(in crate::inspect) fn ending(
     walk(out, window, file, &mut |_, _| Ok(()))
 }
 
-/// The durable length beyond the damage that an intact fragment states, at any later position: a reader tries each
-/// multiple of 8, also within bytes that the walk treated as the payload of another fragment.
+/// The durable length by a later intact fragment. As a reader does, tries each multiple of 8, also inside payloads.
 fn hidden_witness(window: &mut Window<'_>, file_id: &FileId, damage: u64) -> Result<Option<u64>> {
     let mut at = damage;
     while at < window.len() {
@@ -184,32 +165,28 @@ fn hidden_witness(window: &mut Window<'_>, file_id: &FileId, damage: u64) -> Res
 
 struct Walker<'v, 's> {
     sequence: Sequence,
-    /// The record that is being put together.
     begun: Option<Record>,
     ending: Ending,
-    /// Damage that was met and not yet reported: damage that follows without a gap is part of it.
     damaged: Option<Damaged>,
-    /// Where the zeros begin that the walk is in.
     zeros_from: Option<u64>,
     visit: Visit<'v, 's>,
 }
 
-/// Bytes that are no record.
+/// Bytes outside of records.
 pub(in crate::inspect) struct Damaged {
     pub(in crate::inspect) offset: u64,
     pub(super) len: u64,
     detail: String,
-    /// The difference of the first of them, if it is intact and only newer than this program.
+    /// If the first bytes are intact.
     newer: Option<DecodeError>,
 }
 
 impl Damaged {
-    /// Describes it: as damage, or, in a torn end, as bytes that are dropped.
     pub(super) fn describe(&self, out: &mut Out<'_>, ending: &Ending, lines: &mut Lines) -> Result {
         let len = counted(self.len, "byte", "bytes");
         let detail = format!("{len} are no record: {}", self.detail);
         let end = if ending.is_room_at(self.offset) {
-            Some(("room", format!("{len} for more records: nothing but zeros")))
+            Some(("room", format!("{len} for more records, all zeros")))
         } else {
             ending.is_torn_at(self.offset).then(|| ("torn end", detail.clone()))
         };
@@ -302,8 +279,7 @@ impl<'s> Walker<'_, 's> {
         (self.visit)(out, FramedItem::Record(record))
     }
 
-    /// The record that was begun does not go on. A reader meets that damage where the next fragment should
-    /// be.
+    /// At its missing fragment, as a reader does.
     fn give_up_begun(&mut self, out: &mut Out<'s>, why: &str) -> Result {
         let Some(begun) = self.begun.take() else { return Ok(()) };
         self.sequence.give_up();
@@ -326,7 +302,6 @@ impl<'s> Walker<'_, 's> {
         Ok(())
     }
 
-    /// Describes the damage that was met.
     fn flush(&mut self, out: &mut Out<'s>) -> Result {
         match self.damaged.take() {
             Some(damaged) => (self.visit)(out, FramedItem::Damaged(damaged)),
@@ -335,7 +310,6 @@ impl<'s> Walker<'_, 's> {
     }
 }
 
-/// How many pages a file of this length has.
 pub(super) fn pages(len: u64) -> u64 {
     len.div_ceil(PAGE_BYTES as u64)
 }

@@ -1,4 +1,4 @@
-//! Something that is not as the format wants it.
+//! Damage.
 
 use std::path::Path;
 
@@ -6,29 +6,28 @@ use super::escape::escape;
 use crate::codec::{DecodeError, DecodeErrorKind};
 use crate::error::Error;
 
-/// The first and the last of some keys.
+/// First and last key of a range, inclusive.
 pub type Keys = (Vec<u8>, Vec<u8>);
 
-/// Something that is not as the format wants it.
+/// Bytes that violate the format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileDamage {
-    /// Where, in bytes from the start of the file.
+    /// Bytes from the start of the file.
     pub offset: u64,
     /// The damaged item.
     pub what: &'static str,
     /// The expected and the found value.
     pub detail: String,
-    /// Whether it is intact and only newer than this program.
+    /// Whether the bytes are intact, of an unsupported version.
     pub newer: bool,
-    /// If it is newer: the found value, and the largest supported value.
+    /// The found and the largest supported version.
     pub(super) unsupported: Option<(u64, u64)>,
-    /// The first and the last key that it can concern, if it is in a table and they are known.
+    /// The keys of a table that it can concern, if known.
     pub keys: Option<Keys>,
 }
 
 impl FileDamage {
-    /// An error of a decoder that began at `base`.
     pub(in crate::inspect) fn of(base: u64, error: &DecodeError) -> Self {
         let (detail, unsupported) = match &error.kind {
             DecodeErrorKind::Corrupt(detail) => (detail.clone(), None),
@@ -42,12 +41,10 @@ impl FileDamage {
         Self { unsupported, newer: unsupported.is_some(), ..Self::new(offset, error.what, detail) }
     }
 
-    /// Damage that concerns no keys that are known.
     pub(in crate::inspect) fn new(offset: u64, what: &'static str, detail: impl Into<String>) -> Self {
         Self { offset, what, detail: detail.into(), newer: false, unsupported: None, keys: None }
     }
 
-    /// The same as an error of the file at `path`.
     pub(in crate::inspect) fn error(&self, path: &Path) -> Error {
         match self.unsupported {
             Some((found, supported)) => {
@@ -57,7 +54,7 @@ impl FileDamage {
         }
     }
 
-    /// The keys that it can concern, in words to append to the description; empty if they are unknown.
+    /// [`keys`](Self::keys) as text to append to the description, or empty.
     #[must_use]
     pub fn concerns(&self) -> String {
         match &self.keys {

@@ -1,8 +1,5 @@
-//! Bytes as text on one line.
-
-/// Bytes as text on one line. Valid UTF-8 is unchanged, except for tab, newline and backslash (`\t`, `\n`, `\\`) and
-/// for characters that move the cursor or hide: these, and bytes that are not UTF-8, are `\xHH` byte by byte. Two
-/// different byte strings never look alike. O(n).
+/// Bytes as text on one line. Tab, newline and backslash become `\t`, `\n`, `\\`; other control and invisible characters, and
+/// invalid bytes, `\xHH` per byte. Injective, O(n).
 #[must_use]
 pub fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
@@ -25,13 +22,12 @@ fn push_hex(bytes: &[u8], out: &mut String) {
     bytes.iter().for_each(|byte| out.push_str(&format!("\\x{byte:02x}")));
 }
 
-/// Controls, line and paragraph separators, the byte order mark, and what changes the direction of writing.
+/// Controls, separators, the byte order mark, changes of the writing direction.
 fn is_control(char: char) -> bool {
     char.is_control()
         || matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// A key in a line: its beginning and its end.
 pub(in crate::inspect) fn short(key: &[u8]) -> String {
     const SHORT_BYTES: usize = 24;
     if key.len() <= SHORT_BYTES {

@@ -1,7 +1,4 @@
-//! The parts of a description: events, in the order of the file, and the final report.
-//!
-//! A walker depends only on the format, and a [`Sink`] only on the output. Every event is complete (place, bytes,
-//! meaning), so a sink can print it and keep no state.
+//! Events of a description, and the final report.
 
 use std::borrow::Cow;
 use std::io;
@@ -10,21 +7,20 @@ use super::damage::{FileDamage, Keys};
 use super::stop::Stop;
 use crate::checksum::FileId;
 
-/// Takes the events of a description, one after the other.
+/// Receives the events of a description.
 pub trait Sink {
-    /// Takes one event. An error (a closed pipe) ends the description.
+    /// Receives one event. An error ends the description.
     ///
     /// # Errors
     ///
     /// An error of the sink.
     fn event(&mut self, event: &Event<'_>) -> io::Result<()>;
 
-    /// Records bytes that the system could not read; `keys` are the first and the last key that they can concern, if
-    /// they are in a table. By default this ends the description.
+    /// Receives a read error, with the keys of a table that it can concern. By default ends the description.
     ///
     /// # Errors
     ///
-    /// [`Stop::Read`], or whatever the sink could not do.
+    /// [`Stop::Read`], or an error of the sink.
     fn unreadable(&mut self, offset: u64, source: io::Error, keys: Option<&Keys>) -> Result<(), Stop> {
         let _ = keys;
         Err(Stop::Read { offset, source })
@@ -41,7 +37,7 @@ impl<F: FnMut(&Event<'_>) -> io::Result<()>> Sink for F {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// The first event: the described file or part.
+    /// The first event.
     #[non_exhaustive]
     Begin {
         /// Its kind.
@@ -49,33 +45,33 @@ pub enum Event<'a> {
         /// Its length in bytes.
         len: u64,
     },
-    /// A fact about the whole. Facts come before the bytes.
+    /// A fact about the whole, before the bytes.
     #[non_exhaustive]
     Fact {
         /// Its subject.
         label: &'static str,
         /// Its value.
         value: Value<'a>,
-        /// The same in words, or more.
+        /// The value as text, or details.
         note: Cow<'a, str>,
     },
     /// A stretch of bytes.
     Span(Span<'a>),
-    /// Stretches that the view leaves out.
+    /// Ranges that the view omits.
     #[non_exhaustive]
     Skipped {
-        /// Where the first of them starts.
+        /// Start of the first range.
         offset: u64,
-        /// Bytes from there to the end of the last one.
+        /// Bytes up to the end of the last range.
         len: u64,
-        /// How many they are.
+        /// The number of ranges.
         count: u64,
         /// Their name, in the plural.
         what: &'static str,
     },
-    /// An entry of a table or log, if the view includes keys.
+    /// An entry of a table or log.
     Entry(Entry<'a>),
-    /// Two ways to count the same thing, which must agree.
+    /// Two counts of the same thing, which must agree.
     #[non_exhaustive]
     Check {
         /// The counted items.
@@ -87,57 +83,56 @@ pub enum Event<'a> {
         /// The expected number.
         expected: u64,
     },
-    /// Something that is not as the format wants it.
+    /// Damage.
     Damage(FileDamage),
     /// The last.
     End(Report),
 }
 
-/// A range of bytes and its meaning. A group comes before its parts, which are one level deeper.
+/// A range of bytes and its meaning. A group precedes its parts, one level deeper.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Span<'a> {
-    /// 0 for what lies directly in the file.
+    /// 0 at the top level of the file.
     pub depth: u8,
-    /// Where it starts.
+    /// Its start.
     pub place: Place,
     /// Its length in bytes.
     pub len: u64,
-    /// The bytes, or the first of them; empty for a group and for secrets.
+    /// The bytes or their beginning; empty for groups and secrets.
     pub bytes: &'a [u8],
     /// Its name.
     pub label: Cow<'a, str>,
     /// The value of the bytes.
     pub value: Value<'a>,
-    /// The same in words, or more.
+    /// The value as text, or details.
     pub note: Cow<'a, str>,
-    /// Whether it agrees with a checksum, for what one covers.
+    /// Whether its checksum matches, if it has one.
     pub intact: Option<bool>,
 }
 
-/// Where bytes stand.
+/// The position of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Place {
-    /// So many bytes from the start of the file.
+    /// Bytes from the start of the file.
     File(u64),
-    /// An offset in the contents of a compressed block, or of a record in several fragments. Such bytes have no
-    /// offset in the file.
+    /// In the contents of a compressed block, or of a record of several fragments.
     #[non_exhaustive]
     Payload {
-        /// Where the block or the record starts in the file.
+        /// Start of the block or record in the file.
         of: u64,
         /// Bytes from the start of the contents.
         at: u64,
     },
 }
 
-/// Where the bytes of a payload stand.
+/// The position of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::inspect) enum Payload {
-    /// As they are in the file, from this offset on.
+    /// In the file, from this offset on.
     Plain(u64),
-    /// Nowhere: they were made from what starts at this offset.
+    /// Computed from the block or record at this offset.
     Made(u64),
 }
 
@@ -154,11 +149,11 @@ impl Payload {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Value<'a> {
-    /// No value in addition to the note.
+    /// Only the note.
     None,
     /// A number.
     Number(u64),
-    /// A number whose bits count: a checksum, a hash. And its length in bytes.
+    /// A checksum or hash, and its bytes.
     Hex(u64, u8),
     /// A random id.
     Id(FileId),
@@ -166,9 +161,9 @@ pub enum Value<'a> {
     Text(Cow<'a, str>),
     /// A client's bytes: a key, a value.
     Bytes(Cow<'a, [u8]>),
-    /// A share of one.
+    /// A number from 0 to 1.
     Share(f64),
-    /// Not to be shown.
+    /// Not shown.
     Secret,
 }
 
@@ -186,9 +181,9 @@ pub struct Entry<'a> {
     pub seqno: u64,
     /// Whether the key is deleted.
     pub delete: bool,
-    /// Where the keys that are deleted end, without this one, if they are all from the key on; empty if nowhere.
+    /// The exclusive end of a range delete; empty if unbounded.
     pub end: Option<&'a [u8]>,
-    /// The value, if the view includes values and the entry has it inline.
+    /// The inline value, if the view includes values.
     pub value: Option<&'a [u8]>,
     /// Length of the value in bytes.
     pub value_len: u64,
@@ -204,24 +199,24 @@ pub enum Kind {
     Log,
     /// A manifest.
     Manifest,
-    /// `CURRENT`, which names the manifest in force.
+    /// `CURRENT`, which names the current manifest.
     Current,
     /// A filter in a separate file.
     FilterFile,
-    /// The list of the files of a backup.
+    /// The index of a backup.
     BackupIndex,
     /// A filter block by itself.
     FilterBlock,
-    /// The empty file that is locked by who works on a store.
+    /// The lock file of a store.
     Lock,
-    /// `RESERVE`, which keeps space free for a full disk.
+    /// `RESERVE`, which reserves disk space.
     Reserve,
-    /// Nothing that could be recognised.
+    /// Not recognized.
     Unknown,
 }
 
 impl Kind {
-    /// It in words.
+    /// The name of the kind.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -247,27 +242,26 @@ pub struct Report {
     pub kind: Kind,
     /// Its length in bytes.
     pub len: u64,
-    /// The number of its blocks or records, as [`View::block`](super::View::block) counts them.
+    /// Its blocks or records, counted as by [`View::block`](super::View::block).
     pub units: u64,
-    /// Bytes that were read and found to belong to something.
+    /// Bytes read that have a meaning.
     pub accounted: u64,
-    /// Bytes at the end of a log or a manifest that were never promised to be durable. They are no damage: a
-    /// crash leaves them, and opening the store drops them.
+    /// Bytes at the end of a log or a manifest that were never promised to be durable; opening the store drops them.
     pub torn_bytes: u64,
-    /// Whether the view left out reading a part of the file.
+    /// Whether the view excluded a part from reading.
     pub partial: bool,
-    /// Checksums that were computed and matched.
+    /// Matching checksums.
     pub checksums: u64,
-    /// Sums that were compared and agreed.
+    /// Pairs of sums that agree.
     pub sums: u64,
-    /// How often something was not as the format wants it.
+    /// Number of pieces of damage.
     pub damage_count: u64,
-    /// The first that was met.
+    /// The first damage.
     pub first_damage: Option<FileDamage>,
 }
 
 impl Report {
-    /// Whether everything that was read is as the format wants it.
+    /// Whether all bytes read conform to the format.
     #[must_use]
     pub fn is_intact(&self) -> bool {
         self.damage_count == 0

@@ -1,4 +1,4 @@
-//! The fields of a fixed layout, each an event: its place, its bytes, their meaning.
+//! The fields of a fixed layout.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -7,22 +7,17 @@ use super::out::Out;
 use super::stop::Result;
 use crate::checksum::FileId;
 
-/// The type of the bytes of a field, and their number.
 #[derive(Clone, Copy)]
 pub(in crate::inspect) enum Form<'a> {
     Number(usize),
-    /// A number with a meaning.
     Code(usize, fn(u64) -> &'static str),
-    /// A number with this note.
     Noted(usize, &'a str),
-    /// A number whose bits count.
     Hex(usize),
-    /// A number of 8 bytes that only the store should have.
+    /// 8 bytes, shown only with [`View::secrets`](super::View::secrets).
     Secret,
     Id,
-    /// Bytes without a meaning.
     Raw(usize),
-    /// A checksum of 4 bytes; it must be this one.
+    /// 4 bytes, and their expected value.
     Checksum(u32),
 }
 
@@ -41,8 +36,7 @@ impl Form<'_> {
     }
 }
 
-/// Describes the fields that `bytes` begin with, up to the first that is not whole: the decoder of the layout
-/// reports that one.
+/// Up to an incomplete field, which the layout's decoder reports.
 pub(in crate::inspect) fn fields(
     out: &mut Out<'_>,
     payload: Payload,

@@ -1,24 +1,21 @@
-//! How many of many lines are shown: the first few, then a note of how many more there are.
+//! The first few of many lines, and the number of the others.
 
 use super::event::{Event, Place};
 use super::out::Out;
 use super::stop::Result;
 use super::view::Detail;
 
-/// Lines of one kind that the shape of a file shows.
 const SHAPE_LINES: u64 = 16;
 
-/// Counts the lines of one kind of thing that follow each other in a file.
 pub(in crate::inspect) struct Lines {
     max: u64,
     what: &'static str,
     shown: u64,
-    /// Where the first one that was left out starts, where the last one ends, and how many they are.
+    /// Start of the first omitted line, end of the last one, number.
     left_out: Option<(u64, u64, u64)>,
 }
 
 impl Lines {
-    /// `what` they are, in the plural.
     pub(in crate::inspect) fn new(detail: Detail, what: &'static str) -> Self {
         let max = match detail {
             Detail::Summary => 0,
@@ -28,7 +25,6 @@ impl Lines {
         Self { max, what, shown: 0, left_out: None }
     }
 
-    /// Whether the next thing, `len` bytes at `offset`, is shown.
     pub(in crate::inspect) fn next(&mut self, out: &Out<'_>, offset: u64, len: u64) -> Result<bool> {
         if self.shown < self.max && out.is_shown() {
             self.shown += 1;
@@ -39,7 +35,6 @@ impl Lines {
         Ok(false)
     }
 
-    /// Describes the bytes omitted so far.
     pub(in crate::inspect) fn flush(&mut self, out: &mut Out<'_>) -> Result {
         match self.left_out.take() {
             Some((offset, end, count)) if out.is_shown() => {
@@ -49,7 +44,6 @@ impl Lines {
         }
     }
 
-    /// Describes a block or record, `len` bytes at `offset`: in a line, or to the byte, as the view wants it.
     pub(in crate::inspect) fn unit<'s>(
         &mut self,
         out: &mut Out<'s>,

@@ -1,7 +1,4 @@
-//! The parts of a description and their output: events and damage, the writer that walkers use, the fields of fixed
-//! layouts, and events as text.
-//!
-//! This folder contains nothing that depends on the kind of a file. It imports no other part of `inspect`.
+//! Output of a description, independent of the kind of a file.
 
 mod damage;
 mod escape;

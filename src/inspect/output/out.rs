@@ -1,5 +1,4 @@
-//! The writer of events: it tracks the depth, counts passed and failed checks, and omits parts that the view
-//! excludes. Damage is never omitted.
+//! The writer of events: tracks the depth, counts checks, and omits events that the view excludes, but never damage.
 
 use std::borrow::Cow;
 
@@ -9,35 +8,25 @@ use super::stop::{Fault, Result, Stop};
 use super::view::{Detail, View};
 use crate::codec::{DecodeError, DecodeErrorKind};
 
-/// Most damages that are printed one by one; the others are counted.
 const DAMAGE_PRINTED_MAX: u64 = 1000;
 
-/// Longest record of a framed file that is put together.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
 
-/// Largest filter that is read as a whole.
 const FILTER_BYTES_MAX: u64 = 256 << 20;
 
-/// Where the walkers write.
 pub(in crate::inspect) struct Out<'s> {
     sink: &'s mut dyn Sink,
     pub(in crate::inspect) view: View,
-    /// The part of the view that applies to the current file.
     pub(in crate::inspect) detail: Detail,
     depth: u8,
-    /// Above 0: spans are not shown.
     muted: u32,
-    /// Where the file states what sums are compared with.
     pub(in crate::inspect) sums_at: u64,
-    /// The keys that damage concerns which is met now.
+    /// Concerned by damage found now.
     pub(in crate::inspect) keys: Option<Keys>,
-    /// Whether keys are held against the filters of their table.
     pub(in crate::inspect) probes_filters: bool,
-    /// How many damages are printed; the others are counted.
+    /// Further damage is only counted.
     damage_max: u64,
-    /// Largest filter that is read as a whole, in bytes.
     pub(in crate::inspect) filter_bytes_max: u64,
-    /// Longest record of a framed file that is put together, in bytes.
     pub(in crate::inspect) record_bytes_max: u64,
     pub(in crate::inspect) report: Report,
 }
@@ -72,13 +61,11 @@ impl<'s> Out<'s> {
         }
     }
 
-    /// For a sink that takes everything, however much it is.
     pub(in crate::inspect) fn without_limits(mut self) -> Self {
         (self.damage_max, self.filter_bytes_max) = (u64::MAX, u64::MAX);
         self
     }
 
-    /// Hands an event to the sink, whether spans are shown or not.
     pub(in crate::inspect) fn event(&mut self, event: &Event<'_>) -> Result {
         self.sink.event(event).map_err(Stop::Sink)
     }
@@ -89,7 +76,6 @@ impl<'s> Out<'s> {
         self.event(&Event::Begin { kind, len })
     }
 
-    /// For a reader that needs every record, however long.
     pub(in crate::inspect) fn with_whole_records(self) -> Self {
         Self { record_bytes_max: u64::MAX, ..self }
     }
@@ -100,7 +86,6 @@ impl<'s> Out<'s> {
         Ok(report)
     }
 
-    /// A fact of the summary.
     pub(in crate::inspect) fn fact<'a>(
         &mut self,
         label: &'static str,
@@ -113,12 +98,11 @@ impl<'s> Out<'s> {
         self.event(&Event::Fact { label, value: value.into(), note: note.into() })
     }
 
-    /// Whether spans are shown at present.
     pub(super) fn is_shown(&self) -> bool {
         self.muted == 0
     }
 
-    /// Runs `body` with its spans left out unless `shown`.
+    /// Hides the spans of `body` unless `shown`.
     pub(in crate::inspect) fn showing<T>(
         &mut self,
         shown: bool,
@@ -130,7 +114,6 @@ impl<'s> Out<'s> {
         result
     }
 
-    /// A group of `len` bytes, whose parts `body` describes.
     pub(in crate::inspect) fn group<'a, T>(
         &mut self,
         place: Place,
@@ -143,7 +126,6 @@ impl<'s> Out<'s> {
         self.indented(body)
     }
 
-    /// Runs `body`, whose spans are parts of the one before.
     pub(in crate::inspect) fn indented<T>(&mut self, body: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.depth = self.depth.saturating_add(1);
         let result = body(self);
@@ -151,7 +133,6 @@ impl<'s> Out<'s> {
         result
     }
 
-    /// Bytes and their value.
     pub(in crate::inspect) fn leaf<'a>(
         &mut self,
         place: Place,
@@ -163,7 +144,6 @@ impl<'s> Out<'s> {
         self.span(place, bytes.len() as u64, bytes, label, value.into(), note, None)
     }
 
-    /// A checksum in the file, and whether it matches the bytes. It is not counted.
     pub(in crate::inspect) fn checksum(
         &mut self,
         place: Place,
@@ -197,8 +177,7 @@ impl<'s> Out<'s> {
         self.event(&Event::Span(Span { depth, place, len, bytes, label, value, note, intact }))
     }
 
-    /// Compares two counts of the same thing. A match is printed where spans are; a difference is reported
-    /// anywhere.
+    /// A match is an event only while spans are shown.
     pub(in crate::inspect) fn check(
         &mut self,
         what: &'static str,
@@ -207,7 +186,7 @@ impl<'s> Out<'s> {
         expected: u64,
     ) -> Result {
         if found != expected {
-            let detail = format!("the {against} say {expected}, there are {found}");
+            let detail = format!("the {against} state {expected}, found {found}");
             return self.damage(self.sums_at, what, detail);
         }
         self.report.sums += 1;
@@ -217,7 +196,6 @@ impl<'s> Out<'s> {
         }
     }
 
-    /// Describes damage.
     pub(in crate::inspect) fn damage(
         &mut self,
         offset: u64,
@@ -228,7 +206,6 @@ impl<'s> Out<'s> {
         self.describe(FileDamage { keys, ..FileDamage::new(offset, what, detail) })
     }
 
-    /// Describes damage that concerns `keys`.
     pub(in crate::inspect) fn fault(&mut self, fault: Fault, keys: Option<Keys>) -> Result {
         match fault {
             Fault::Decode(error) => self.concerning(keys, |out| out.refused(0, &error)),
@@ -240,7 +217,6 @@ impl<'s> Out<'s> {
         }
     }
 
-    /// Runs `body`; damage that it meets concerns `keys`.
     pub(in crate::inspect) fn concerning<T>(
         &mut self,
         keys: Option<Keys>,
@@ -252,13 +228,12 @@ impl<'s> Out<'s> {
         result
     }
 
-    /// Describes an error of a decoder that began at `base`.
     pub(in crate::inspect) fn refused(&mut self, base: u64, error: &DecodeError) -> Result {
         let keys = self.keys.clone();
         self.describe(FileDamage { keys, ..FileDamage::of(base, error) })
     }
 
-    /// [`Out::refused`] for an error in a payload: its offsets count from the start of the payload.
+    /// For an error whose offset counts from the start of a payload.
     pub(in crate::inspect) fn refused_in(&mut self, payload: Payload, error: &DecodeError) -> Result {
         match (payload.place(error.offset), &error.kind) {
             (Place::File(offset), _) => self.refused(offset - error.offset, error),

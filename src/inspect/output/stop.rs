@@ -1,4 +1,4 @@
-//! The reason why a description ends early, and damage at a place in a file.
+//! Why a description ends early, and damage at a position.
 
 use std::io;
 use std::path::Path;
@@ -10,15 +10,15 @@ use crate::error::Error;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Stop {
-    /// The file could not be read.
+    /// An unreadable file.
     #[non_exhaustive]
     Read {
-        /// Where.
+        /// Offset of the read.
         offset: u64,
-        /// The error of the system.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The sink did not want to go on.
+    /// The sink failed.
     Sink(io::Error),
 }
 
@@ -32,7 +32,6 @@ impl std::fmt::Display for Stop {
 }
 
 impl Stop {
-    /// The same as an error of the file at `path`.
     pub(in crate::inspect) fn error(self, path: &Path) -> Error {
         let (Self::Read { source, .. } | Self::Sink(source)) = self;
         Error::io("read", path, source)
@@ -47,12 +46,10 @@ impl std::error::Error for Stop {
     }
 }
 
-/// Damage at a place in a file.
 #[derive(Debug)]
 pub(in crate::inspect) enum Fault {
-    /// The damage; its offset counts from the start of the file.
+    /// Its offset counts from the start of the file.
     Decode(DecodeError),
-    /// It could not be read.
     Stop(Stop),
 }
 

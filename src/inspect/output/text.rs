@@ -11,8 +11,8 @@
 //!      8  01 00                      file kind         1, table
 //! ```
 //!
-//! Parts are indented below their group. An offset with a plus counts from the start of the contents of a block or
-//! record. A checksum that matches ends with `ok`; damage begins with `!`.
+//! Parts are indented below their group. A plus marks offsets in a block's or record's contents, `ok` a matching checksum, `!`
+//! damage.
 
 use std::io::{self, Write};
 
@@ -21,24 +21,18 @@ use super::escape::escape;
 use super::event::{Event, Place, Report, Sink, Span, Value};
 use super::words::{bytes, count, counted, percent};
 
-/// Bytes in a row.
 const ROW_BYTES: usize = 8;
 
-/// Rows of bytes of one span.
 const ROWS_MAX: usize = 4;
 
-/// Bytes of a key or value that are shown as text.
 const TEXT_BYTES_MAX: usize = 60;
 
 /// Prints events.
 #[derive(Debug)]
 pub struct Text<W> {
     to: W,
-    /// Columns of an offset.
     width: usize,
-    /// Whether the heading of the bytes stands.
     headed: bool,
-    /// Whether the first line stands, and nothing below it.
     bare: bool,
     checks: bool,
 }
@@ -55,7 +49,6 @@ impl<W: Write> Text<W> {
         self.to
     }
 
-    /// Sets off what follows the first line.
     fn set_off(&mut self) -> io::Result<()> {
         match std::mem::take(&mut self.bare) {
             true => writeln!(self.to),
@@ -189,7 +182,6 @@ fn hex(bytes: &[u8]) -> String {
     digits.join(" ")
 }
 
-/// A span in words: its value, the meaning of the value, and whether it is valid.
 fn meaning(span: &Span<'_>) -> String {
     let words = words(&span.value, &span.note);
     match span.intact {
@@ -209,7 +201,6 @@ fn words(value: &Value<'_>, note: &str) -> String {
     }
 }
 
-/// A value as text.
 fn text(value: &Value<'_>) -> String {
     match value {
         Value::None => String::new(),

@@ -1,45 +1,41 @@
-//! How much of a file is reported.
+//! The [`View`] of a description.
 
-/// By default, a file of at most this many bytes is reported to the byte.
 const SMALL_FILE_BYTES: u64 = 8 << 10;
 
-/// How much of a file is reported, and which part of it. The default suits a person: all of a small file, the
-/// shape of a large one.
+/// The selected part and detail of a description.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct View {
-    /// How far it goes.
+    /// The detail.
     pub detail: Detail,
-    /// Only this block of a table (in the order of the file, from 0; filters count) or record of a log or
-    /// manifest, to the byte.
+    /// Only this block of a table (from 0, in file order, with filters) or record of a log or manifest, to the byte.
     pub block: Option<u64>,
-    /// The entries and nothing else.
+    /// Only the entries.
     pub entries: Option<Entries>,
-    /// Show the hash seed, which is otherwise secret: with the seed, an attacker can choose keys that every filter
-    /// takes for present.
+    /// Shows the hash seed, with which an attacker can choose keys that every filter recognizes.
     pub secrets: bool,
-    /// The name of the file, if it has one: an empty file is a `LOCK` by its name only.
+    /// The file name, by which an empty file is a `LOCK`.
     pub name: Option<String>,
 }
 
-/// How far a description goes. Each goes further than the one before.
+/// Details, increasing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[non_exhaustive]
 pub enum Detail {
     /// [`Detail::Bytes`] for a file of up to 8 KiB, else [`Detail::Shape`].
     #[default]
     Auto,
-    /// The summary in the file itself. A table's blocks are not read.
+    /// Only the summary at the ends of the file.
     Summary,
-    /// Everything is read and checked; the first few of many blocks or records are described in a line each.
+    /// Reads and checks everything; shows the first blocks or records.
     Shape,
-    /// A line for every block or record.
+    /// A line per block or record.
     Blocks,
-    /// Everything, to the byte.
+    /// Every byte.
     Bytes,
 }
 
-/// The reported part of the entries.
+/// The selected part of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Entries {
@@ -50,27 +46,27 @@ pub enum Entries {
 }
 
 impl View {
-    /// The view for a person.
+    /// The default.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets how far it goes.
+    /// Sets the detail.
     #[must_use]
     pub fn detail(mut self, detail: Detail) -> Self {
         self.detail = detail;
         self
     }
 
-    /// Sets the one block or record.
+    /// Selects one block or record.
     #[must_use]
     pub fn block(mut self, block: u64) -> Self {
         self.block = Some(block);
         self
     }
 
-    /// Sets that only entries are described.
+    /// Selects entries only.
     #[must_use]
     pub fn entries(mut self, entries: Entries) -> Self {
         self.entries = Some(entries);
@@ -91,12 +87,10 @@ impl View {
         self
     }
 
-    /// Whether a file is described from end to end: neither a block of it, nor entries only.
     pub(in crate::inspect) fn is_whole(&self) -> bool {
         self.block.is_none() && self.entries.is_none()
     }
 
-    /// The effective view for a file of `len` bytes.
     pub(super) fn detail_for(&self, len: u64) -> Detail {
         match self.detail {
             Detail::Auto if len <= SMALL_FILE_BYTES => Detail::Bytes,

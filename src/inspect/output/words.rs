@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers as text.
 
 /// `1234567` as `1,234,567`.
 pub(in crate::inspect) fn count(number: u64) -> String {
@@ -13,7 +13,7 @@ pub(in crate::inspect) fn counted(number: u64, one: &str, many: &str) -> String 
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// A number of bytes: exact up to five digits, else in a unit: `812 B`, `9.77 MiB`.
+/// Exact up to five digits, else in a unit: `9.77 MiB`.
 pub(in crate::inspect) fn bytes(number: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if number < 100_000 {
@@ -29,7 +29,7 @@ pub(in crate::inspect) fn bytes(number: u64) -> String {
     format!("{value:.decimals$} {}", UNITS[unit])
 }
 
-/// A share of one as a percentage with three digits that count.
+/// With three significant digits.
 pub(in crate::inspect) fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     if percent == 0.0 {

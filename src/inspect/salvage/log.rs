@@ -13,20 +13,17 @@ use crate::inspect::output::{Event, FileDamage, Out, Stop, View};
 use crate::key::SeqNo;
 use crate::wal::{Boundary, EditMark, RecordKind, decode_boundaries, decode_close, decode_promise};
 
-/// The records of a log, in order.
 pub(crate) enum LogItem<'a> {
     Batch(&'a [u8]),
     Boundaries(Vec<(KeyspaceId, Boundary)>),
     Promise(EditMark),
     Close(SeqNo, EditMark),
-    /// From this offset on bytes are no record, or are missing, that were durable once.
+    /// Bytes from here on were durable once, and are damaged or missing.
     Lost(u64),
-    /// At this offset is a part of the torn end, which was never durable.
     Torn(u64),
 }
 
-/// Reads a log past its damage. `closed` is the length at which the manifest records its end: missing bytes up to
-/// there are lost.
+/// `closed` is the log's end in the manifest: missing bytes before it are lost.
 pub(crate) fn read_log(
     file: &dyn ReadFile,
     path: &Path,
@@ -76,12 +73,10 @@ fn walk_log(
         };
         take(item.unwrap_or(LogItem::Lost(offset)))
     })?;
-    // A cut between two records leaves no damage.
     let len = window.len();
     if closed.is_some_and(|closed| len < closed) { take(LogItem::Lost(len)) } else { Ok(()) }
 }
 
-/// The damage in `damage`, as errors of the file at `path`.
 pub(crate) fn as_errors(path: &Path, damage: &[FileDamage]) -> Vec<Error> {
     damage.iter().map(|damage| damage.error(path)).collect()
 }

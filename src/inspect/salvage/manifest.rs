@@ -13,33 +13,27 @@ use crate::key::SeqNo;
 use crate::manifest::current::Current;
 use crate::manifest::state::ManifestState;
 
-/// The readable part of a manifest.
 pub(crate) struct ManifestRemains {
-    /// The state after all readable edits.
     pub(crate) state: ManifestState,
-    /// If edits behind damage are among them: by keyspace, the sequence number up to which all entries were in
-    /// tables before the damage.
+    /// If edits after damage were applied: entries in tables before the damage.
     pub(crate) flushed_before_damage: Option<BTreeMap<KeyspaceId, SeqNo>>,
     pub(crate) damage: Vec<FileDamage>,
 }
 
-/// Reads all edits of a manifest that can be read, however long they are. `current` is the file that names
-/// it.
+/// Edits of any length. `current` names the manifest.
 pub(crate) fn read_manifest(fs: &dyn Fs, path: &Path, current: Option<&Current>) -> Result<ManifestRemains> {
     let (edits, damage) = read_edits(fs, path, current, Records::All)?;
     let flushed_before_damage = edits.flushed_before_gap().cloned();
     Ok(ManifestRemains { state: edits.state, flushed_before_damage, damage })
 }
 
-/// Which edits are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::inspect) enum Records {
-    /// Records that take little memory.
+    /// Up to the usual limit of a record's length.
     Short,
     All,
 }
 
-/// The readable edits of the manifest, and the damage.
 pub(in crate::inspect) fn read_edits(
     fs: &dyn Fs,
     path: &Path,

@@ -1,7 +1,4 @@
-//! The readable part of damaged files, for [`repair`](crate::Options::repair): a table as a sorted stream of entries,
-//! a log as its records, a manifest as its state.
-//!
-//! Imports `output`, `file`, `framed`, `filter_block` and `table`.
+//! The readable part of damaged files, for [`repair`](crate::Options::repair).
 
 mod log;
 mod manifest;

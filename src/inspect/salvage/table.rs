@@ -1,9 +1,8 @@
 //! Reads a damaged table as a sorted stream of entries.
 //!
-//! A table is read from front to back by the blocks' own lengths; index and footer are not needed. After damage the
-//! stream continues at the next intact block, found as in the walk of the inspector
-//! ([`next_intact`](crate::inspect::table::next_intact)). Each entry states whether bytes before it were skipped: its
-//! own key and all keys between it and the previous entry may have lost entries.
+//! Reads the blocks from front to back, without index and footer, after damage from the [next intact
+//! block](crate::inspect::table::next_intact) on. Each entry states whether bytes before it were skipped: entries of its key, and
+//! of all keys after the previous entry, may be lost.
 //!
 //! Memory: a block, and a value while it is read.
 
@@ -29,21 +28,16 @@ use crate::spans::block::SpanReader;
 use crate::table::Properties;
 use crate::table_meta::TableMeta;
 
-/// The readable summary of a table.
 #[derive(Debug, Clone)]
 pub(crate) struct TableFacts {
-    /// The id that its checksums cover.
     pub(crate) file_id: FileId,
-    /// `None` if the file header is damaged.
     pub(crate) store_id: Option<FileId>,
-    /// Where its blocks end.
     blocks_end: u64,
     pub(crate) properties: Option<Properties>,
 }
 
 impl TableFacts {
-    /// Reads both ends of a table, and all of it if the properties are not at the place in the footer. `meta` is its
-    /// record in the manifest.
+    /// Searches the whole table for misplaced properties. `meta` is its record in the manifest.
     pub(crate) fn read(file: &Arc<dyn ReadFile>, path: &Path, meta: Option<&TableMeta>) -> Result<Self> {
         let read = || -> Result<(Head, Ends), Stop> {
             let mut window = Window::of_first(&**file, meta.map_or(u64::MAX, |meta| meta.len))?;
@@ -64,12 +58,11 @@ impl TableFacts {
         }
     }
 
-    /// Whether the table states that it has spans.
     pub(crate) fn has_spans(&self) -> bool {
         self.properties.as_ref().is_some_and(|own| own.spans.is_some())
     }
 
-    /// The range deletes of its spans; `None` if some of them are damaged or unknown.
+    /// `None` if some are damaged or unknown.
     pub(crate) fn read_spans(&self, file: &dyn ReadFile) -> Option<Vec<RangeDelete>> {
         let stated = self.properties.as_ref()?.spans.as_ref()?;
         let (mut reader, mut all) = (SpanReader::default(), Vec::new());
@@ -90,39 +83,30 @@ impl TableFacts {
     }
 }
 
-/// The entries of a table that can be read, in their order.
 pub(crate) struct TableStream {
     file: Arc<dyn ReadFile>,
     file_id: FileId,
     blocks_end: u64,
-    /// Where the data end, if that is known.
     data_end: Option<u64>,
-    /// Bytes that may still be summed to no avail.
+    /// Bytes that may still be checksummed in vain.
     budget: u64,
-    /// The offset of the next block.
     position: u64,
-    /// Whether a block was met that is not data: damage from there on concerns no entries.
+    /// A block other than data was met: later damage concerns no entries.
     behind_data: bool,
-    /// The data block that the stream is in.
     block: Option<BlockIter>,
-    /// The key of the entry before.
     last: Option<(Vec<u8>, u64)>,
-    /// Whether bytes that may have held entries were passed over since that entry.
+    /// Bytes that may have held entries were skipped before.
     lost_before: bool,
-    /// Bytes that were passed over.
     pub(crate) lost_bytes: u64,
-    /// Entries that were read.
     pub(crate) entries: u64,
 }
 
-/// The item at an offset of the file.
 enum Found {
     Block(BlockKind, Bytes),
     Filter,
 }
 
 impl TableStream {
-    /// The stream before its first entry.
     pub(crate) fn new(file: Arc<dyn ReadFile>, facts: &TableFacts) -> Self {
         Self {
             file,
@@ -140,7 +124,6 @@ impl TableStream {
         }
     }
 
-    /// Moves to the next entry that can be read.
     pub(crate) fn next(&mut self) {
         self.lost_before = false;
         if let Some(key) = self.block.as_ref().and_then(BlockIter::key) {
@@ -157,7 +140,6 @@ impl TableStream {
                     self.entries += 1;
                     return;
                 }
-                // The rest of this block cannot be put in order.
                 self.lost_before = true;
             }
             self.block = None;
@@ -175,24 +157,20 @@ impl TableStream {
         }
     }
 
-    /// Whether the entry comes after the one before. In a file that a writer made all do.
     fn is_in_order(&self, key: InternalKey<'_>) -> bool {
         self.last.as_ref().is_none_or(|(user, tag)| {
             (&user[..], std::cmp::Reverse(*tag)) < (key.user, std::cmp::Reverse(key.tag.to_u64()))
         })
     }
 
-    /// The key of the entry; `None` at the end.
     pub(crate) fn key(&self) -> Option<InternalKey<'_>> {
         self.block.as_ref()?.key()
     }
 
-    /// Whether entries may be lost between the entry before and this one, or, at the end, behind the last.
     pub(crate) fn lost_before(&self) -> bool {
         self.lost_before
     }
 
-    /// The value of the entry; `None` if a part of it is damaged.
     pub(crate) fn value(&self) -> Option<Bytes> {
         let block = self.block.as_ref()?;
         match block.chunks() {
@@ -216,16 +194,13 @@ impl TableStream {
         Some(value.into())
     }
 
-    /// Where entries end at the latest.
     fn end(&self) -> u64 {
         self.data_end.map_or(self.blocks_end, |end| end.min(self.blocks_end))
     }
 
-    /// The next intact block, or `None` for a filter, for bytes that were passed over, and at the end.
     fn next_block(&mut self) -> Option<(BlockKind, Bytes)> {
         let (at, end) = (self.position, self.end());
         if at >= end {
-            // A file that ends before its data do.
             self.lost_before |= self.data_end.is_some_and(|data_end| at < data_end)
                 || (self.data_end.is_none() && !self.behind_data);
             return None;
@@ -250,17 +225,15 @@ impl TableStream {
         }
     }
 
-    /// The block or filter at `at`, and its length; `None` if it is not intact.
     fn read_at(&self, at: u64) -> Option<(Found, u64)> {
         if let Some(len) = self.filter_len(at) {
             return Some((Found::Filter, len));
         }
-        // Unreadable bytes are read once more: the error may have been in the transfer, not on the disk.
+        // Retries once: the error may be in the transfer.
         let (kind, payload, len) = self.read_block(at).or_else(|| self.read_block(at))?;
         Some((Found::Block(kind, payload), len))
     }
 
-    /// The length of the table's filter at `at`, if one begins there behind the data.
     fn filter_len(&self, at: u64) -> Option<u64> {
         if !filter_block::is_aligned(at) || self.data_end.is_some_and(|data_end| at < data_end) {
             return None;
@@ -270,7 +243,6 @@ impl TableStream {
         (len <= self.blocks_end.checked_sub(at)?).then_some(len)
     }
 
-    /// The kind of the block at `at`, its contents, and its length in the file.
     fn read_block(&self, at: u64) -> Option<(BlockKind, Bytes, u64)> {
         let mut head = [0; ENVELOPE_BYTES];
         let room = self.blocks_end.checked_sub(at).filter(|&room| room >= head.len() as u64)?;
@@ -285,7 +257,6 @@ impl TableStream {
         Some((kind, payload, len))
     }
 
-    /// The start of the next intact block or filter from `from` on. Unreadable bytes are skipped.
     fn search(&mut self, mut from: u64) -> u64 {
         const SECTOR: u64 = 4096;
         let (end, id) = (self.blocks_end, &self.file_id);
@@ -300,7 +271,6 @@ impl TableStream {
         end
     }
 
-    /// Reads the whole table for an intact properties block.
     fn find_properties(mut self) -> Option<Properties> {
         while self.position < self.blocks_end {
             if let Some((BlockKind::Properties, payload)) = self.next_block() {

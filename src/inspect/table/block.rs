@@ -1,4 +1,4 @@
-//! Describes one block of a table: its envelope and its contents.
+//! Describes a block: envelope and contents.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -15,7 +15,6 @@ use crate::inspect::output::{
 use crate::key::SeqNo;
 use crate::spans::block::SpanReader;
 
-/// A block as stored in the file, and its payload.
 pub(super) struct Opened {
     pub(in crate::inspect) offset: u64,
     pub(super) sealed: Vec<u8>,
@@ -24,7 +23,6 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Verifies and decompresses a block.
     pub(super) fn open(file_id: &FileId, offset: u64, sealed: &[u8]) -> Result<Self, DecodeError> {
         let (kind, payload) = crate::block::unseal(file_id, offset, sealed.to_vec())?;
         Ok(Self { offset, sealed: sealed.to_vec(), kind, payload })
@@ -42,7 +40,6 @@ impl Opened {
         self.sealed[1] != 0
     }
 
-    /// Where its payload stands.
     pub(super) fn place(&self) -> Payload {
         match self.is_compressed() {
             true => Payload::Made(self.offset),
@@ -50,7 +47,6 @@ impl Opened {
         }
     }
 
-    /// Its lengths in a few words.
     pub(super) fn sizes(&self) -> String {
         let raw = self.payload.len() as u64;
         match self.is_compressed() {
@@ -63,7 +59,6 @@ impl Opened {
     }
 }
 
-/// Walks the entries of an intact data or index block; returns its errors.
 pub(super) fn walk(
     kind: BlockKind,
     payload: &[u8],
@@ -77,7 +72,6 @@ pub(super) fn walk(
     }
 }
 
-/// Describes the envelope of a block whose bytes are `sealed`; it need not be whole or right.
 pub(super) fn describe_envelope(out: &mut Out<'_>, file_id: &FileId, offset: u64, sealed: &[u8]) -> Result {
     let Some(head) = sealed.get(..ENVELOPE_BYTES) else { return Ok(()) };
     let kind = |kind| BlockKind::from_u8(kind as u8).map_or("unknown", BlockKind::name);
@@ -95,7 +89,6 @@ pub(super) fn describe_envelope(out: &mut Out<'_>, file_id: &FileId, offset: u64
     out.checksum(Place::File(offset + 12), &head[12..], "checksum", envelope.checksum, computed)
 }
 
-/// Describes the contents of an intact block, to the byte.
 pub(super) fn describe_payload(out: &mut Out<'_>, block: &Opened) -> Result {
     let place = block.place();
     if block.is_compressed() {
@@ -117,7 +110,7 @@ pub(super) fn describe_payload(out: &mut Out<'_>, block: &Opened) -> Result {
     }
 }
 
-/// Describes spans as far as they can be read: the rest was reported when the block was scanned.
+/// Up to an unreadable one, which the block's scan has reported.
 fn describe_spans(out: &mut Out<'_>, place: Payload, payload: &[u8]) -> Result {
     let described = SpanReader::default().read::<Fault>(payload, &mut |span| {
         let (start, end) = (&payload[span.start.clone()], &payload[span.end.clone()]);
@@ -138,7 +131,6 @@ fn describe_spans(out: &mut Out<'_>, place: Payload, payload: &[u8]) -> Result {
 fn describe_entries(out: &mut Out<'_>, kind: BlockKind, place: Payload, payload: &[u8]) -> Result {
     let walked = walk(kind, payload, &mut |found| describe_entry(out, kind, place, payload, found))?;
     if walked.is_err() {
-        // It was reported when the block was scanned.
         return Ok(());
     }
     let Ok(trailer) = Trailer::of(payload) else { return Ok(()) };
@@ -198,7 +190,6 @@ fn describe_entry(
     }
 }
 
-/// The range deletes of a span as such.
 pub(super) fn range_deletes(
     out: &mut Out<'_>,
     block: u64,
@@ -219,7 +210,6 @@ pub(super) fn range_deletes(
     })
 }
 
-/// An entry of a data block as such.
 pub(super) fn entry<'a>(block: u64, found: &WalkedEntry<'a>, wanted: Entries) -> Entry<'a> {
     let inline = found.chunks.is_none() && !found.is_delete();
     Entry {

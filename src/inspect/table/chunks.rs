@@ -1,9 +1,7 @@
-//! Values in chunks, followed during the walk over the blocks of a table.
+//! Values in chunks, followed by the walk.
 //!
-//! Chunks come before the data block that refers to them; the chunks of a value are contiguous, and values follow the
-//! order of the keys. So the walk records the chunk blocks that it meets, and each reference takes its own chunks
-//! from the front. A damaged block without a reference from the index may be a chunk: it is recorded too, and
-//! reported for the key of the value that it is a part of.
+//! A value's chunks are contiguous and precede the data block that refers to them, in key order: each reference takes its chunks
+//! from the front. A damaged block outside of the index may be a chunk and is reported with its value's key.
 
 use std::collections::VecDeque;
 
@@ -11,17 +9,15 @@ use crate::block::{BlockHandle, ChunkRef};
 use crate::codec::DecodeError;
 use crate::inspect::output::{Fault, Keys};
 
-/// The chunk blocks that were met and not referred to yet.
 #[derive(Default)]
 pub(super) struct Chunks {
     met: VecDeque<Met>,
-    /// The chunks of the next value start at or after this offset.
+    /// Start of the next value's chunks, at least.
     next: u64,
-    /// Blocks without a reference, which no later reference can take.
     passed: Vec<Met>,
 }
 
-/// A block met by the walk: its start and end, and the length of its payload or its error.
+/// A block with its payload's length or its error.
 struct Met {
     offset: u64,
     end: u64,
@@ -29,18 +25,16 @@ struct Met {
 }
 
 impl Chunks {
-    /// Notes an intact chunk block.
     pub(super) fn meet(&mut self, block: BlockHandle, payload_len: u64) {
         let end = block.offset + block.len;
         self.met.push_back(Met { offset: block.offset, end, found: Ok(payload_len) });
     }
 
-    /// Notes a damaged block, behind which the walk goes on at `end`.
     pub(super) fn meet_damaged(&mut self, offset: u64, end: u64, fault: Fault) {
         self.met.push_back(Met { offset, end, found: Err(fault) });
     }
 
-    /// Takes the chunks of the value of `user`, to which the data block at `block` refers; adds errors to `wrong`.
+    /// Takes the chunks of `user`'s value for the data block at `block`. Adds errors to `wrong`.
     pub(super) fn follow(
         &mut self,
         value: ChunkRef,
@@ -83,7 +77,7 @@ impl Chunks {
         if self.met.front().is_some_and(is_next) { self.met.pop_front() } else { None }
     }
 
-    /// The chunks without a reference: damaged blocks, and offsets of intact ones.
+    /// Damaged blocks without a reference, and offsets of intact ones.
     pub(super) fn take_rest(&mut self) -> (Vec<Fault>, Vec<u64>) {
         let (mut damaged, mut intact) = (Vec::new(), Vec::new());
         for met in self.passed.drain(..).chain(self.met.drain(..)) {

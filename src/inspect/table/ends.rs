@@ -1,4 +1,4 @@
-//! The summary at the ends of a table: the footer, and the properties that the footer refers to.
+//! The ends of a table: header, footer, properties.
 
 use super::block::Opened;
 use crate::block::{BlockHandle, BlockKind, Compression};
@@ -14,21 +14,17 @@ use crate::inspect::output::{
 use crate::table::{FOOTER_BYTES, Footer, Properties};
 use crate::table_meta::{FilterRef, TableMeta};
 
-/// The information of the store about a table, independent of the file.
+/// By the manifest, and the store's hash seed.
 pub(in crate::inspect) struct Stated {
     pub(in crate::inspect) file_id: FileId,
     pub(super) len: u64,
-    /// No key of it is outside of these.
     pub(in crate::inspect) bounds: Keys,
-    /// The seed of the hash of its filters.
     pub(super) seed: u64,
-    /// Offsets of the filters of the file that are in use. Any other filter that the properties name was replaced by
-    /// a separate file: nothing reads it.
+    /// In use; others were replaced by separate files and are not read.
     pub(super) filters: Vec<u64>,
 }
 
 impl Stated {
-    /// The manifest's information about a table of a store that hashes with `seed`.
     pub(in crate::inspect) fn of(meta: &TableMeta, seed: u64) -> Self {
         let bounds = meta.wide_bounds();
         let own = meta.filters.iter().filter(|filter| filter.file.is_none());
@@ -42,22 +38,18 @@ impl Stated {
     }
 }
 
-/// The information at the ends of a table.
 pub(in crate::inspect) struct Ends {
-    /// The id that its checksums are bound to.
     pub(in crate::inspect) file_id: FileId,
-    /// Where the blocks end: at the footer, or at the end of a file without one.
+    /// Offset of the footer, or end of a file without one.
     pub(in crate::inspect) blocks_end: u64,
     pub(in crate::inspect) footer: Result<(Footer, u32), DecodeError>,
     footer_bytes: Vec<u8>,
-    /// Whether that id differs from the id in an intact file header.
     other_id: bool,
     pub(in crate::inspect) properties: Result<Properties, DecodeError>,
     pub(super) stated: Option<Stated>,
 }
 
 impl Ends {
-    /// Reads both ends; `stated` is the information of the store about the table.
     pub(in crate::inspect) fn read(
         window: &mut Window<'_>,
         head: &Head,
@@ -69,7 +61,7 @@ impl Ends {
         let mut file_id = head.file_id;
         let mut footer = Footer::decode(&footer_bytes, &file_id, len);
         let mut other_id = false;
-        // The id in the file header may be the damaged one.
+        // The file header may have the damaged id.
         if let (Err(_), Some(own)) = (&footer, footer_bytes.get(80..96).and_then(|id| id.first_chunk::<16>()))
             && let Ok(found) = Footer::decode(&footer_bytes, own, len)
         {
@@ -123,19 +115,16 @@ impl Ends {
         out.fact("index", counted(p.index_blocks, "block", "blocks"), levels)
     }
 
-    /// The filters that the properties name, in the order of the file.
     pub(super) fn filters(&self) -> Vec<FilterRef> {
         let mut filters = self.properties.as_ref().map_or(Vec::new(), |own| own.filters.clone());
         filters.sort_by_key(|filter| filter.offset);
         filters
     }
 
-    /// Whether somebody reads this filter, which the properties name.
     pub(super) fn uses(&self, filter: &FilterRef) -> bool {
         self.stated.as_ref().is_none_or(|stated| stated.filters.contains(&filter.offset))
     }
 
-    /// The conditions on a filter of this table that the properties name.
     pub(super) fn known<'a>(&self, name: Option<&'a FilterRef>, seed: Option<u64>) -> Known<'a> {
         match (&self.properties, name) {
             (Ok(properties), Some(filter)) => {
@@ -146,14 +135,12 @@ impl Ends {
         }
     }
 
-    /// The first and the last key, if the properties can be read.
     pub(in crate::inspect) fn bounds(&self) -> Option<Keys> {
         let properties = self.properties.as_ref().ok()?;
         let bounds = properties.to_meta(1, self.file_id, 0, 0);
         Some((bounds.smallest.to_vec(), bounds.largest.to_vec()))
     }
 
-    /// Describes a file header and a footer that are both intact, and of two files.
     pub(super) fn describe_other_id(&self, out: &mut Out<'_>) -> Result {
         match self.other_id {
             true => out.damage(32, "file id", "differs from the footer and the blocks"),
@@ -161,7 +148,6 @@ impl Ends {
         }
     }
 
-    /// Describes the footer.
     pub(super) fn describe_footer(&self, out: &mut Out<'_>) -> Result {
         let offset = self.blocks_end;
         if self.footer_bytes.len() == FOOTER_BYTES && offset + FOOTER_BYTES as u64 == out.report.len {
@@ -209,7 +195,7 @@ fn read_properties(
     file_id: &FileId,
     handle: BlockHandle,
 ) -> Result<Result<Properties, DecodeError>> {
-    // The footer has checked the handle against the file and the limits.
+    // The footer has checked the handle.
     let sealed = window.get(handle.offset, handle.len)?;
     let opened = Opened::open(file_id, handle.offset, sealed).map_err(|error| error.at(handle.offset));
     Ok(opened.and_then(|block| {

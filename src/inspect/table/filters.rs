@@ -1,7 +1,4 @@
-//! The filters of a table, held against each of its keys, or described by themselves.
-//!
-//! They come after the keys in the file, so they are read before the walk. An unusable one is left out: the walk
-//! reports the reason when it meets it.
+//! The filters of a table, probed with each of its keys, or described by themselves; read before the walk.
 
 use super::ends::Ends;
 use crate::codec::DecodeError;
@@ -13,25 +10,20 @@ use crate::inspect::filter_block::{self, ALIGN, intact_len, is_aligned};
 use crate::inspect::output::{Keys, Out, Result};
 use crate::table_meta::FilterRef;
 
-/// A filter in memory, and the keys that it denied.
 pub(crate) struct Held {
     filter: Filter<AlignedBytes>,
-    /// Where it starts in its file.
     offset: u64,
     denied: u64,
-    /// The smallest and the largest key that it denied. A damaged table may have its keys in any order.
+    /// Smallest and largest denied key: in a damaged table, keys may be out of order.
     keys: Option<Keys>,
-    /// The data block with the first one.
     block: u64,
 }
 
 impl Held {
-    /// The filter at `offset` of its file.
     pub(crate) fn new(filter: Filter<AlignedBytes>, offset: u64) -> Self {
         Self { filter, offset, denied: 0, keys: None, block: 0 }
     }
 
-    /// Probes it for a key of the data block at `block`.
     pub(super) fn probe(&mut self, user: &[u8], block: u64) {
         if self.filter.may_contain(key_hash(self.filter.header().seed, user)) {
             return;
@@ -48,7 +40,6 @@ impl Held {
         }
     }
 
-    /// The damage if it denied keys, which breaks the one promise of filters, and the range of these keys.
     pub(crate) fn denial(&self) -> Option<(DecodeError, &Keys)> {
         let keys = self.keys.as_ref()?;
         let detail =
@@ -57,7 +48,6 @@ impl Held {
     }
 }
 
-/// The filters that a table names and that can be used: in the table itself.
 pub(in crate::inspect) fn open_filters(out: &Out<'_>, window: &Window<'_>, ends: &Ends) -> Result<Vec<Held>> {
     let Ok(properties) = &ends.properties else { return Ok(Vec::new()) };
     let mut filters = ends.filters();
@@ -80,7 +70,6 @@ pub(in crate::inspect) fn open_filters(out: &Out<'_>, window: &Window<'_>, ends:
     Ok(held)
 }
 
-/// The summary of a table's filters.
 pub(super) fn facts(out: &mut Out<'_>, window: &mut Window<'_>, ends: &Ends) -> Result {
     let Ok(properties) = &ends.properties else { return Ok(()) };
     if properties.filters.is_empty() {
@@ -98,7 +87,6 @@ pub(super) fn facts(out: &mut Out<'_>, window: &mut Window<'_>, ends: &Ends) -> 
     Ok(())
 }
 
-/// Describes the filters of a table.
 pub(in crate::inspect) fn describe_filters(
     out: &mut Out<'_>,
     window: &mut Window<'_>,
@@ -121,7 +109,7 @@ pub(in crate::inspect) fn describe_filters(
     let mut distinct: Vec<u64> = places.iter().map(|(at, _)| *at).collect();
     distinct.dedup();
     distinct.into_iter().try_for_each(|at| filter_block::facts_at(out, window, at))?;
-    // From front to back, and nothing twice.
+    // In file order, each byte once.
     let mut behind = 0;
     for (number, (at, name)) in places.into_iter().enumerate() {
         if at < behind {

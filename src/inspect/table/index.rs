@@ -1,17 +1,14 @@
 //! The index of a table, followed during the walk over its blocks.
 //!
-//! [`Index::peek`] returns the references to data blocks, one after the other, with the keys of each. In the format
-//! this is the order of the file, on each level. So:
+//! [`Index::peek`] returns the references to data blocks in file order. So:
 //!
-//! 1. A data block that the walk meets must be the next one in the index. Damage in it concerns only the keys between
-//!    the separators around it.
-//! 2. An index block that the walk meets was entered on the way to the data.
-//! 3. At the end there is no reference left, and the last separator is the last user key with tag 0.
+//! 1. Each data block must be the next one in the index. Damage in it concerns only the keys between the separators around it.
+//! 2. Each index block must have been entered before.
+//! 3. At the end no reference is left, and the last separator is the last user key with tag 0.
 //!
-//! An index block that cannot be used is passed over with all that it refers to, and kept until the walk
-//! meets it: so the damage is reported where it lies, with the keys that it concerns.
+//! An unusable index block is skipped with everything below it, and reported by the walk.
 //!
-//! Memory: an index block for each level, and a few words for each index block.
+//! Memory: an index block per level, and a few words per index block.
 
 use std::collections::BTreeSet;
 
@@ -23,51 +20,40 @@ use crate::inspect::output::{Fault, Keys};
 use crate::key::{InternalKey, Tag};
 use crate::table::Footer;
 
-/// Index blocks that are kept until the walk meets them, at most; beyond that they are reported at once.
+/// Kept for the walk; more are reported at once.
 const LOST_MAX: usize = 1000;
 
-/// A user key and a tag.
 pub(super) type Key = (Vec<u8>, Tag);
 
-/// The index, as far as the walk has come.
 pub(super) struct Index {
     file_id: FileId,
     blocks_end: u64,
     root: BlockHandle,
     is_entered: bool,
-    /// Levels of index blocks.
     depth: usize,
-    /// Where the block ends that was entered last, on each level: none is read twice, nor a part of one.
+    /// Per level, of the last block entered: no byte is read twice.
     ends: Vec<u64>,
-    /// From the root to where the next reference stands; empty behind the last.
+    /// From the root to the next reference.
     way: Vec<Open>,
-    /// The keys of the table, if they are known.
     bounds: Option<Keys>,
-    /// The separator of the reference before.
     before: Option<Key>,
-    /// Offsets of index blocks that were entered and that the walk has not met.
+    /// Not met by the walk.
     entered: BTreeSet<u64>,
-    /// The unusable ones, by offset, and the keys that they concern: at most [`LOST_MAX`].
+    /// By offset, with the keys that they concern.
     lost: Vec<(u64, (Fault, Option<Keys>))>,
-    /// Other damage that was not reported yet.
     faults: Vec<(Fault, Option<Keys>)>,
 }
 
-/// An index block of which an entry is next.
 struct Open {
     offset: u64,
     entries: BlockIter,
 }
 
-/// A reference to a data block.
 pub(super) struct Reference {
     pub(super) handle: BlockHandle,
     pub(super) separator: Key,
-    /// The keys that it is for: from the separator before it to its own.
     pub(in crate::inspect) keys: Keys,
-    /// The separator before it; none before the first.
     pub(super) before: Option<Key>,
-    /// Its index block.
     pub(super) from: u64,
 }
 
@@ -90,7 +76,6 @@ impl Index {
         }
     }
 
-    /// The next reference. Index blocks that cannot be used are passed over.
     pub(super) fn peek(&mut self, window: &Window<'_>) -> Option<Reference> {
         if !self.is_entered {
             self.is_entered = true;
@@ -101,7 +86,6 @@ impl Index {
             let open = self.way.last()?;
             let separator = open.entries.key()?;
             let separator = (separator.user.to_vec(), separator.tag);
-            // It was decoded when the block was entered.
             let handle = BlockHandle::decode(open.entries.value()).ok()?;
             let (from, keys) = (open.offset, self.keys_to(&separator.0));
             if self.way.len() == self.depth {
@@ -114,42 +98,37 @@ impl Index {
         }
     }
 
-    /// Goes on behind the reference with this separator.
     pub(super) fn pass(&mut self, separator: Key) {
         self.before = Some(separator);
         self.advance();
     }
 
-    /// Damage found since the last call.
     pub(super) fn take_faults(&mut self) -> Vec<(Fault, Option<Keys>)> {
         std::mem::take(&mut self.faults)
     }
 
-    /// The walk has met an intact index block: whether something refers to it.
+    /// Whether a reference leads to this index block, met by the walk.
     pub(super) fn meet(&mut self, block: BlockHandle) -> bool {
         self.entered.remove(&block.offset)
     }
 
-    /// Why the index block at `offset` cannot be used, if that was noticed.
     pub(super) fn take_lost(&mut self, offset: u64) -> Option<(Fault, Option<Keys>)> {
         let lost = self.lost.binary_search_by_key(&offset, |lost| lost.0).ok()?;
         Some(self.lost.remove(lost).1)
     }
 
-    /// All blocks that the walk has not met: unusable ones, and offsets of usable ones.
+    /// Blocks not met by the walk: unusable ones, and offsets of usable ones.
     pub(super) fn take_rest(&mut self) -> (Vec<(Fault, Option<Keys>)>, Vec<u64>) {
         let lost = self.lost.drain(..).map(|(_, lost)| lost).collect();
         (lost, std::mem::take(&mut self.entered).into_iter().collect())
     }
 
-    /// The first index block behind `offset` that the walk has not met.
     pub(super) fn next_block(&self, offset: u64) -> Option<u64> {
         let entered = self.entered.range(offset + 1..).next().copied();
         let lost = self.lost.get(self.lost.partition_point(|lost| lost.0 <= offset)).map(|lost| lost.0);
         entered.into_iter().chain(lost).min()
     }
 
-    /// Whether the last separator is the last user key with tag 0, now that all references were passed.
     pub(super) fn ends_with(&self, last: Option<&Key>) -> bool {
         if self.depth == 0 {
             return last.is_none();
@@ -158,17 +137,15 @@ impl Index {
         self.before.as_ref().is_some_and(ends)
     }
 
-    /// The keys from the separator before to `separator`.
     fn keys_to(&self, separator: &[u8]) -> Keys {
         let first = self.before.as_ref().map(|(user, _)| user);
         let (smallest, largest) = self.bounds.as_ref().map_or((None, None), |(a, b)| (Some(a), Some(b)));
         let first = first.or(smallest).cloned().unwrap_or_default();
         let last = largest.filter(|largest| largest[..] < *separator).map_or(separator, |largest| largest);
-        // Where separators are out of order the first key may be behind the last.
+        // Separators may be out of order.
         if &first[..] <= last { (first, last.to_vec()) } else { (last.to_vec(), first) }
     }
 
-    /// Moves to the next entry, up where a block has no more.
     fn advance(&mut self) {
         while let Some(mut open) = self.way.pop() {
             let last = open.entries.key().map(|key| (key.user.to_vec(), key.tag));
@@ -178,7 +155,7 @@ impl Index {
             }
             let (Some(above), Some((user, tag))) = (self.way.last(), last) else { continue };
             let Some(above) = above.entries.key() else { continue };
-            // Between the two a lookup would be led there for nothing.
+            // Lookups of keys between the two would search this block in vain.
             let detail = match InternalKey::new(&user, tag).cmp(&above) {
                 std::cmp::Ordering::Equal => continue,
                 std::cmp::Ordering::Less => "its last separator is before the separator in its parent",
@@ -189,7 +166,6 @@ impl Index {
         }
     }
 
-    /// Enters the block at `handle`; `false` if it cannot be used.
     fn enter(&mut self, window: &Window<'_>, handle: BlockHandle, keys: Option<Keys>) -> bool {
         match self.open(window, handle) {
             Ok(entries) => {

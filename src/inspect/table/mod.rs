@@ -1,6 +1,4 @@
-//! Tables: both ends, the walk over the blocks, and the index, chunks and filters that are followed with it.
-//!
-//! Imports `output`, `file`, `extensible` and `filter_block`.
+//! Tables: ends, blocks, index, chunks, filters.
 
 mod block;
 mod chunks;

@@ -1,4 +1,4 @@
-//! Reads the contents of an intact block of a table, adds them to the sums, and compares them with the index.
+//! Adds an intact block to the sums, and compares it with the index.
 
 use super::block::{self, Opened};
 use super::index::Reference;
@@ -9,20 +9,15 @@ use crate::inspect::output::{Event, Fault, Keys, Out, Result, counted, short};
 use crate::key::{InternalKey, Tag};
 use crate::table::Properties;
 
-/// The contents of a block.
 #[derive(Default)]
 pub(super) struct Scanned {
-    /// A description, in a line.
     pub(super) note: String,
-    /// Damage of its payload, counted from the start of the payload, and the keys that this concerns, if they are
-    /// known.
+    /// Counted from the payload's start, with the keys concerned, if known.
     pub(super) broken: Option<(DecodeError, Option<Keys>)>,
-    /// Damage of the blocks that it refers to.
     pub(in crate::inspect) wrong: Vec<(Fault, Keys)>,
 }
 
 impl Walk<'_, '_> {
-    /// Adds a block to the sums, and checks its contents.
     pub(super) fn scan(&mut self, out: &mut Out<'_>, block: &Opened) -> Result<Scanned> {
         self.sums.block(block);
         let broken = match block.kind {
@@ -68,7 +63,7 @@ impl Walk<'_, '_> {
         let (count, from, to) = (counted(entries, "entry", "entries"), short(&first.0), short(&last.0));
         let note = format!("{count}, {from} to {to}, {}", block.sizes());
         let [first, last] = [first, last].map(|(user, tag)| InternalKey::new(user, *tag));
-        // The index gives more information about the order: separators lie between the blocks.
+        // The index is more precise: separators lie between the blocks.
         let disorder = disorder.filter(|_| self.index.is_none());
         let mut broken = disorder.or(walked.err());
         let mut keys = None;
@@ -144,7 +139,7 @@ impl Walk<'_, '_> {
     }
 }
 
-/// A contradiction between an intact data block with these keys and the reference to it, counted from its payload.
+/// Counted from the payload's start.
 fn wrong_reference(
     reference: &Reference,
     block: BlockHandle,

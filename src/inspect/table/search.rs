@@ -1,10 +1,8 @@
-//! Behind damage the walk through a table looks for the next block that is intact.
+//! The search for the next intact block after damage.
 //!
-//! The search ends at the next offset at which the index, the footer or the properties name an item. A block with a
-//! plausible length is skipped if another item begins after it. Otherwise every byte is tried as the start of a
-//! block: if an envelope is plausible its checksum is computed, and so is the checksum of a filter's header. The cost
-//! is bounded: all bytes that are summed in vain, for damaged blocks and for bytes that only looked like one, share
-//! one budget. After it is used up, blocks that would reach across such an offset are not read.
+//! It ends at the next offset that the index, the footer or the properties name. A block of plausible length is skipped if
+//! another item begins after it. Otherwise every byte is tried as the start of a block or filter, within one budget of
+//! checksummed bytes. Beyond, blocks that reach across a named offset are not read.
 
 use super::block::{self, Opened};
 use super::walk::{Walk, name};
@@ -15,7 +13,6 @@ use crate::inspect::filter_block;
 use crate::inspect::output::{Fault, Out, Place, Result, counted};
 
 impl Walk<'_, '_> {
-    /// Reports a block that is damaged, `len` bytes long if that is known, and goes on behind it.
     pub(super) fn damaged(&mut self, out: &mut Out<'_>, at: u64, len: Option<u64>, fault: Fault) -> Result {
         self.finish_lines(out)?;
         let can_be_read = !matches!(fault, Fault::Stop(_));
@@ -52,13 +49,11 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// Whether a block at `at` that the index does not lead to can be part of a value.
     fn may_be_chunk(&self, at: u64) -> bool {
         let data_end = self.ends.properties.as_ref().map_or(self.ends.blocks_end, |own| own.data_end);
         self.index.is_some() && self.chunks.is_some() && at < data_end
     }
 
-    /// Goes on behind the damaged block at `at`.
     fn resume(&mut self, out: &mut Out<'_>, at: u64, len: Option<u64>) -> Result {
         let limit = self.next_start(at);
         if let Some(next) = len.map(|len| at + len).filter(|&next| next <= limit)
@@ -67,13 +62,11 @@ impl Walk<'_, '_> {
             self.position = next;
             return Ok(());
         }
-        // Most of it will be read again.
         self.budget = self.budget.saturating_sub(len.unwrap_or(0));
         self.search(out, at + 1, limit)
     }
 
-    /// The first place behind `at` where something starts, as far as that is known: there is none behind the
-    /// last block.
+    /// The first known start after `at`, or the end of the blocks.
     pub(super) fn next_start(&mut self, at: u64) -> u64 {
         let mut starts: Vec<u64> = self.ends.filters().iter().map(|filter| filter.offset).collect();
         if let Ok((footer, _)) = &self.ends.footer {
@@ -87,7 +80,6 @@ impl Walk<'_, '_> {
         starts.into_iter().filter(|&start| start > at).min().map_or(end, |start| start.min(end))
     }
 
-    /// Whether something begins at `at` that looks like a block, or the blocks end there.
     fn can_begin(&mut self, at: u64) -> Result<bool> {
         let end = self.ends.blocks_end;
         Ok(at == end
@@ -95,7 +87,6 @@ impl Walk<'_, '_> {
             || plausible(self.window.get(at, ENVELOPE_BYTES as u64)?, end - at).is_some())
     }
 
-    /// Goes to the next place from `from` on where an intact block or a filter begins, or to `limit`.
     pub(super) fn search(&mut self, out: &mut Out<'_>, from: u64, limit: u64) -> Result {
         let file = (&self.ends.file_id, self.ends.blocks_end);
         let at = next_intact(self.window, file, &mut self.budget, from, limit)?;
@@ -106,8 +97,7 @@ impl Walk<'_, '_> {
     }
 }
 
-/// The next place from `from` on where an intact block of the file, or a filter, begins, or `limit`. The
-/// blocks of the file end at `end`. Bytes that are summed to no avail are taken off `budget`.
+/// `limit` if there is none. Blocks end at `end`. Takes bytes checksummed in vain from `budget`.
 pub(in crate::inspect) fn next_intact(
     window: &mut Window<'_>,
     (file_id, end): (&FileId, u64),
@@ -116,7 +106,6 @@ pub(in crate::inspect) fn next_intact(
     limit: u64,
 ) -> Result<u64> {
     let mut at = from;
-    // The buffer is searched in one pass.
     while at < limit {
         // Blocks and filters never begin with a zero.
         let data = window.next_data(at)?;
@@ -153,9 +142,8 @@ pub(in crate::inspect) fn next_intact(
     Ok(limit)
 }
 
-/// The length of the block whose envelope this is, if it can be one: `room` bytes are left for it.
+/// If plausible with `room` bytes left.
 fn plausible(envelope: &[u8], room: u64) -> Option<u64> {
-    // Most places fail by their first byte.
     BlockKind::from_u8(*envelope.first()?)?;
     let envelope = Envelope::decode(envelope).ok().filter(|envelope| envelope.check_known().is_ok())?;
     let lengths = match envelope.compression {

@@ -1,6 +1,4 @@
-//! The sums over the blocks of a table, and their expected values.
-//!
-//! All of it in a few words of memory, for a table of any size.
+//! Sums over the blocks of a table.
 
 use super::block::Opened;
 use super::index::Key;
@@ -12,16 +10,13 @@ use crate::key::InternalKey;
 use crate::spans::block::SpanReader;
 use crate::table::{Footer, Properties};
 
-/// Running sums over a table.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
     data: Blocks,
     chunks: Blocks,
     index: Blocks,
     pub(super) spans: SpanReader,
-    /// The start of the first span.
     first_start: Option<Vec<u8>>,
-    /// Where data and chunk blocks end, as far as the walk has come.
     data_end: u64,
     entries: u64,
     tombstones: u64,
@@ -34,16 +29,13 @@ pub(super) struct Sums {
     disorder: Option<DecodeError>,
 }
 
-/// Blocks of one kind.
 #[derive(Debug, Default)]
 struct Blocks {
     count: u64,
-    /// Bytes of their payloads.
     bytes: u64,
 }
 
 impl Sums {
-    /// Adds an intact block.
     pub(super) fn block(&mut self, block: &Opened) {
         let blocks = match block.kind {
             BlockKind::Data => &mut self.data,
@@ -58,7 +50,6 @@ impl Sums {
         }
     }
 
-    /// Adds an entry of a data block; returns whether its user key differs from the previous one.
     pub(super) fn entry(&mut self, found: &WalkedEntry<'_>) -> bool {
         let (user, tag) = (found.key.user, found.key.tag);
         let ordered = self.last.as_ref().is_none_or(|(last, of)| InternalKey::new(last, *of) < found.key);
@@ -85,17 +76,14 @@ impl Sums {
         is_new
     }
 
-    /// Adds a span, which the reader of spans has counted.
     pub(super) fn span(&mut self, start: &[u8]) {
         self.first_start.get_or_insert_with(|| start.to_vec());
     }
 
-    /// A key that does not come after the one before, across blocks, if one was met.
     pub(super) fn take_disorder(&mut self) -> Option<DecodeError> {
         self.disorder.take()
     }
 
-    /// Compares the sums with the table's own summary: the properties, and the footer, which is at `end`.
     pub(super) fn compare(
         &self,
         out: &mut Out<'_>,
@@ -133,7 +121,7 @@ impl Sums {
             let is_last = self.spans.last_end().is_some_and(|end| *end == spans.end);
             out.check("bounds of spans", "properties", u64::from(is_first) + u64::from(is_last), 2)?;
         }
-        // Both state the same facts of the table: only a difference is worth a line.
+        // Both state the same facts.
         let first = p.filters.first().map_or((0, 0), |filter| (filter.offset, filter.len));
         for (what, stated, same) in [
             ("entries", footer.entries, p.entries),

@@ -1,18 +1,14 @@
-//! Walks a table: its own summary, then every byte of it.
+//! Walks a table: its summary, then every byte.
 //!
-//! 1. The ends: file header, footer, and the properties that the footer leads to. They make the summary.
-//!    Where one is damaged the rest goes on without it: the footer repeats the file id, which all checksums
-//!    need.
-//! 2. The walk, from the file header to the footer, by the blocks' own lengths and the filters' headers. Every block
-//!    is verified and its entries are counted, and every key is probed in every filter ([`Held`]). At the same time
-//!    it follows the references to the blocks: the index, the references to chunks, the names of the filters.
-//! 3. Damage is reported with the keys that it can concern: those between the separators around a block, the
-//!    one whose value a chunk is part of, else all. The walk goes on behind it ([`Walk::resume`]).
-//! 4. The sums: the counts must match the properties. Consequences of earlier damage (a count when a block is
-//!    damaged, a block without a reference when a part of the index is damaged) are not reported again.
+//! 1. The ends. Any part may be damaged: the footer repeats the file id, which all checksums need.
+//! 2. The walk, by the lengths in blocks and filter headers: verifies blocks, counts entries, probes every key in every filter
+//!    ([`Held`]), follows index, chunks and filter names.
+//! 3. Damage concerns the keys between the separators around a block, the one of a chunk's value, else all. The walk continues
+//!    after it ([`Walk::resume`]).
+//! 4. The sums must match the properties. Consequences of earlier damage are not repeated.
 //!
-//! Memory: two blocks of up to 4 MiB, the index blocks on the path to the current position, the filters, the buffer
-//! of the file, a key, and a few words for each chunk without a reference yet and each index block.
+//! Memory: two blocks of up to 4 MiB, the filters, the file's buffer, a key, the index blocks on the current path, a few words
+//! per index block and per unreferenced chunk.
 
 use super::block::{self, Opened};
 use super::chunks::Chunks;
@@ -30,15 +26,12 @@ use crate::inspect::filter_block;
 use crate::inspect::output::{Detail, Fault, Lines, Out, Result};
 use crate::table_meta::FilterRef;
 
-/// The greatest number of bytes whose checksums are computed in vain, and the factor of the length of the file: the
-/// cost of a hostile file.
+/// Absolutely, and as a multiple of the file's length: the cost of a hostile file.
 const WASTED_BYTES_MAX: u64 = 256 << 20;
 const WASTED_TIMES_MAX: u64 = 8;
 
-/// Blocks of which it is remembered that nothing has referred to them, at most.
 const UNREFERENCED_MAX: usize = 100_000;
 
-/// Describes a table.
 pub(in crate::inspect) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, head: &Head) -> Result {
     let ends = Ends::read(window, head, None)?;
     head.facts(out)?;
@@ -48,7 +41,7 @@ pub(in crate::inspect) fn describe(out: &mut Out<'_>, window: &mut Window<'_>, h
     walk(out, window, head, &ends, held).map(drop)
 }
 
-/// Walks a table whose ends have been read, and holds its keys against `held`, which it gives back.
+/// The ends have been read. Returns `held`.
 pub(in crate::inspect) fn walk(
     out: &mut Out<'_>,
     window: &mut Window<'_>,
@@ -73,30 +66,23 @@ pub(in crate::inspect) fn walk(
     })
 }
 
-/// The walk over the blocks of a table.
 pub(super) struct Walk<'w, 'f> {
     pub(super) window: &'w mut Window<'f>,
     pub(super) ends: &'w Ends,
     pub(super) position: u64,
-    /// The offset of the next block or filter.
     pub(super) number: u64,
-    /// The lines of the kind of block that the walk is in.
     lines: Option<(BlockKind, Lines)>,
-    /// The rest of [`WASTED_BYTES_MAX`].
+    /// Bytes that may still be checksummed in vain.
     pub(super) budget: u64,
     pub(super) sums: Sums,
-    /// The structures followed during the walk; empty if they are unusable, or after bytes were skipped.
+    /// Empty if unusable, or after skipped bytes.
     pub(super) index: Option<Index>,
     pub(super) chunks: Option<Chunks>,
     pub(super) held: Vec<Held>,
-    /// Intact blocks that nothing had referred to when they were met, in the order of the file; `None` for one
-    /// that something out of order refers to.
+    /// In file order, intact; `None` after a reference out of order.
     unreferenced: Vec<(u64, Option<BlockKind>)>,
-    /// The filters that the properties name, in the order of the file, as far as the walk has not come.
     filters: std::iter::Peekable<std::vec::IntoIter<FilterRef>>,
-    /// The seed of the hash of the filters.
     seed: Option<u64>,
-    /// Whether a block or filter was met that is not data.
     behind_data: bool,
     met_properties: bool,
 }
@@ -125,7 +111,6 @@ impl<'w, 'f> Walk<'w, 'f> {
         }
     }
 
-    /// Walks to the footer.
     fn run(&mut self, out: &mut Out<'_>, whole: bool) -> Result {
         if out.detail == Detail::Summary && whole {
             out.report.partial = true;
@@ -133,7 +118,6 @@ impl<'w, 'f> Walk<'w, 'f> {
             return Ok(());
         }
         while self.position < self.ends.blocks_end {
-            // The one block that is wanted was reported.
             if out.view.block.is_some_and(|block| block < self.number) {
                 out.report.partial = true;
                 self.leave();
@@ -156,7 +140,7 @@ impl<'w, 'f> Walk<'w, 'f> {
         Ok(())
     }
 
-    /// The followed structures are dropped: a part of the table is not read.
+    /// Part of the table is not read.
     fn leave(&mut self) {
         (self.index, self.chunks) = (None, None);
         self.held.clear();
@@ -219,7 +203,6 @@ impl<'w, 'f> Walk<'w, 'f> {
         }
     }
 
-    /// The block at `at`, with the length in its envelope.
     fn handle_at(&mut self, at: u64) -> Result<BlockHandle, Fault> {
         let end = self.ends.blocks_end;
         let head = self.window.get(at, (end - at).min(ENVELOPE_BYTES as u64))?;
@@ -236,7 +219,7 @@ impl<'w, 'f> Walk<'w, 'f> {
         Ok(handle)
     }
 
-    /// Verifies a block; one that seems damaged is read once more, because cables and memory fail too.
+    /// Rereads a damaged block: the error may be in the transfer.
     fn open(&mut self, handle: BlockHandle) -> Result<Opened, Fault> {
         let BlockHandle { offset, len } = handle;
         let id = &self.ends.file_id;
@@ -277,7 +260,6 @@ impl<'w, 'f> Walk<'w, 'f> {
         self.report_index(out)
     }
 
-    /// Records the position of a block; returns an error of the position.
     fn place(&mut self, out: &mut Out<'_>, block: &Opened) -> Result<Option<DecodeError>> {
         let wrong = |what, detail| Ok(Some(DecodeError::corrupt(block.offset, what, detail)));
         match (block.kind, &self.ends.footer) {
@@ -295,8 +277,7 @@ impl<'w, 'f> Walk<'w, 'f> {
         Ok(None)
     }
 
-    /// The reference of the index to `at`, if that is a data block. References to offsets that the walk has passed
-    /// are damage.
+    /// If there is one. References to passed offsets are damage.
     pub(super) fn meet_data(&mut self, out: &mut Out<'_>, at: u64) -> Result<Option<Reference>> {
         let Some(index) = &mut self.index else { return Ok(None) };
         while let Some(next) = index.peek(self.window) {
@@ -312,21 +293,18 @@ impl<'w, 'f> Walk<'w, 'f> {
         Ok(None)
     }
 
-    /// Goes on behind the reference with this separator.
     pub(super) fn pass(&mut self, separator: Key) {
         if let Some(index) = &mut self.index {
             index.pass(separator);
         }
     }
 
-    /// Records a block without a reference.
     pub(super) fn note_unreferenced(&mut self, block: &Opened) {
         if self.unreferenced.len() < UNREFERENCED_MAX {
             self.unreferenced.push((block.offset, Some(block.kind)));
         }
     }
 
-    /// No data follow: the remaining references of the index lead nowhere.
     fn end_data(&mut self, out: &mut Out<'_>) -> Result {
         self.behind_data = true;
         let data_end = self.ends.properties.as_ref().map_or(0, |own| own.data_end);
@@ -337,13 +315,11 @@ impl<'w, 'f> Walk<'w, 'f> {
         self.report_index(out)
     }
 
-    /// Reports damage of the index found so far.
     fn report_index(&mut self, out: &mut Out<'_>) -> Result {
         let faults = self.index.as_mut().map(Index::take_faults).unwrap_or_default();
         faults.into_iter().try_for_each(|(fault, keys)| out.fault(fault, keys))
     }
 
-    /// Reports what could only be known at the end.
     fn finish(&mut self, out: &mut Out<'_>, before: u64) -> Result {
         self.meet_data(out, u64::MAX)?;
         self.report_index(out)?;
@@ -375,7 +351,6 @@ impl<'w, 'f> Walk<'w, 'f> {
         Ok(())
     }
 
-    /// Compares the blocks with the table's own summary, if all of them were met and intact.
     fn compare(&mut self, out: &mut Out<'_>, unreferenced: Vec<(u64, Option<BlockKind>)>) -> Result {
         let (Ok((footer, _)), Some(index)) = (&self.ends.footer, &mut self.index) else { return Ok(()) };
         let before = out.report.damage_count;
@@ -398,12 +373,11 @@ impl<'w, 'f> Walk<'w, 'f> {
         }
         match &self.ends.properties {
             Ok(properties) => self.sums.compare(out, properties, (footer, self.ends.blocks_end)),
-            // The block is intact, but differs from the footer in position or kind.
+            // The block is intact, but its position or kind differs from the footer.
             Err(error) => out.refused(0, error),
         }
     }
 
-    /// The lines for this kind of block; lines for another kind end.
     fn lines_of(&mut self, out: &mut Out<'_>, kind: BlockKind) -> Result<&mut Lines> {
         if self.lines.as_ref().is_some_and(|(before, _)| *before != kind) {
             self.finish_lines(out)?;
@@ -419,12 +393,10 @@ impl<'w, 'f> Walk<'w, 'f> {
     }
 }
 
-/// Bytes whose checksums are computed to no avail, at most, in a file of this length.
 pub(in crate::inspect) fn wasted_bytes_max(len: u64) -> u64 {
     WASTED_BYTES_MAX.min(WASTED_TIMES_MAX.saturating_mul(len))
 }
 
-/// Damage of a reference to an offset that the walk has passed without meeting a data block there.
 fn lost_reference(next: &Reference, unreferenced: &mut [(u64, Option<BlockKind>)]) -> DecodeError {
     let BlockHandle { offset, len } = next.handle;
     let met = unreferenced.binary_search_by_key(&offset, |&(at, _)| at).ok();
@@ -435,7 +407,6 @@ fn lost_reference(next: &Reference, unreferenced: &mut [(u64, Option<BlockKind>)
     DecodeError::corrupt(next.from, "index block", detail)
 }
 
-/// `data` for a data block.
 pub(super) fn name(kind: BlockKind) -> &'static str {
     kind.name().trim_end_matches(" block")
 }

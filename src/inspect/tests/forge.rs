@@ -1,4 +1,4 @@
-//! Tables made block by block, so that each part of them can be wrong under right checksums.
+//! Tables forged block by block, wrong under valid checksums.
 
 use crate::block::{BlockBuilder, BlockHandle, BlockKind, ChunkRef, Compression, Sealer};
 use crate::file_header::{FileHeader, FileKind};
@@ -10,14 +10,12 @@ use crate::table_meta::FilterRef;
 pub(super) const STORE: [u8; 16] = [1; 16];
 pub(super) const FILE: [u8; 16] = [2; 16];
 
-/// The value of an entry.
 #[derive(Clone, Copy)]
 pub(super) enum Put<'v> {
     Inline(&'v [u8]),
     Chunks(ChunkRef),
 }
 
-/// A table under construction. Added blocks count in the properties.
 pub(super) struct Forge {
     pub(super) out: Vec<u8>,
     pub(super) properties: Properties,
@@ -55,7 +53,6 @@ impl Forge {
         BlockHandle { offset, len }
     }
 
-    /// A data block of keys with sequence number 7.
     pub(super) fn data(&mut self, entries: &[(&str, Put<'_>)]) -> BlockHandle {
         let mut block = BlockBuilder::for_data();
         for (key, value) in entries {
@@ -86,7 +83,6 @@ impl Forge {
         self.block(BlockKind::Data, &payload)
     }
 
-    /// A data block of one short entry each.
     pub(super) fn keys(&mut self, keys: &[&str]) -> BlockHandle {
         let entries: Vec<_> = keys.iter().map(|key| (*key, Put::Inline(b"v"))).collect();
         self.data(&entries)
@@ -96,7 +92,6 @@ impl Forge {
         self.block(BlockKind::ValueChunk, &vec![b'c'; len])
     }
 
-    /// An index block of separators that come after all entries of their user key.
     pub(super) fn index(&mut self, entries: &[(&str, BlockHandle)]) -> BlockHandle {
         let mut block = BlockBuilder::for_index();
         for (separator, handle) in entries {
@@ -109,7 +104,6 @@ impl Forge {
         self.block(BlockKind::Index, &payload)
     }
 
-    /// A filter block that the properties name; gives where it starts.
     pub(super) fn filter(&mut self, block: &[u8]) -> usize {
         self.pad();
         let offset = self.out.len();
@@ -125,20 +119,17 @@ impl Forge {
         offset
     }
 
-    /// Padding up to where a filter can start.
     pub(super) fn pad(&mut self) {
         let payload = 4096 - (self.out.len() + 20) % 4096;
         self.block(BlockKind::Padding, &vec![0; payload]);
     }
 
-    /// The properties block.
     pub(super) fn properties(&mut self, depth: u8) -> BlockHandle {
         self.properties.index_depth = depth;
         let payload = self.properties.encode();
         self.block(BlockKind::Properties, &payload)
     }
 
-    /// Properties and footer.
     pub(super) fn finish(mut self, root: BlockHandle, depth: u8) -> Vec<u8> {
         let properties = self.properties(depth);
         self.footer(root, properties, depth)
@@ -165,7 +156,6 @@ fn tag() -> Tag {
     Tag::new(7, EntryKind::Put)
 }
 
-/// A filter of these keys.
 pub(super) fn filter(owner: [u8; 16], seed: u64, keys: &[&str]) -> Vec<u8> {
     let mut builder = FilterBuilder::new(Kind::Bloom, 10.0, seed, 3, owner).unwrap();
     keys.iter().for_each(|key| builder.add_key(key.as_bytes()));

@@ -1,4 +1,4 @@
-//! Logs and manifests whose fragments are all intact, and that recovery refuses; and records that are long.
+//! Logs and manifests that recovery refuses, and long records.
 
 use std::io;
 use std::path::Path;
@@ -20,7 +20,6 @@ use crate::wal::{encode_close, encode_promise};
 
 const OWNER: [u8; 16] = [2; 16];
 
-/// A file of these records, each of which was durable before the next was written.
 pub(super) fn framed(kind: FileKind, records: &[(RecordKind, Vec<u8>)]) -> Vec<u8> {
     let mut out = FileHeader::new(kind, [1; 16], OWNER).encode().to_vec();
     for (kind, body) in records {
@@ -35,7 +34,6 @@ pub(super) fn framed(kind: FileKind, records: &[(RecordKind, Vec<u8>)]) -> Vec<u
     out
 }
 
-/// A file that ends with a hole of a tebibyte, and how often it was read.
 #[derive(Debug)]
 struct Sparse {
     head: Vec<u8>,
@@ -98,7 +96,6 @@ fn batch(first: u64, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The first damage of a file, by every view that reads all of it.
 fn wrong(bytes: &[u8]) -> Option<String> {
     let views = [View::new().detail(Detail::Shape), View::new().entries(Entries::Keys), everything()];
     let damage = views.map(|view| {
@@ -142,7 +139,7 @@ fn a_record_of_a_log_that_recovery_refuses_is_reported() {
     ] {
         assert_wrong(&log_of_records(&[good.clone(), record]), expected);
     }
-    // Numbers begin with 1.
+    // Sequence numbers begin with 1.
     assert_wrong(&log_of_records(&[(RecordKind::Batch, empty(0))]), "batch sequence number");
 }
 
@@ -164,7 +161,6 @@ fn a_record_too_long_to_be_put_together_is_no_damage_and_not_said_to_be_read() {
     assert!(text.contains(&counted), "{counted}: {text}");
 }
 
-/// A manifest of these edits; the first goes on after edit 6.
 fn manifest_of(edits: &[Vec<EditItem>]) -> Vec<u8> {
     framed(FileKind::Manifest, &records_of(edits))
 }
@@ -203,7 +199,7 @@ fn a_state_of_a_manifest_that_opening_refuses_is_reported() {
     let good = [default(), log_created(3, 0), log_created(5, 3), added(7, 1, 0, ["a", "c"])];
     assert_eq!(wrong(&manifest_of(&[good.to_vec()])), None);
     assert_eq!(wrong(&manifest_of(&[good.to_vec(), vec![added(8, 1, 0, ["d", "e"])]])), None);
-    // Runs of level 0 may overlap each other.
+    // Runs of level 0 may overlap.
     let run = |number| added(number, 0, number, ["a", "c"]);
     assert_eq!(wrong(&manifest_of(&[good.to_vec(), vec![run(8), run(9)]])), None);
     let mut comparator = Vec::new();
@@ -260,7 +256,7 @@ fn the_count_of_edits_cannot_overflow_and_a_gap_in_them_is_said() {
 
 #[test]
 fn an_intact_fragment_within_another_is_a_witness_to_damage_before_it() {
-    // As a reader has it: behind damage each multiple of 8 is tried.
+    // After damage, a reader tries each multiple of 8.
     let mut log = FileHeader::new(FileKind::Log, [1; 16], OWNER).encode().to_vec();
     let kind = RecordKind::Batch;
     put_fragment(&mut log, &OWNER, 64, (kind, true), 0, &mut &batch(1, b"value")[..]);
@@ -304,7 +300,7 @@ fn the_tree_reports_damage_in_the_manifest() {
     let mut head = good.clone();
     head[20] ^= 1;
     assert_eq!(read(&head).1, "file header checksum");
-    // Another store's.
+    // Of another store.
     let mut other = good.clone();
     other[16] ^= 1;
     let sum = checksum32(&OWNER, 0, &[&other[..60]]);
@@ -324,7 +320,7 @@ fn the_tree_reports_damage_in_the_manifest() {
 fn fields_are_named_as_their_decoders_take_them() {
     let mut options = KeyspaceOptions::default().encode().to_vec();
     crate::codec::put_field(&mut options, 7 << 1, |out| out.push(1));
-    // A number that is known, and not as a critical one.
+    // Not marked as critical.
     crate::codec::put_field(&mut options, 4 << 1 | 1, |out| out.push(1));
     let found = text(&manifest_of(&[vec![created(0, "default", options)]]), &everything());
     assert!(found.contains("nearly all lookups are for keys that are there"), "{found}");

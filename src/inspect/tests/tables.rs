@@ -1,10 +1,9 @@
-//! Tables whose checksums are all right, and that no reader accepts.
+//! Tables that no reader accepts, under valid checksums.
 
 use super::forge::{FILE, Forge, Put, filter};
 use super::*;
 use crate::block::{BlockHandle, BlockKind, ChunkRef};
 
-/// The first damage of a table.
 fn wrong(bytes: &[u8]) -> Option<String> {
     let (_, report) = events_of(bytes, &View::new().detail(Detail::Shape));
     let (_, keys) = events_of(bytes, &View::new().entries(Entries::Keys));
@@ -28,7 +27,6 @@ fn assert_intact(bytes: &[u8]) {
     assert!(faults.is_empty(), "{faults:?}");
 }
 
-/// Two data blocks under a root, with these separators.
 fn two(separators: [&str; 2]) -> Vec<u8> {
     let mut forge = Forge::new();
     let (a, b) = (forge.keys(&["apple", "banana"]), forge.keys(&["cherry", "date"]));
@@ -36,7 +34,6 @@ fn two(separators: [&str; 2]) -> Vec<u8> {
     forge.finish(root, 1)
 }
 
-/// Four data blocks under two partitions under a root.
 fn deep(change: impl FnOnce(&mut [(&'static str, BlockHandle); 2], BlockHandle)) -> Vec<u8> {
     let mut forge = Forge::new();
     let [a, b, c, d] = ["a", "b", "c", "d"].map(|key| forge.keys(&[key]));
@@ -47,7 +44,7 @@ fn deep(change: impl FnOnce(&mut [(&'static str, BlockHandle); 2], BlockHandle))
     forge.finish(root, 2)
 }
 
-/// Tables with structures that the vector of the document lacks: more levels of the index, chunks, filters.
+/// With levels of the index, chunks, filters.
 pub(crate) fn tables() -> [(&'static str, Vec<u8>); 3] {
     let mut forge = Forge::new();
     let (first, second) = (forge.chunk(32_769), forge.chunk(32_770));
@@ -92,7 +89,6 @@ fn swapped_and_repeated_handles_are_reported() {
     assert_intact(&forged([0, 1]));
     assert_wrong(&forged([1, 0]), "key order");
     assert_wrong(&forged([0, 0]), "index block");
-    // In the order of their keys, and not of the file.
     let mut forge = Forge::new();
     let (b, a) = (forge.keys(&["cherry"]), forge.keys(&["apple"]));
     let root = forge.index(&[("apple", a), ("cherry", b)]);
@@ -130,13 +126,12 @@ fn an_index_of_more_levels_is_followed_on_each() {
 fn an_index_block_that_nothing_leads_to_is_reported() {
     let mut forge = Forge::new();
     let data = forge.keys(&["apple"]);
-    // It refers to itself: its handle has the same length for every value.
+    // To itself: a handle has the same length for every value.
     let at = forge.out.len() as u64;
     let len = forge.index(&[("apple", BlockHandle { offset: at, len: 39 })]).len;
     assert_eq!(len, 39, "the handle is right");
     let root = forge.index(&[("apple", data)]);
     assert_wrong(&forge.finish(root, 1), "index block at 103: nothing refers to it");
-    // Behind the root.
     let mut forge = Forge::new();
     let data = forge.keys(&["apple"]);
     let root = forge.index(&[("apple", data)]);
@@ -146,7 +141,6 @@ fn an_index_block_that_nothing_leads_to_is_reported() {
 
 #[test]
 fn the_kinds_of_blocks_must_be_in_their_order() {
-    // Padding and index among data.
     for index in [false, true] {
         let mut forge = Forge::new();
         let a = forge.keys(&["apple"]);
@@ -171,7 +165,6 @@ fn the_kinds_of_blocks_must_be_in_their_order() {
     }
 }
 
-/// A value of `lens` chunks with 4 bytes in the last, and how it is referred to.
 fn chunks(change: impl FnOnce(&mut [ChunkRef; 2])) -> Vec<u8> {
     let mut forge = Forge::new();
     let first = forge.chunk(40_000);
@@ -199,7 +192,7 @@ fn values_in_chunks_must_be_at_the_offsets_of_their_references() {
         &chunks(|[first, second]| (first.offset, second.offset) = (second.offset, first.offset)),
         "value chunk length",
     );
-    // Two values whose chunks have each other's lengths.
+    // Two values with swapped chunk lengths.
     let mut forge = Forge::new();
     let (a, b) = (forge.chunk(40_000), forge.chunk(50_000));
     let data = forge.data(&[
@@ -234,7 +227,6 @@ fn chunks_without_a_reference_and_references_without_chunks_are_reported() {
     assert_wrong(&forge.finish(root, 1), "chunked value");
 }
 
-/// A table of two keys with these filters.
 fn filtered(filters: &[Vec<u8>], change: impl FnOnce(&mut Forge)) -> Vec<u8> {
     let mut forge = Forge::new();
     let data = forge.keys(&["a", "b"]);
@@ -277,7 +269,6 @@ fn a_filter_must_be_the_one_that_the_properties_name() {
 fn a_filter_of_another_table_or_of_other_keys_is_reported() {
     assert_wrong(&filtered(&[filter([3; 16], 5, &["a", "b"])], |_| {}), "filter owner");
     assert_wrong(&filtered(&[filter(FILE, 5, &["a"])], |_| {}), "filter key count");
-    // Two filters hash keys with one seed.
     assert_intact(&filtered(&[of_two_keys(), of_two_keys()], |_| {}));
     assert_wrong(&filtered(&[of_two_keys(), filter(FILE, 6, &["a", "b"])], |_| {}), "filter seed");
 }
@@ -292,7 +283,6 @@ fn a_filter_that_is_never_probed_is_not_damaged() {
     let (_, report) = events_of(&bytes, &View::new());
     assert!(report.is_intact() && report.partial && report.accounted == report.len, "{report:?}");
     assert!(crate::testing::fuzzing::faults_of_table(bytes, 5).is_empty());
-    // The properties state that it is probed.
     assert_wrong(&filtered(&[other], |forge| forge.properties.filters[0].domain = 0), "filter domain");
 }
 
@@ -331,7 +321,6 @@ fn a_filter_that_is_named_often_is_surveyed_once() {
 #[test]
 fn a_good_block_after_a_broken_one_is_not_reported() {
     let mut forge = Forge::new();
-    // Keys that do not ascend from the block before, and then an entry that cannot be read.
     let a = forge.keys(&["m"]);
     let broken = forge.block(BlockKind::Data, &[0, 1, 0, 0, b'a', 9, 9, 9, 9, 0, 0, 0, 0, 1, 0, 0, 0]);
     let b = forge.keys(&["z"]);
@@ -343,7 +332,7 @@ fn a_good_block_after_a_broken_one_is_not_reported() {
 
 #[test]
 fn damaged_blocks_are_summed_only_so_often() {
-    // An envelope that claims 4 MiB, then a block of eight bytes, again and again.
+    // An envelope that claims 4 MiB, then a block of eight bytes, repeated.
     let mut forge = Forge::new();
     let claimed = (4u32 << 20).to_le_bytes();
     for _ in 0..300 {
@@ -352,6 +341,6 @@ fn damaged_blocks_are_summed_only_so_often() {
     }
     forge.out.resize(forge.out.len() + (4 << 20), 0);
     let (_, report) = events_of(&forge.out, &View::new());
-    // As often as the budget lasts; then the rest is passed over. And the footer is missing.
+    // Until the budget is used up; the footer is missing, too.
     assert!((4..=8).contains(&report.damage_count), "{}", report.damage_count);
 }

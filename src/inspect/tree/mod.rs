@@ -1,11 +1,7 @@
-//! The shape of a store: keyspaces, levels, runs, tables and their filters, as the manifest in force has
-//! them.
+//! The shape of a store.
 //!
-//! Read from `CURRENT`, the manifest, and the first bytes of filters; no table is opened, no log replayed, and no
-//! lock taken. With a damaged manifest, the shape is the state after all readable edits, and the damage is reported.
-//! If they contain no keyspace, the tables in the directory describe themselves.
-
-// Imports `output`, `file`, `filter_block`, `table` and `salvage`.
+//! From `CURRENT`, the manifest and filter headers, without a lock. A damaged manifest counts up to all readable edits; without a
+//! readable keyspace, the tables describe themselves.
 
 mod read;
 mod shape;

@@ -20,7 +20,7 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// [`Error::NoStore`] if there is none, [`Error::Io`]. Damage is no error, and is in [`Tree::damage`].
+    /// [`Error::NoStore`], [`Error::Io`]. Damage: see [`Tree::damage`].
     pub fn read(fs: &dyn Fs, dir: &Path) -> Result<Self> {
         let mut damage = Vec::new();
         let names = names_in(fs, dir)?;
@@ -73,7 +73,6 @@ impl Tree {
         Ok(Self { unplaced, ..Self::of_state(reader, manifest, &state, logs) })
     }
 
-    /// The shape of the store in `dir` whose manifest holds `state`.
     pub(crate) fn of(fs: &dyn Fs, dir: &Path, manifest: PathBuf, state: &ManifestState) -> Self {
         let reader = Shapes { fs, dir, damage: Vec::new() };
         Self::of_state(reader, manifest, state, state.logs.keys().copied().collect())
@@ -96,7 +95,6 @@ impl Tree {
     }
 }
 
-/// How the entries of a keyspace expire, if they do.
 fn expiry(keyspace: &KeyspaceState) -> Option<ExpiryShape> {
     let (buckets, options) = (&keyspace.buckets, options_of(keyspace));
     let is_any = options.expiry().is_some() || buckets.horizon() > 0 || buckets.last().is_some();
@@ -119,7 +117,6 @@ fn options_of(keyspace: &KeyspaceState) -> KeyspaceOptions {
     KeyspaceOptions::decode(&keyspace.options).unwrap_or_default()
 }
 
-/// The runs with their buckets of time, if the entries of the keyspace expire.
 fn in_buckets(keyspace: &KeyspaceState, mut runs: Vec<RunShape>) -> Vec<RunShape> {
     let (buckets, expiry) = (&keyspace.buckets, options_of(keyspace).expiry());
     for run in runs.iter_mut().filter(|_| buckets.last().is_some()) {
@@ -130,7 +127,6 @@ fn in_buckets(keyspace: &KeyspaceState, mut runs: Vec<RunShape>) -> Vec<RunShape
     runs
 }
 
-/// The numbers of the files that are `wanted`, in their order.
 fn numbers(names: &[FileName], wanted: fn(&FileName) -> bool) -> Vec<u64> {
     let mut numbers: Vec<u64> =
         names.iter().filter(|name| wanted(name)).filter_map(|name| name.number()).collect();

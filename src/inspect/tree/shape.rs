@@ -1,4 +1,4 @@
-//! The parts of the shape of a store.
+//! Parts of the shape.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,22 +8,21 @@ use crate::expiry::options::TimeSource;
 use crate::filter::Kind;
 use crate::inspect::output::FileDamage;
 
-/// A store at a glance.
+/// A store.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Tree {
-    /// The manifest that it was read from; `CURRENT` if there is none.
+    /// The manifest, or `CURRENT` if it names none.
     pub manifest: PathBuf,
     /// In the order of their ids.
     pub keyspaces: Vec<KeyspaceShape>,
-    /// If no keyspace can be read from the manifest: all tables in the directory, as each describes itself.
+    /// Without a readable keyspace: all tables in the directory, as they describe themselves.
     pub unplaced: Vec<TableShape>,
-    /// The logs that the manifest names, or all if there is none: numbers, and lengths of their files if they
-    /// are there.
+    /// Numbers of the manifest's logs, or without a manifest of all, and lengths of existing files.
     pub logs: Vec<(u64, Option<u64>)>,
-    /// The length of the file `RESERVE`, if there is one.
+    /// Length of `RESERVE`, if it exists.
     pub reserve: Option<u64>,
-    /// An anomaly, and its file.
+    /// Damage and its file.
     pub damage: Vec<(PathBuf, FileDamage)>,
 }
 
@@ -31,46 +30,46 @@ pub struct Tree {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct KeyspaceShape {
-    /// Its number in the store.
+    /// Its id.
     pub id: u32,
     /// Its name.
     pub name: String,
-    /// All entries up to this sequence number are in tables.
+    /// Entries up to this sequence number are in tables.
     pub flushed: u64,
-    /// How its entries expire; `None` if they do not.
+    /// Present if its entries expire.
     pub expiry: Option<ExpiryShape>,
-    /// Its runs, in the order of a lookup: the newest first.
+    /// Runs in lookup order, newest first.
     pub runs: Vec<RunShape>,
 }
 
-/// How the entries of a keyspace expire, as far as the manifest states it: bucket boundaries since the last flush are in the
-/// log. Times are milliseconds since 1970-01-01 UTC, or by the clock of the caller.
+/// Expiry of a keyspace by the manifest; the log has later bucket boundaries. Times are milliseconds since 1970-01-01 UTC, or in
+/// the caller's clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExpiryShape {
-    /// The time to live; `None` if it was removed: what has expired stays hidden.
+    /// Time to live; `None` if it was removed: expired entries stay hidden.
     pub ttl: Option<Duration>,
-    /// In how many buckets entries expire during the time to live.
+    /// Buckets per time to live.
     pub buckets: u64,
     /// The clock.
     pub time_source: TimeSource,
-    /// Entries with a smaller sequence number are hidden.
+    /// Smaller sequence numbers are hidden.
     pub horizon: u64,
-    /// When entries are hidden next; `None` if there are none, or if their time is unknown.
+    /// When the next entries expire, if known.
     pub next_expiry: Option<u64>,
 }
 
-/// The bucket of time in which the newest entry of a run was written. Times as in [`ExpiryShape`]; `None` if unknown.
+/// The bucket of a run's newest entry. Times as in [`ExpiryShape`], if known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BucketShape {
-    /// When it begins.
+    /// Start of the bucket.
     pub begins: Option<u64>,
-    /// When it ends.
+    /// End of the bucket.
     pub ends: Option<u64>,
-    /// When its entries are hidden.
+    /// When its entries expire.
     pub expires: Option<u64>,
-    /// All entries of the run are hidden.
+    /// Whether all entries are hidden.
     pub is_hidden: bool,
 }
 
@@ -78,13 +77,13 @@ pub struct BucketShape {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RunShape {
-    /// From 0, the newest, down.
+    /// 0 is the newest.
     pub level: u8,
-    /// Its number; on level 0 the newest run has the largest.
+    /// Its number; in level 0, the newest run has the largest.
     pub run: u64,
-    /// Its bucket of time, if the entries of the keyspace expire.
+    /// Its bucket, if entries expire.
     pub bucket: Option<BucketShape>,
-    /// In the order of their keys.
+    /// In key order.
     pub tables: Vec<TableShape>,
 }
 
@@ -102,40 +101,39 @@ pub struct TableShape {
     pub tombstones: u64,
     /// Distinct user keys.
     pub keys: u64,
-    /// Ranges of keys that range deletes hide in older tables.
+    /// Key ranges of range deletes.
     pub spans: u64,
-    /// Smallest user key, ranges included; of a long one the first 1024 bytes.
+    /// Smallest user key, with ranges; at most 1024 bytes.
     pub smallest: Vec<u8>,
-    /// Largest user key, ranges included; of a long one the first 1024 bytes.
+    /// Largest user key, with ranges; at most 1024 bytes.
     pub largest: Vec<u8>,
     /// Smallest and largest sequence number.
     pub seqnos: (u64, u64),
     /// Its filters.
     pub filters: Vec<FilterShape>,
-    /// The table's own statement of its keyspace and of the tables that it replaced; only for a table that the
-    /// manifest does not name, and `None` if it has no such statement.
+    /// Its origin, if the manifest does not name it.
     pub origin: Option<OriginShape>,
-    /// Its state in memory, if the shape is of an open store: [`Db::tree`](crate::Db::tree).
+    /// Its residency in an open store: [`Db::tree`](crate::Db::tree).
     pub residency: Option<Residency>,
 }
 
-/// The part of a table that is in memory, and the answers of its filter, in an open store.
+/// A table and its filter in an open store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Residency {
     /// Whether the table is open.
     pub is_open: bool,
-    /// Column groups of its filter. A Bloom filter counts as one. 0 if the filter was not read yet.
+    /// Column groups of its filter: 1 for a Bloom filter, 0 before it is read.
     pub filter_column_groups: u64,
     /// Column groups in memory.
     pub loaded_filter_column_groups: u64,
     /// Memory of the filter in bytes, without cached pages.
     pub filter_memory_bytes: u64,
-    /// Results of the probes of its filter since the table was last opened or given another filter.
+    /// Probes since the table was opened or its filter replaced.
     pub filter: FilterCounts,
 }
 
-/// Where the entries of a table come from, by its own words.
+/// The origin of a table's entries, as the table states it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OriginShape {
@@ -143,7 +141,7 @@ pub struct OriginShape {
     pub keyspace: u32,
     /// Name of its keyspace.
     pub name: String,
-    /// Numbers of the tables that it replaced, in its range of keys.
+    /// Numbers of the tables replaced in its range of keys.
     pub replaced: Vec<u64>,
 }
 
@@ -151,11 +149,11 @@ pub struct OriginShape {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct FilterShape {
-    /// Number of its separate filter file; `None` if it is in the table.
+    /// Its separate file, if any.
     pub file: Option<u64>,
     /// Length of the block in bytes.
     pub bytes: u64,
-    /// Kind and predicted false-positive rate from its header. `None` if the header is unusable.
+    /// Kind and predicted false-positive rate, if the header is usable.
     pub found: Option<(Kind, f64)>,
 }
 
@@ -179,8 +177,7 @@ impl RunShape {
         filters.fold(0, |sum, filter| sum.saturating_add(filter.bytes))
     }
 
-    /// The share of absent keys in its range that its filters do not recognise: the mean of its tables by
-    /// their keys. A table without a usable filter counts 1.
+    /// Mean false-positive rate over its tables, weighted by keys; 1 without a usable filter.
     #[must_use]
     pub fn rate(&self) -> f64 {
         let rate = |table: &TableShape| table.rate() * table.keys as f64;
@@ -189,7 +186,7 @@ impl RunShape {
 }
 
 impl TableShape {
-    /// The predicted rate of the filter that a lookup probes; 1 without one.
+    /// Predicted false-positive rate of the probed filter; 1 without one.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.filters.iter().find_map(|filter| filter.found).map_or(1.0, |found| found.1)

@@ -1,4 +1,4 @@
-//! Reads the shape of tables and their filters: from the manifest, or from the tables themselves.
+//! Reads the shape of tables and filters.
 
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
@@ -17,18 +17,14 @@ use crate::manifest::state::TablePlace;
 use crate::sorting::sort_by;
 use crate::table_meta::{FilterRef, TableMeta};
 
-/// Reads what tables and filters look like.
 pub(super) struct Shapes<'a> {
     pub(super) fs: &'a dyn Fs,
     pub(super) dir: &'a Path,
-    /// An anomaly.
     pub(super) damage: Vec<(PathBuf, FileDamage)>,
 }
 
 impl Shapes<'_> {
-    /// The runs formed by tables, in the order of a lookup.
     pub(super) fn runs<'t>(&mut self, tables: impl Iterator<Item = &'t TablePlace>) -> Vec<RunShape> {
-        // Within a level the newest run comes first.
         let rank = |place: &TablePlace| (place.level, Reverse(place.run));
         let mut tables: Vec<_> = tables.map(|place| (rank(place), self.table(&place.meta))).collect();
         sort_by(&mut tables, |(a, one), (b, other)| {
@@ -70,7 +66,6 @@ impl Shapes<'_> {
         }
     }
 
-    /// The table of this number, from its own summary.
     pub(super) fn unplaced(&mut self, number: u64) -> Option<TableShape> {
         let path = FileName::Table(number).path(self.dir);
         match self.read_meta(number, &path) {
@@ -112,7 +107,6 @@ impl Shapes<'_> {
                 self.lose(&path, filter.offset.saturating_add(error.offset), "filter", error.to_string());
                 None
             }
-            // That the file cannot be opened was described of the table.
             Err(_) => None,
         };
         FilterShape { file: filter.file, bytes: filter.len, found }

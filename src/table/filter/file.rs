@@ -5,11 +5,8 @@
 //! 64 bytes      to 4096 own format, to the end of the file
 //! ```
 //!
-//! The block is the same as inside a table: its owner is the table's file id, and seed, salt and key count
-//! are the same. The manifest makes it the table's current filter: it has the number of the file and the
-//! checksum of the filter's header. Nothing else refers to the file id in the file header.
-//!
-//! A table never changes, so an older filter of it is as correct as the newest.
+//! The block is the same as inside a table, with the table's file id as owner. The manifest has the file's number and
+//! the checksum of the filter's header. An older filter is as correct as the newest, because tables are immutable.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -26,10 +23,9 @@ use super::block::describe;
 use crate::table::context::TableContext;
 use crate::table::file::{read_exact, read_header};
 
-/// Where the filter block starts.
 pub(crate) const FILTER_OFFSET: u64 = 4096;
 
-/// Writes a filter block into a new file and syncs it; the caller syncs the directory.
+/// The file is synced; the caller syncs the directory.
 pub(crate) fn write_filter_file(
     fs: &dyn Fs,
     dir: &Path,
@@ -50,7 +46,6 @@ pub(crate) fn write_filter_file(
     Ok(filter)
 }
 
-/// Opens the file of a filter that the manifest names.
 pub(in crate::table) fn open_filter_file(ctx: &TableContext, path: &Path) -> Result<Arc<dyn ReadFile>> {
     match ctx.fs.open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -60,7 +55,6 @@ pub(in crate::table) fn open_filter_file(ctx: &TableContext, path: &Path) -> Res
     }
 }
 
-/// Checks that the file belongs to this store, and holds this filter block and nothing else.
 pub(in crate::table) fn check_filter_file(
     ctx: &TableContext,
     file: &dyn ReadFile,

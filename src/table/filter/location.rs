@@ -11,15 +11,11 @@ use crate::table::context::TableContext;
 use crate::table::file::{TableFile, open_file};
 use crate::table_meta::FilterRef;
 
-/// Where a filter block lies.
 #[derive(Debug)]
 pub(super) struct FilterLocation {
-    /// The number of the file: the table's or the filter's own.
     pub(super) number: u64,
     pub(super) path: PathBuf,
-    /// Where in the file the block starts.
     pub(super) offset: u64,
-    /// Whether the file is not the table's.
     is_beside: bool,
 }
 

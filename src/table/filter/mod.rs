@@ -1,12 +1,7 @@
-//! The filter of a table on disk: in the table's file or in a separate file.
+//! The filter of a table on disk.
 //!
-//! | file | what is in it |
-//! |---|---|
-//! | `block` | which filter a table gets, and how its block is made |
-//! | `file` | the file of a filter beside its table |
-//! | `location` | where a filter block lies |
-//! | `pages` | a filter that is probed page by page |
-//! | `source` | reads of a filter block: whole, some column groups, or for probing by pages |
+//! `block` makes a table's filter, `file` is the separate file of a filter, `location` is the place of a filter block,
+//! `source` reads it, `pages` probes it page by page.
 
 mod block;
 mod file;

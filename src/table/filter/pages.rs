@@ -1,9 +1,8 @@
-//! A filter that does not fit in memory, or some column groups of one: they are probed page by page.
+//! A filter on disk, or some column groups of one, probed page by page.
 //!
-//! Its head is in memory, leased like a filter. Its pages come from the block cache or from the file; a page
-//! that several threads need is read once, and verified before it enters the cache. A page that fails its
-//! check is read a second time, like a block. If it fails again, or cannot be read, the probe returns an
-//! error, and the filter is no longer used.
+//! Its head is in memory, leased like a filter. A page, from the block cache or the file, is verified before it is
+//! cached, and read again after a failure. After a second one, the probe returns an error, and the filter is no longer
+//! used.
 
 use bytes::Bytes;
 
@@ -15,7 +14,6 @@ use crate::filter::{Header, Page, PagedFilter};
 use crate::table::context::{TableContext, TableIo};
 use crate::table::file::read_exact;
 
-/// A filter that is probed by pages.
 #[derive(Debug)]
 pub(crate) struct FilterPages {
     pub(super) filter: PagedFilter,
@@ -23,8 +21,7 @@ pub(crate) struct FilterPages {
 }
 
 impl FilterPages {
-    /// Probes the filter for the key with this hash, which passed the first column groups. Reads pages that are
-    /// not in the cache.
+    /// For a hash that passed the first column groups.
     pub(crate) fn read_and_probe(
         &self,
         ctx: &TableContext,
@@ -35,7 +32,6 @@ impl FilterPages {
         Ok(if maybe { Verdict::Maybe } else { Verdict::Absent })
     }
 
-    /// Probes the filter for the key with this hash, if the cache has the pages needed.
     pub(crate) fn probe_cached(&self, ctx: &TableContext, hash: u64) -> Verdict {
         let cached_page = |page: &Page| ctx.memory.blocks().get(&self.key_of(page)).ok_or(());
         match self.filter.may_contain(hash, cached_page) {
@@ -45,12 +41,10 @@ impl FilterPages {
         }
     }
 
-    /// Its memory, without pages in the cache.
     pub(crate) fn memory_bytes(&self) -> u64 {
         Self::memory_bytes_of(self.header())
     }
 
-    /// The memory that the filter with this header would take.
     pub(crate) fn memory_bytes_of(header: &Header) -> u64 {
         let filter = PagedFilter::memory_bytes_with(header.head_len() as usize);
         (size_of::<FilterLocation>() + filter) as u64
@@ -81,7 +75,6 @@ impl FilterPages {
         BlockKey::filter_page(self.location.number, self.location.offset + page.offset, page.len as u64)
     }
 
-    /// Reads a page from the file and verifies it.
     fn read_page(&self, ctx: &TableContext, page: &Page) -> Result<Bytes> {
         TableIo::count(&ctx.io.filter_page_reads);
         let FilterLocation { path, offset, .. } = &self.location;

@@ -1,4 +1,4 @@
-//! Reads of a filter block on disk: whole, some column groups, or the head for probing by pages.
+//! Reads a filter block: whole, some column groups, or the head.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,7 +17,6 @@ use crate::table::file::{TableFile, read_into};
 use crate::table::footer::FOOTER_BYTES;
 use crate::table_meta::{FILTER_ALIGN, FilterRef, TableMeta};
 
-/// Reads the whole filter that `filter` refers to, for a table that is not open.
 pub(crate) fn read_filter_of(
     ctx: &Arc<TableContext>,
     meta: &TableMeta,
@@ -33,7 +32,6 @@ pub(crate) fn read_filter_of(
     FilterSource::open(&table, meta, filter)?.read()
 }
 
-/// The file and the location of a filter block, and the expected properties of the filter.
 pub(crate) struct FilterSource<'a> {
     file: Arc<dyn ReadFile>,
     location: FilterLocation,
@@ -42,7 +40,6 @@ pub(crate) struct FilterSource<'a> {
 }
 
 impl<'a> FilterSource<'a> {
-    /// Finds the block and checks that all of it is in the file.
     pub(in crate::table) fn open(table: &TableFile, meta: &TableMeta, filter: &'a FilterRef) -> Result<Self> {
         let location = FilterLocation::of(table, filter);
         let file = location.open(&table.ctx)?;
@@ -59,7 +56,6 @@ impl<'a> FilterSource<'a> {
         Ok(Self { file, location, expect, filter })
     }
 
-    /// Reads the header alone.
     pub(crate) fn read_header(&self) -> Result<Header> {
         let header = Header::decode(&self.read_first()?).map_err(|error| self.error(error))?;
         if (header.block_len, header.checksum) != (self.filter.len, self.filter.header_checksum) {
@@ -70,13 +66,11 @@ impl<'a> FilterSource<'a> {
         Ok(header)
     }
 
-    /// Reads the whole filter.
     pub(crate) fn read(&self) -> Result<Filter<AlignedBytes>> {
         self.read_bytes(self.filter.len, &[], usize::MAX)
     }
 
-    /// Reads the first column groups of the filter with this header. The `known` bytes at their start are
-    /// copied, not read.
+    /// The `known` bytes at their start are copied, not read.
     pub(crate) fn read_column_groups(
         &self,
         header: &Header,
@@ -94,7 +88,7 @@ impl<'a> FilterSource<'a> {
         Filter::open_groups(bytes, self.expect, column_groups).map_err(|error| self.error(error))
     }
 
-    /// The filter, to be probed by pages. The known start of it is copied, not read.
+    /// The known start is copied, not read.
     pub(crate) fn read_pages(self, known: &[u8]) -> Result<FilterPages> {
         let first =
             known.get(..HEADER_BYTES).map_or_else(|| self.read_first(), |first| Ok(first.to_vec()))?;
@@ -112,7 +106,6 @@ impl<'a> FilterSource<'a> {
         Ok(FilterPages { filter, location: self.location })
     }
 
-    /// Reads as many bytes as a header has.
     fn read_first(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.filter.len.min(HEADER_BYTES as u64) as usize];
         self.read_into(0, &mut bytes)?;
@@ -123,7 +116,6 @@ impl<'a> FilterSource<'a> {
         read_into(&*self.file, &self.location.path, self.location.offset + offset, bytes)
     }
 
-    /// An error in the block.
     fn error(&self, error: DecodeError) -> Error {
         error.in_file(&self.location.path, self.location.offset)
     }

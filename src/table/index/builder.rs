@@ -1,13 +1,11 @@
 //! Builds the index of a table: `(add)* finish`.
 //!
-//! 1. Entries (separator, block handle) are added to a block of up to [`PARTITION_BYTES`]. A full block is a
-//!    partition, kept in memory until the filter has been written.
-//! 2. At the end, if all entries fit into one block of [`ROOT_BYTES_MAX`], that block is the root: depth 1.
-//! 3. Otherwise the partitions are written. Their last separators, with their handles, are the entries of the
-//!    level above, which is built the same way: depth 2, 3, ….
+//! 1. Entries (separator, block handle) go into blocks of up to [`PARTITION_BYTES`], the partitions, in memory until
+//!    the filter has been written.
+//! 2. If all entries fit into one block of [`ROOT_BYTES_MAX`], that is the root: depth 1.
+//! 3. Otherwise the partitions are written, and their last separators and handles are the entries of the level above.
 //!
-//! A partition has at least [`PARTITION_ENTRIES_MIN`] entries, however long the separators, so that each
-//! level is at least that many times smaller than the one below.
+//! A partition has at least [`PARTITION_ENTRIES_MIN`] entries, so levels shrink by at least that factor.
 
 use crate::block::{BlockBuilder, BlockHandle, BlockIter, BlockValues};
 use crate::error::{Error, Result};
@@ -16,16 +14,13 @@ use crate::limits::BLOCK_BYTES_MAX;
 
 use crate::table::footer::INDEX_DEPTH_MAX;
 
-/// Length at which a partition is full.
 const PARTITION_BYTES: usize = 8 << 10;
 
-/// Fewest entries of a partition, except the last of a level.
 const PARTITION_ENTRIES_MIN: usize = 16;
 
-/// Largest root that is kept as one block if it could be split.
+/// Of one block that could be split.
 const ROOT_BYTES_MAX: usize = 32 << 10;
 
-/// The finished index.
 #[derive(Debug)]
 pub(in crate::table) struct WrittenIndex {
     pub(in crate::table) root: BlockHandle,
@@ -33,12 +28,10 @@ pub(in crate::table) struct WrittenIndex {
     pub(in crate::table) blocks: u64,
 }
 
-/// One level of an index that is being built.
 #[derive(Debug)]
 pub(in crate::table) struct IndexBuilder {
     current: BlockBuilder,
     current_entries: usize,
-    /// The separator of the last entry.
     last: (Vec<u8>, Tag),
     partitions: Vec<Partition>,
     partition_bytes: usize,
@@ -61,12 +54,10 @@ impl IndexBuilder {
         }
     }
 
-    /// Bytes of the index so far.
     pub(in crate::table) fn size(&self) -> usize {
         self.partition_bytes + self.current.size()
     }
 
-    /// Adds the block at `handle`, which ends at or before `separator`.
     pub(in crate::table) fn add(&mut self, separator: (Vec<u8>, Tag), handle: BlockHandle) {
         let mut value = Vec::with_capacity(20);
         handle.encode(&mut value);
@@ -88,8 +79,7 @@ impl IndexBuilder {
         self.current_entries = 0;
     }
 
-    /// Writes all levels with `write`, which seals a payload and returns its handle. At least one entry must
-    /// have been added.
+    /// `write` seals a payload. The index must have an entry.
     pub(in crate::table) fn finish(
         &mut self,
         write: &mut dyn FnMut(&[u8]) -> Result<BlockHandle>,
@@ -113,7 +103,6 @@ impl IndexBuilder {
         Err(Error::limit("index depth", INDEX_DEPTH_MAX.into(), u64::from(INDEX_DEPTH_MAX) + 1))
     }
 
-    /// All partitions of this level as one block.
     fn merged(&mut self) -> Result<Vec<u8>> {
         if let [only] = &mut self.partitions[..] {
             return Ok(std::mem::take(&mut only.payload));

@@ -1,4 +1,4 @@
-//! The index of a table: how it is built, and the way from a key to a data block.
+//! The index of a table.
 
 mod builder;
 mod search;

@@ -1,9 +1,8 @@
-//! The way from a key to the one data block that can hold it.
+//! The search for the only data block that can hold a key.
 //!
-//! A lookup searches one index block per level, from the root down. Blocks below the root come from the block cache.
-//! If the memory budget has plenty of room, the searched part of a block is kept as [`Fences`]: later searches read a
-//! few cache lines and not the block. The first lookup that reaches a block makes its fences, which live as long as
-//! the table is open. If there is no room at that moment, this and later lookups search the block itself.
+//! A lookup searches one index block per level. With plenty of room, the first lookup that reaches a block keeps its
+//! separators as [`Fences`] while the table is open; otherwise, lookups search the block, below the root from the block
+//! cache.
 
 use std::sync::OnceLock;
 
@@ -17,34 +16,28 @@ use crate::memory::{Lease, LeaseKind};
 use crate::table::file::TableFile;
 use crate::table::footer::Footer;
 
-/// The parts of an index block, and of the blocks below it, that are in memory.
 #[derive(Debug, Default)]
 struct IndexNode(OnceLock<Option<Box<Loaded>>>);
 
 #[derive(Debug)]
 struct Loaded {
     fences: Fences,
-    /// One for each index block below, none over data blocks.
     below: Box<[IndexNode]>,
     _lease: Lease,
 }
 
-/// The part of a table's index that is in memory.
 #[derive(Debug)]
 pub(in crate::table) struct Index {
-    /// The payload of its root, if memory had room for it.
     root: Option<Bytes>,
     node: IndexNode,
 }
 
 impl Index {
-    /// `keeps_fences`: whether the table stays open.
     pub(in crate::table) fn new(root: Option<Bytes>, keeps_fences: bool) -> Self {
         let none = || IndexNode(OnceLock::from(None));
         Self { root, node: if keeps_fences { IndexNode::default() } else { none() } }
     }
 
-    /// The payload of the root.
     pub(in crate::table) fn root(&self, file: &TableFile, footer: &Footer) -> Result<Bytes> {
         match &self.root {
             Some(root) => Ok(root.clone()),
@@ -52,7 +45,6 @@ impl Index {
         }
     }
 
-    /// Finds the data block that holds `target` or its successor, if the table has it.
     pub(in crate::table) fn find_data_block(
         &self,
         file: &TableFile,
@@ -76,8 +68,7 @@ impl Index {
             };
             match found {
                 Some(found) => (block, node) = found,
-                // A key after the last separator of the root is not in the table; on lower levels there must
-                // be an entry.
+                // A key after the root's last separator is not in the table. Lower levels must have an entry.
                 None if level == 1 => return Ok(None),
                 None => return Err(past_separator(file, block.offset)),
             }
@@ -85,7 +76,6 @@ impl Index {
         Ok(Some(block))
     }
 
-    /// Finds the child of an index block for `target`, and the part of it that is in memory.
     #[inline(never)]
     fn search_block<'a>(
         &self,
@@ -112,10 +102,9 @@ impl Index {
     }
 }
 
-/// The fences of an index block, over others if it `is_upper`, if there is room for them.
+/// `None` for lack of room. `is_upper`: above other index blocks.
 fn load_fences(file: &TableFile, payload: &Bytes, is_upper: bool) -> Option<Box<Loaded>> {
     let below = |blocks| if is_upper { blocks } else { 0 };
-    // The fences count themselves.
     let loaded = size_of::<Loaded>() - size_of::<Fences>();
     let bytes = |fences, below| (loaded + fences + below * size_of::<IndexNode>()) as u64;
     let most = bytes(Fences::bytes_max(payload), below(Fences::len_max(payload)));
@@ -127,7 +116,6 @@ fn load_fences(file: &TableFile, payload: &Bytes, is_upper: bool) -> Option<Box<
     Some(Box::new(Loaded { fences, below, _lease: lease }))
 }
 
-/// The error of an index block with no entry for a key that is before its separator one level up.
 pub(in crate::table) fn past_separator(file: &TableFile, index_block: u64) -> Error {
     file.corrupt(index_block, "index block", "ends before its separator one level up")
 }

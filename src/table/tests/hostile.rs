@@ -9,11 +9,9 @@ use crate::table::properties::Properties;
 
 const OWNER: FileId = [8; 16];
 
-/// A table that is put together block by block.
 struct Forge {
     bytes: Vec<u8>,
     sealer: Sealer,
-    /// The sums of its entries and blocks.
     properties: Properties,
 }
 
@@ -35,7 +33,6 @@ impl Forge {
         self.block(BlockKind::ValueChunk, &vec![b'c'; len])
     }
 
-    /// A data block with one put of each key.
     fn data(&mut self, entries: &[(&str, EntryValue)]) -> BlockHandle {
         let values: Vec<(&str, Vec<u8>, u64, bool)> = entries
             .iter()
@@ -44,7 +41,6 @@ impl Forge {
         self.data_of(&values)
     }
 
-    /// A data block with a reference to chunks for each key.
     fn references(&mut self, entries: &[(&str, ChunkRef)]) -> BlockHandle {
         let encoded = |chunks: &ChunkRef| {
             let mut out = Vec::new();
@@ -75,7 +71,6 @@ impl Forge {
         self.block(BlockKind::Data, builder.finish())
     }
 
-    /// An index block; the first one leads to no data.
     fn index(&mut self, entries: &[(&str, BlockHandle)]) -> BlockHandle {
         let mut builder = BlockBuilder::for_data();
         for (separator, handle) in entries {
@@ -95,7 +90,6 @@ impl Forge {
         }
     }
 
-    /// A filter over these keys at the next multiple of `boundary`, changed by `change`.
     fn filter(&mut self, keys: &[&str], boundary: usize, change: impl FnOnce(&mut Header)) {
         self.end_data();
         let used = self.bytes.len() + ENVELOPE_BYTES;
@@ -115,7 +109,6 @@ impl Forge {
         self.bytes.extend_from_slice(&block);
     }
 
-    /// Puts the table into the place of the fixture's.
     fn finish(mut self, fixture: &Fixture, root: BlockHandle, depth: u8) -> TableMeta {
         self.properties.index_depth = depth;
         let payload = self.properties.encode();
@@ -142,7 +135,6 @@ fn inline(value: &str) -> EntryValue {
     EntryValue::Inline(Bytes::copy_from_slice(value.as_bytes()))
 }
 
-/// The damage of the table, in words.
 fn found(fixture: &Fixture, meta: &TableMeta) -> Vec<String> {
     fixture.damage(meta).iter().map(|damage| damage.0.to_string()).collect()
 }
@@ -558,7 +550,6 @@ fn borrowed<T: Copy>(all: &[(String, T)]) -> Vec<(&str, T)> {
 fn blocks_that_overlap_are_not_read_over_and_over() {
     const LEN: usize = 250_000;
     let fixture = Fixture::new(0);
-    // Data blocks.
     let mut forge = Forge::new();
     let good = forge.data(&[("", inline("good"))]);
     let mut handles = vec![(String::new(), good)];
@@ -568,7 +559,6 @@ fn blocks_that_overlap_are_not_read_over_and_over() {
     let times = times_read(&fixture, &meta);
     assert!(times < 20, "{times} times");
 
-    // Index blocks.
     let mut forge = Forge::new();
     let good = forge.data(&[("", inline("good"))]);
     let mut handles = vec![(String::new(), forge.index(&[("", good)]))];
@@ -578,7 +568,6 @@ fn blocks_that_overlap_are_not_read_over_and_over() {
     let times = times_read(&fixture, &meta);
     assert!(times < 20, "{times} times");
 
-    // Chunks.
     let mut forge = Forge::new();
     let handles = rubbish(&mut forge, BlockKind::ValueChunk, LEN);
     let chunks: Vec<_> =
@@ -590,7 +579,6 @@ fn blocks_that_overlap_are_not_read_over_and_over() {
     assert!(times < 20, "{times} times");
 }
 
-/// Flips a bit of the first read that has this byte.
 #[derive(Debug)]
 struct FlipsOnce(Arc<dyn ReadFile>, AtomicU64);
 
@@ -610,7 +598,6 @@ impl ReadFile for FlipsOnce {
     }
 }
 
-/// A file of which one byte cannot be read.
 #[derive(Debug)]
 struct Unreadable(Arc<dyn ReadFile>, u64);
 

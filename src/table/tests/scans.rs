@@ -6,10 +6,8 @@ use super::*;
 use crate::merge::MergeIter;
 use crate::snapshot_read::{KeyRange, Range, Visible};
 
-/// The newest sequence number.
 const NEWEST: SeqNo = 3000;
 
-/// Tables, newest first, and their combined contents.
 struct Tables {
     tables: Vec<Arc<Table>>,
     all: Model,
@@ -17,7 +15,6 @@ struct Tables {
 }
 
 impl Tables {
-    /// The older a table is, the more entries it has, so that it leads for many at a time.
     fn random(dice: &mut Dice) -> Self {
         let mut tables = Self { tables: Vec::new(), all: Model::new(), _fixtures: Vec::new() };
         let count = 1 + dice.below(3);
@@ -25,7 +22,6 @@ impl Tables {
             let mut model = Model::new();
             for _ in 0..20 << (2 * age) {
                 let user = format!("{:04}", dice.below(1500)).into_bytes();
-                // Now and then a key has more versions than are stepped over.
                 let versions = if dice.below(20) == 0 { 1 + dice.below(12) } else { 1 };
                 for _ in 0..versions {
                     let oldest = NEWEST / count * (count - 1 - age);

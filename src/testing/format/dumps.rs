@@ -1,7 +1,5 @@
-//! The inspector's output for files of the version: `tests/golden/v1/dump/NAME.dump`, and the worked examples
-//! of the document, which are the same.
-//!
-//! `SIEVEDB_BLESS=dump` rewrites both, and no other golden file.
+//! The inspector's output for files of the version: `tests/golden/v1/dump/NAME.dump`, and the examples of the document.
+//! `SIEVEDB_BLESS=dump` rewrites only these.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +7,6 @@ use super::{blessing_dumps, golden, store};
 use crate::inspect::{Detail, Text, View, describe_bytes};
 use crate::testing::Vector;
 
-/// The vectors that the inspector can be given.
 const VECTORS: [&str; 14] = [
     "current",
     "manifest",
@@ -22,13 +19,11 @@ const VECTORS: [&str; 14] = [
     "filter-blocked-many-probes",
     "filter-empty",
     "filter-ribbon",
-    // The header alone.
     "filter-ribbon-layers",
     "filter-file",
     "backup-index",
 ];
 
-/// The start of a worked example: its name follows, then the output of [`dump`].
 const OPENING: &str = "```dump ";
 
 fn dump(name: &str, bytes: &[u8], detail: Detail) -> String {
@@ -37,7 +32,6 @@ fn dump(name: &str, bytes: &[u8], detail: Detail) -> String {
     String::from_utf8(text.into_inner()).unwrap()
 }
 
-/// Name and dump of everything.
 fn dumps() -> Vec<(String, String)> {
     let mut all = Vec::new();
     let vectors = Vector::all();
@@ -88,7 +82,6 @@ fn every_dump_is_its_golden_file_and_every_worked_example_is_one_of_them() {
     }
 }
 
-/// The document with its worked examples as they should be.
 fn with_examples(document: &str, all: &[(String, String)]) -> String {
     let mut parts = document.split(OPENING);
     let mut out = parts.next().unwrap().to_owned();

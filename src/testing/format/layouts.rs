@@ -1,10 +1,10 @@
-//! The layout tables of the document: `offset | size | field`, without gaps, adding up to the stated total.
+//! The layout tables of the document: `offset | size | field`, without gaps, up to the stated total.
 
 use crate::testing::DOCUMENT;
 
 const OPENING: &str = "| offset | size | field |";
 
-/// The tables by heading (the nearest one above) with the totals that the code has, in order.
+/// By the nearest heading above, with the totals in the code.
 const TOTALS: [(&str, &str); 11] = [
     ("File header", "64"),
     ("CURRENT", "96"),
@@ -19,7 +19,6 @@ const TOTALS: [(&str, &str); 11] = [
     ("Backup repository", "92 + f"),
 ];
 
-/// The sum of the sizes so far: a number, and the names of the parts whose size is a name.
 #[derive(Default)]
 struct Sum {
     number: u64,
@@ -41,7 +40,6 @@ impl Sum {
     }
 }
 
-/// Checks one table, starting at its first row, and returns its total.
 fn total(heading: &str, rows: impl Iterator<Item = &'static str>) -> String {
     let mut sum = Sum::default();
     for row in rows {
@@ -90,7 +88,6 @@ fn the_totals_are_those_of_the_code() {
         filter::header::HEADER_BYTES,
         filter::header::SECTION_BYTES,
         table::FILTER_OFFSET as usize,
-        // The rest is in the crate `sievedb-backup`.
         file_header::HEADER_BYTES + 28,
     ];
     for ((heading, total), size) in TOTALS.iter().zip(sizes) {

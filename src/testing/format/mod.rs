@@ -1,16 +1,13 @@
-//! `format.md` is the law: these tests hold code, document and golden files together.
+//! `format.md` is the law: these tests compare code, document and golden files.
 //!
-//! - Every vector of `format-vectors.md` has a check here or in its codec's module: the bytes decode to the stated
-//!   facts, and encoding those gives the same bytes. A vector without a check fails, and so does a check without a
-//!   vector.
-//! - `tests/golden/v1/NAME.bin` are the bytes of the vector. They were committed when the version was made,
-//!   so a change of both document and code is still compared with them.
-//! - Every layout table adds up to its total, which is the size in the code.
+//! - Every vector of `format-vectors.md` has a check here or in its codec's module, and vice versa: the bytes decode to
+//!   the stated facts, which encode to the same bytes.
+//! - `tests/golden/v1/NAME.bin` has the original bytes of a vector, to detect changes of both document and code.
+//! - Every layout table adds up to the size in the code.
 //! - A whole store of the version can be opened, read and written.
-//! - The inspector's output for the files of the version is in golden files and in the document.
+//! - The inspector's output is in golden files and in the document.
 //!
-//! `SIEVEDB_BLESS=1 cargo test testing::format` rewrites the golden files, `SIEVEDB_BLESS=dump` only the
-//! inspector's output; see `tests/golden/README.md`.
+//! `SIEVEDB_BLESS=1 cargo test testing::format` rewrites the golden files; see `tests/golden/README.md`.
 
 mod dumps;
 mod layouts;
@@ -24,7 +21,6 @@ use crate::testing::Vector;
 
 type Check = fn(&Vector);
 
-/// The checks of the vectors, in the order of the document.
 const CHECKS: [(&str, Check); 42] = [
     ("varints", records::varints),
     ("checksums", records::checksums),
@@ -70,7 +66,6 @@ const CHECKS: [(&str, Check); 42] = [
     ("backup-index", records::backup_index),
 ];
 
-/// The golden files of format version 1.
 fn golden(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests", "golden", "v1", name].iter().collect()
 }
@@ -79,7 +74,6 @@ fn blessing() -> bool {
     std::env::var_os("SIEVEDB_BLESS").is_some_and(|what| what != "dump")
 }
 
-/// Whether at least the inspector's output is to be rewritten.
 fn blessing_dumps() -> bool {
     std::env::var_os("SIEVEDB_BLESS").is_some()
 }

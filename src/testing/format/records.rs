@@ -1,7 +1,4 @@
-//! The vectors outside tables, filters and framing: headers, batches, edits, options.
-//!
-//! Each check builds an example, encodes it, and compares the result with the vector's bytes. The facts are
-//! decoded from the vector's bytes.
+//! The vectors outside tables, filters and framing. Each check compares an encoded example with the vector's bytes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -87,7 +84,6 @@ pub(super) fn current(vector: &Vector) {
     vector.assert_is(&facts, &example.encode(FILE));
 }
 
-/// The header. The crate `sievedb-backup` writes and reads the rest, and its tests compare that.
 pub(super) fn contents(vector: &Vector) {
     let content = |len: &str| -> [u8; 16] {
         let len: usize = len.parse().unwrap();
@@ -97,6 +93,7 @@ pub(super) fn contents(vector: &Vector) {
     assert_eq!(vector.facts("length").flat_map(content).collect::<Vec<u8>>(), vector.bytes);
 }
 
+/// Only the header; the rest is tested in `sievedb-backup`.
 pub(super) fn backup_index(vector: &Vector) {
     let header = FileHeader::decode_kind(&vector.bytes, FileKind::BackupIndex).unwrap();
     assert_eq!((header.store_id, header.file_id), (vector.id("store id"), vector.id("backup id")));
@@ -252,7 +249,6 @@ fn encoded(meta: &TableMeta) -> Vec<u8> {
     out
 }
 
-/// The table with spans.
 fn with_spans(mut meta: TableMeta, end: &'static [u8], points: Option<PointBounds>) -> TableMeta {
     let (start, end) = (Bytes::from_static(b"b"), Bytes::from_static(end));
     meta.set_spans(TableSpans { count: 3, start, end, trimmed: false, points });
@@ -304,7 +300,6 @@ fn table_record_of(vector: &Vector, example: &TableMeta) {
     vector.assert_is(&facts, &encoded(example));
 }
 
-/// Edits that use every item: the first as at the start of a new manifest, the second with everything else.
 fn edits_example() -> [Vec<EditItem>; 2] {
     let meta = Arc::new(table_example());
     let first = vec![
@@ -379,7 +374,6 @@ fn item_fact(item: &EditItem) -> String {
     }
 }
 
-/// Checks a manifest of these edits, each synced before the next is framed. Returns its state.
 fn manifest_of(vector: &Vector, edits: [Vec<EditItem>; 2]) -> ManifestState {
     let (fs, dir) = (MemFs::new(), Path::new("/db"));
     fs.create_dir(dir).unwrap();
@@ -418,7 +412,6 @@ fn manifest_of(vector: &Vector, edits: [Vec<EditItem>; 2]) -> ManifestState {
     read.state
 }
 
-/// Every item except the item of the next vector.
 pub(super) fn manifest(vector: &Vector) {
     let state = manifest_of(vector, edits_example());
     assert_eq!(state.logs.keys().collect::<Vec<_>>(), [&12]);
@@ -428,7 +421,6 @@ pub(super) fn manifest(vector: &Vector) {
     assert_eq!((place.level, &place.meta.filters), (1, &vec![filter_beside()]));
 }
 
-/// A log that ends without a close record, and its successor.
 pub(super) fn manifest_log_cut(vector: &Vector) {
     let [mut first, _] = edits_example();
     first.retain(|item| !matches!(item, EditItem::TableAdded { .. }));
@@ -442,7 +434,6 @@ pub(super) fn manifest_log_cut(vector: &Vector) {
     assert_eq!((state.logs[&12].end, state.logs[&12].predecessor), (None, 9));
 }
 
-/// Files that bear the ids of other stores.
 pub(super) fn manifest_store_ids(vector: &Vector) {
     let [mut first, _] = edits_example();
     first.truncate(2);
@@ -451,7 +442,6 @@ pub(super) fn manifest_store_ids(vector: &Vector) {
     assert_eq!(state.store_ids.into_iter().collect::<Vec<_>>(), [FILE, OTHER, [0xaa; 16]]);
 }
 
-/// Buckets of time, and a horizon that hides the first of them.
 pub(super) fn manifest_expiry(vector: &Vector) {
     let boundary = |hour: u64, seqno| EditItem::BucketBoundary {
         keyspace: 0,

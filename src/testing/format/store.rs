@@ -1,8 +1,4 @@
-//! A whole store, as version 1 wrote it: it opens, has the expected entries, and can be written.
-//!
-//! It has a little of everything: two levels, an index of two levels, a filter of several pages and one of
-//! the other kind, compressed and plain blocks, a value in chunks, a bound that the manifest trims,
-//! tombstones, two entries of one key, a dropped keyspace, and a closed log with a batch that is in no table.
+//! A whole store of version 1, with all features: it opens, has the expected entries, and can be written.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,7 +45,6 @@ fn long_value() -> Vec<u8> {
     b"0123456789".repeat(10_000)
 }
 
-/// The expected entries of the default keyspace and of the keyspace "users".
 fn contents() -> [Contents; 2] {
     let mut default: Contents = (0..KEYS).map(|index| (key(index), value(index))).collect();
     default.extend([(b"long".to_vec(), long_value()), (long_key(), b"end".to_vec())]);
@@ -71,7 +66,6 @@ fn options(fs: &MemFs) -> Options {
     Options::new().background_threads(0).fs(Arc::new(fs.clone()))
 }
 
-/// Writes the store.
 fn write(fs: &MemFs) {
     let plain = |kind, bits| FilterPolicy::new(kind).bits_per_key(bits);
     let main = KeyspaceOptions::new()
@@ -115,7 +109,6 @@ fn write(fs: &MemFs) {
     db.close().unwrap();
 }
 
-/// Names and bytes of the files of the golden store; when blessing, of one just made.
 pub(super) fn golden_files() -> Vec<(String, Vec<u8>)> {
     static BLESSED: std::sync::Once = std::sync::Once::new();
     if blessing() {
@@ -130,7 +123,6 @@ pub(super) fn golden_files() -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// The golden store, in memory.
 fn load() -> MemFs {
     let fs = MemFs::new();
     fs.create_dir(Path::new(DIR)).unwrap();

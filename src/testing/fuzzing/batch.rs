@@ -2,15 +2,15 @@
 //!
 //! # Strategy
 //!
-//! The first byte chooses: 0 *raw*, the rest is a batch; 1 *header prepended*, the rest are entries, and the
-//! count before them is theirs; 2 a promise; 3 a close record; 4 boundaries; 5 *built*, the rest describes entries.
+//! The first byte chooses: 0 *raw*; 1 *header prepended*, the rest are entries; 2 a promise; 3 a close record; 4
+//! boundaries; 5 *built*, the rest describes entries.
 //!
 //! # Invariants
 //!
-//! - A batch that decodes to its end is the only encoding of its entries: encoding them gives the same bytes.
-//! - Sequence numbers ascend by one from the stated first one; none exceeds the limit.
-//! - The number of entries is bounded by the bytes present, whatever the header states.
-//! - Applied to a memtable, the entries are found: the last one of each key, and all of them in order.
+//! - A batch that decodes to its end is the only encoding of its entries.
+//! - Sequence numbers ascend by one, within the limit.
+//! - The bytes present bound the number of entries.
+//! - In a memtable, the last entry of each key is found, and all are in order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::wal::{
 
 const SEED: u64 = 5;
 
-/// Runs an input of the target `batch`.
+/// Runs one input.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     match input.below(6) {
@@ -61,7 +61,6 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// How many entries can be read from a batch whose count is not yet right.
 fn count_entries(batch: &[u8]) -> u32 {
     let mut claimed = batch.to_vec();
     let most = (batch.len() - HEADER_BYTES) / 3;
@@ -118,7 +117,6 @@ fn check(bytes: &[u8]) {
     apply(&Bytes::copy_from_slice(bytes), &entries);
 }
 
-/// Applies the entries to a memtable, as recovery does, and looks for them.
 fn apply(batch: &Bytes, entries: &[BatchEntry]) {
     let memtable = Arc::new(Memtable::new(64 << 10, SEED));
     let mut newest: BTreeMap<Bytes, (Tag, Bytes)> = BTreeMap::new();

@@ -2,23 +2,20 @@
 //!
 //! # Strategy
 //!
-//! The first byte chooses how the block is made:
+//! The first byte chooses:
 //!
-//! 0. *raw*: the rest is a sealed block. Its checksum is almost always wrong, so this mode tests the
-//!    envelope.
-//! 1. *resealed*: the same with the checksum recomputed, which reaches lengths, kinds and LZ4.
-//! 2. *payload*: the rest is a payload, sealed here, compressed or not.
-//! 3. *built*: the rest describes entries. They are sorted and built into a block, of which some bytes are
-//!    then changed: a block that is almost right.
+//! 0. *raw*: a sealed block, for the envelope.
+//! 1. *resealed*: with the checksum recomputed, for lengths, kinds and LZ4.
+//! 2. *payload*: sealed here, compressed or not.
+//! 3. *built*: a description of entries; then some bytes are changed.
 //!
 //! # Invariants
 //!
 //! - Every sealed block opens to the same payload and kind.
-//! - No cursor panics or stays in place; every entry of a walk takes at least one byte of the payload.
-//! - A block that passes `verify` is the same from both ends. A search in it gives the result of a walk from the
-//!   start, and so does a lookup without a cursor, also by the hash index. Without the hash index, this lookup agrees
-//!   with the cursor in damaged blocks too, if it does not fail. Fences of a verified block give the results of the
-//!   block. Building its entries again gives a block with the same entries.
+//! - No cursor panics or stays in place; every entry of a walk takes at least one byte.
+//! - A block that passes `verify` is the same from both ends, and for walk, search, lookup, hash index and fences.
+//!   Without the hash index, the lookup agrees with the cursor in damaged blocks too, unless it fails. Building its
+//!   entries again gives a block with the same entries.
 
 use bytes::Bytes;
 
@@ -34,18 +31,16 @@ use crate::key::{EntryKind, InternalKey, Tag};
 const OWNER: [u8; 16] = [7; 16];
 const OFFSET: u64 = 64;
 
-/// An entry: user key, tag, stored value, and whether that refers to chunks.
 type Entry = (Vec<u8>, Tag, Vec<u8>, bool);
 
-/// The searches of one input.
 const SEEKS_MAX: usize = 64;
 
-/// Runs an input of the target `data_block`.
+/// Runs one input of a data block.
 pub fn data(bytes: &[u8]) {
     run(bytes, BlockValues::Data, BlockKind::Data);
 }
 
-/// Runs an input of the target `index_block`.
+/// Runs one input of an index block.
 pub fn index(bytes: &[u8]) {
     run(bytes, BlockValues::Index, BlockKind::Index);
 }
@@ -83,7 +78,6 @@ fn assert_opens_again(kind: BlockKind, payload: &Bytes) {
     }
 }
 
-/// The payload of a block of sorted entries, with a few bytes changed.
 fn built(input: &mut Input<'_>, values: BlockValues) -> Bytes {
     let shape = input.below(32);
     let mut changes = Vec::new();
@@ -160,7 +154,7 @@ fn check(payload: Bytes, values: BlockValues) {
     }
 }
 
-/// Searches that only have to end: no panic, and the cursor is positioned at an entry or nowhere.
+/// The searches only have to end, at an entry or nowhere.
 fn seek_anywhere(iter: &mut BlockIter, payload: &[u8], values: BlockValues) {
     for at in (0..payload.len()).step_by(1 + payload.len() / SEEKS_MAX) {
         let key = &payload[at..payload.len().min(at + 5)];
@@ -186,7 +180,6 @@ fn seek_anywhere(iter: &mut BlockIter, payload: &[u8], values: BlockValues) {
     }
 }
 
-/// All entries by one way of walking, or the error at which it ended.
 fn walk(
     iter: &mut BlockIter,
     steps_max: usize,
@@ -223,7 +216,6 @@ fn assert_seek(iter: &mut BlockIter, entries: &[Entry], target: InternalKey<'_>)
     assert_eq!(iter.key(), expected, "a search finds what a walk finds");
 }
 
-/// A lookup without a cursor finds the entry at which the cursor stands.
 fn assert_found(found: Result<Option<Found>, DecodeError>, iter: &BlockIter, target: InternalKey<'_>) {
     let found = found.expect("a lookup fails only where a cursor fails");
     let expected = iter.key().map(|key| (key.user == target.user, key.tag, iter.value(), iter.chunks()));

@@ -2,19 +2,17 @@
 //!
 //! # Strategy
 //!
-//! The first bytes choose the view: how detailed it is, one block or all, keys, values, secrets, a name. The
-//! next byte chooses 0 *raw*, the rest is a file, or 1 *resealed*, the rest is a file whose checksums are
-//! recomputed by the kind in its header. The file is then described with that view and, for comparison, to
-//! the last byte.
+//! The first bytes choose the view: detail, one block or all, keys, values, secrets, a name. The next byte chooses 0
+//! *raw*, or 1 *resealed*, with checksums recomputed by the kind in the header. The file is described with that view
+//! and, for comparison, to the last byte.
 //!
 //! # Invariants
 //!
-//! - Describing never fails, and ends; the verdict on a file does not depend on the view.
-//! - In a file without damage every byte is accounted for or in a torn end, and in no file more bytes than it
-//!   has.
-//! - A file described as intact and completely read is accepted by the readers of the store, and `verify`
-//!   finds no damage in it. A table described as damaged is damaged for `verify` too.
-//! - A description of the filters alone gives the same verdict on them.
+//! - Describing never fails, and ends. The verdict does not depend on the view, or on whether only the filters are
+//!   described.
+//! - In an undamaged file every byte is accounted for or in a torn end.
+//! - Readers and `verify` accept a file described as intact and complete. A table described as damaged is damaged for
+//!   `verify` too.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -29,7 +27,7 @@ use crate::inspect::{self, Detail, Entries, Event, Kind, Report, Text, Value, Vi
 use crate::table::FILTER_OFFSET;
 use crate::wal::ContentReader;
 
-/// Runs an input of the target `dump`.
+/// Runs one input.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let view = view(&mut input);
@@ -40,7 +38,7 @@ pub fn run(bytes: &[u8]) {
     }
     let seen = describe(&file, &view);
     filters(&file, &view);
-    // An empty file is described by its name alone; the rest of the view may differ.
+    // An empty file is described by its name alone.
     let whole = describe(&file, &View { name: view.name.clone(), ..View::new().detail(Detail::Bytes) });
     assert_eq!((seen.kind, seen.len), (whole.kind, file.len() as u64));
     assert!(whole.accounted <= whole.len && seen.accounted <= seen.len);
@@ -82,7 +80,6 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// Whether the reader accepts a filter block, to its last byte.
 fn is_filter(block: &[u8]) -> bool {
     Filter::open(block, Expect::anything()).and_then(|filter| filter.verify()).is_ok()
 }
@@ -102,8 +99,7 @@ fn view(input: &mut Input<'_>) -> View {
     view
 }
 
-/// Describes and verifies the filter of an intact table: both end with consistent counts, whatever the filter
-/// answers. Returns its seed.
+/// Both end with consistent counts. Returns the filter's seed.
 fn ask_filter(bytes: &[u8]) -> u64 {
     let (fs, path) = (MemFs::new(), Path::new("table"));
     fs.overwrite(path, bytes.to_vec());
@@ -161,7 +157,6 @@ fn filters(file: &[u8], view: &View) {
     inspect::describe_filter(&*file, view, &mut text).expect("nothing that a file holds is an error");
 }
 
-/// Counts the printed bytes, which may be many more than the file has.
 struct Counting(u64);
 
 impl Write for Counting {

@@ -1,18 +1,17 @@
-//! Framed files: write-ahead logs, and manifests as far as their framing goes.
+//! Framed files: write-ahead logs, and the framing of manifests.
 //!
 //! # Strategy
 //!
-//! The first byte chooses: 0 *raw*, the rest is a file; 1 *header prepended*, the rest follows a valid file
-//! header and is resealed; 2 *resealed*, the rest is a file whose header and fragments get correct checksums;
-//! 3 *built*, the rest describes records that the writer frames, and damage then done to the file.
+//! The first byte chooses: 0 *raw*; 1 *header prepended*, the rest is resealed; 2 *resealed*; 3 *built*, the rest
+//! describes records for the writer, and damage to the file.
 //!
 //! # Invariants
 //!
 //! - Records ascend, do not overlap, and are no longer than the file.
 //! - The records of a complete file, written again, make a complete file with the same records.
-//! - A beginning of a file, as a crash may leave it, holds a beginning of its records, or is an error.
-//! - The pages divide into areas without gaps, whatever they contain.
-//! - A built file that was damaged in one place is an error, or torn, or unchanged.
+//! - A prefix of a file has a prefix of its records, or is an error.
+//! - The pages divide into areas without gaps.
+//! - A built file with damage in one place is an error, torn, or unchanged.
 
 use std::path::Path;
 
@@ -28,10 +27,10 @@ use crate::wal::{Ending, Expected, FramedReader, FramedWriter, RecordKind};
 const STORE: [u8; 16] = [1; 16];
 const FILE: [u8; 16] = [2; 16];
 
-/// A record: kind, place, bytes.
+/// Kind, place, bytes.
 pub(super) type Found = (RecordKind, u64, Vec<u8>);
 
-/// Runs an input of the target `log`.
+/// Runs one input.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mode = input.below(4);
@@ -68,7 +67,6 @@ fn read(file: &[u8], kind: FileKind) -> Result<(Vec<Found>, Ending)> {
     Ok((found, reader.ending().expect("the end was reached")))
 }
 
-/// The records of a log that the reader takes, and the bytes of its torn end.
 pub(super) fn taken(file: &[u8]) -> Option<(Vec<Found>, u64)> {
     let (found, ending) = read(file, FileKind::Log).ok()?;
     Some((found, torn_bytes(ending)))
@@ -134,7 +132,6 @@ fn check_spans(file: &[u8]) {
     }
 }
 
-/// Records of a writer that syncs now and then, in a file that is damaged in one place.
 fn built(input: &mut Input<'_>, kind: FileKind) {
     let synced_every = 1 + input.below(4);
     let (at, xor, cut) = (input.u32(), input.u32().to_le_bytes(), input.u16());
@@ -144,7 +141,6 @@ fn built(input: &mut Input<'_>, kind: FileKind) {
             FileKind::Manifest => RecordKind::Edit,
             _ => [RecordKind::Batch, RecordKind::Promise][input.below(2)],
         };
-        // Some are longer than a page.
         let repeat = 1 << input.below(12);
         records.push((kind, 0, input.short().repeat(repeat)));
         if records.len() > 64 {

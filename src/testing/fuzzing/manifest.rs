@@ -2,16 +2,14 @@
 //!
 //! # Strategy
 //!
-//! The first byte chooses: 0 *raw*, the rest is a manifest; 1 *resealed*, the same with hashes and checksums
-//! recomputed; 2 *edits*, the rest are the fields of edits, each preceded by its length, in an otherwise
-//! valid manifest; 3 a `CURRENT`, 4 the same resealed; 5 options of a keyspace; 6 a table record.
+//! The first byte chooses: 0 *raw*, a manifest; 1 *resealed*, with hashes and checksums recomputed; 2 *edits*, the
+//! fields of edits, each preceded by its length, in a valid manifest; 3 a `CURRENT`, 4 the same resealed; 5 options of
+//! a keyspace; 6 a table record.
 //!
 //! # Invariants
 //!
-//! - Encoding a decoded edit gives bytes that decode to the same edit; if all fields are known, it gives the same
-//!   bytes.
-//! - A state is equal to the one made from its snapshot: replacing a manifest loses nothing.
-//! - Options are within their limits, whatever the file states.
+//! - A decoded edit encodes to bytes of the same edit, and to the same bytes if all fields are known.
+//! - A state equals the one made from its snapshot.
 
 use std::path::Path;
 
@@ -34,7 +32,7 @@ const STORE: [u8; 16] = [1; 16];
 const FILE: [u8; 16] = [2; 16];
 const DIR: &str = "/db";
 
-/// Runs an input of the target `manifest`.
+/// Runs one input.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mode = input.below(7);
@@ -93,7 +91,6 @@ fn manifest_of_fields(input: &mut Input<'_>) -> Vec<u8> {
     fs.files(Path::new("/")).remove(0).1
 }
 
-/// The manifest, if it can be read.
 pub(super) fn read(file: &[u8]) -> Option<ReadManifest> {
     let header = FileHeader::decode(file).ok()?;
     let fs = MemFs::new();

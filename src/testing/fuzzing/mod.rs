@@ -1,23 +1,13 @@
-//! The functions that the fuzzer and `cargo test` run: a function of bytes for each kind of decoded data.
+//! The functions that the fuzzer and `cargo test` run, one for each kind of decoded data. They exist only in tests and
+//! under `cfg(fuzzing)`; `fuzz/fuzz_targets/` has one line for each target.
 //!
-//! This module exists only under `cfg(fuzzing)`, which cargo-fuzz sets, and in tests; no build for users has
-//! it. The decoders are private, and only this module gives access to them; `fuzz/fuzz_targets/` has one line
-//! for each target.
+//! A target takes any bytes, and panics if the code under test violates an invariant. The first byte of an input
+//! chooses a mode: *raw*, with a valid header *prepended*, with all checksums *resealed*, or *built* by the writer from
+//! a description and then damaged. Damage that is not resealed is at most four bytes in one place, which a CRC-32
+//! always detects.
 //!
-//! # How a target is made
-//!
-//! A target takes any bytes and returns, or panics if the code under test broke a promise; not to crash is
-//! the least of them. Each module states its strategy and its invariants. Random bytes are rejected at the
-//! first checksum, so the first byte of an input chooses a mode: *raw* as it is, with a valid header
-//! *prepended*, with all checksums *resealed*, or *built* by the writer from a description and then damaged.
-//! Damage that is not resealed is at most four bytes in one place: a CRC-32 always detects that, so a wrong
-//! answer is never chance.
-//!
-//! # Seeds and findings
-//!
-//! Seeds are made from the golden files, see `seeds`, and not committed: `SIEVEDB_SEEDS=1 cargo test -p sievedb --lib
-//! fuzzing` writes them to `fuzz/corpus`. Small inputs that the fuzzer found are in `tests/corpus/TARGET`, each with
-//! a line in `replay` that describes the defect. `cargo test` runs all seeds and findings.
+//! Seeds (`seeds`) are not committed; findings are in `tests/corpus/TARGET`, each with a line in `replay`. `cargo test`
+//! runs all of them; CONTRIBUTING.md has the commands.
 
 mod batch;
 mod block;

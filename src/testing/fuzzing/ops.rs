@@ -2,19 +2,19 @@
 //!
 //! # Strategy
 //!
-//! The first bytes choose the options: sizes so small that a few dozen writes make several levels, and a
-//! filter of any kind. Then follow operations, each a byte for its kind and then its parameters, on two
-//! keyspaces with few keys of awkward shapes. The entries of the second one expire by a clock of the input. No thread works in the background, so that an input does the
-//! same every time (except for the random ids of files).
+//! The first bytes choose the options: sizes so small that a few dozen writes make several levels, and a filter of any
+//! kind. Then follow operations, a byte for the kind and parameters, on two keyspaces with few keys of awkward shapes.
+//! The second one expires by a clock of the input. There are no background threads, so inputs are deterministic, except
+//! for file ids.
 //!
 //! # Invariants
 //!
-//! - Every answer is the answer of the map: lookups, ranges from both ends, prefixes, many keys at a time. A snapshot
-//!   answers with the map at its creation; so does a transaction, with its own writes. It conflicts exactly if it
-//!   writes, and an entry that it read was written meanwhile.
+//! - Every answer is the map's: lookups, ranges from both ends, prefixes, many keys at a time. Snapshots and
+//!   transactions have the map at their creation. A transaction conflicts exactly if it writes, and an entry that it
+//!   read was written since.
 //! - "May contain" is never false for a present key.
-//! - What has expired stays hidden, also after a crash. Snapshots have it.
-//! - After a crash the store is as it was after some batch, none before the last durable one.
+//! - Expired entries stay hidden, also after a crash, except in older snapshots.
+//! - After a crash, the store is as after some batch, at or after the last durable one.
 //! - No operation fails; the files on disk are sound.
 
 mod transaction;
@@ -38,16 +38,14 @@ use crate::options::{KeyspaceOptions, Options};
 const DIR: &str = "/db";
 const SPACES: usize = 2;
 const OPS_MAX: usize = 400;
-/// The time to live in the second keyspace, in seconds and in buckets.
 const BUCKETS: u64 = 100;
 const SNAPSHOTS_MAX: usize = 4;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The contents of both keyspaces.
 type Maps = [Map; SPACES];
 
-/// Runs an input of the target `ops`.
+/// Runs one input.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut world = World::new(keyspace_options(&mut input), 1 << input.below(8));
@@ -74,12 +72,11 @@ fn keyspace_options(input: &mut Input<'_>) -> KeyspaceOptions {
         .compression(if input.flag() { Compression::Lz4 } else { Compression::None })
 }
 
-/// Options of the second keyspace.
 fn expiring(options: KeyspaceOptions) -> KeyspaceOptions {
     options.ttl(Duration::from_secs(BUCKETS)).ttl_buckets(BUCKETS).time_source(TimeSource::Caller)
 }
 
-/// One of 64 keys: empty, short, with long common beginnings, with ends of `ff`, longer than a bound.
+/// One of 64: empty, short, with long common prefixes, with ends of `ff`, longer than a bound.
 fn key(input: &mut Input<'_>) -> Vec<u8> {
     let n = input.u8() % 64;
     match n % 6 {
@@ -97,7 +94,6 @@ fn key(input: &mut Input<'_>) -> Vec<u8> {
 fn value(input: &mut Input<'_>) -> Vec<u8> {
     let (len, byte) = (input.u8(), input.u8());
     let len = match len {
-        // In chunks.
         255 => 40 << 10,
         200.. => usize::from(len) * 16,
         _ => len.into(),
@@ -118,11 +114,10 @@ struct World {
     keyspace: KeyspaceOptions,
     log_bytes: u64,
     db: Option<Db>,
-    /// The contents of the store after each batch since the last durable one; the last is the current one.
+    /// From the last durable batch on.
     history: Vec<Arc<Maps>>,
     snapshots: Vec<(Snapshot, Arc<Maps>)>,
-    /// The time of the second keyspace, whose entries expire, in seconds: that is its bucket. And when everything in it had
-    /// expired last.
+    /// In seconds and buckets; and the time when all had last expired.
     time: u64,
     expired_at: u64,
 }
@@ -169,12 +164,12 @@ impl World {
         }
     }
 
-    /// The store does not save the time itself.
+    /// The store does not save the time.
     fn tell_time(&self) {
         self.space(1).advance_time(Duration::from_secs(self.time)).expect("time goes on");
     }
 
-    /// Time passes: a bucket, or so much that everything in the second keyspace expires. That is durable at once.
+    /// By a bucket, or until everything expires, which is durable at once.
     fn pass(&mut self, input: &mut Input<'_>) {
         let is_all = input.below(4) == 0 || self.time - self.expired_at >= BUCKETS - 2;
         self.time += if is_all { BUCKETS + 1 } else { 1 };
@@ -314,7 +309,6 @@ impl World {
         self.history.push(Arc::new(maps));
     }
 
-    /// A conditional write: of one key, or of several new ones.
     fn write_if(&mut self, input: &mut Input<'_>) {
         let mut maps = Maps::clone(self.now());
         let (space, kind) = (input.below(SPACES), input.below(9));
@@ -325,7 +319,6 @@ impl World {
         if kind < 3 {
             let entries: Vec<_> =
                 (0..1 + input.below(10)).map(|_| (self::key(input), value(input))).collect();
-            // Then the number of new keys, in the other keyspace.
             let (other, then) = (SPACES - 1 - space, (kind == 2).then_some(key));
             let given = entries.iter().cloned();
             let new = match &then {
@@ -458,7 +451,6 @@ impl World {
             policy != CrashPolicy::KeepAll || found == self.now()[..],
             "nothing is lost with the process"
         );
-        // The open made the recovered data durable.
         self.history.drain(survivor + 1..);
         self.all_durable();
         self.check(&Arc::clone(self.now()));
@@ -490,7 +482,6 @@ fn within((from, to): &(Bound<Vec<u8>>, Bound<Vec<u8>>), key: &Vec<u8>) -> bool 
     after && before
 }
 
-/// Walks from both ends to the middle, in the order that the input gives.
 fn walk<'a>(
     mut iter: Iter<'_>,
     mut expected: impl DoubleEndedIterator<Item = (&'a Vec<u8>, &'a Vec<u8>)>,

@@ -1,5 +1,4 @@
-//! All seeds and findings, run again by `cargo test`, and slightly changed seeds: a fuzzer without feedback
-//! that does the same every time and needs no nightly compiler. `SIEVEDB_FUZZ_ROUNDS` sets how many rounds.
+//! Runs all seeds and findings, and slightly changed seeds, in `SIEVEDB_FUZZ_ROUNDS` rounds.
 
 use std::fs;
 use std::path::PathBuf;
@@ -21,7 +20,7 @@ const TARGETS: [(&str, Target); 10] = [
     ("ops", super::ops),
 ];
 
-/// Findings of the fuzzer: target, file in `tests/corpus`, defect.
+/// Target, file in `tests/corpus`, defect.
 const FINDINGS: [(&str, &str, &str); 8] = [
     (
         "dump",
@@ -84,11 +83,10 @@ fn every_target_has_seeds_and_a_line_in_the_fuzzer() {
     assert_eq!(ours.count(), TARGETS.len());
 }
 
-/// Bytes near `seed`: changed, cut, repeated or joined with bytes of another seed.
 fn changed(seed: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for _ in 0..1 + rng.below(4) {
-        // Half of the changes are near the beginning, where the choices are.
+        // Half near the beginning, where the choices are.
         let reach = if rng.below(2) == 0 { bytes.len() } else { bytes.len().min(64) };
         let at = rng.below(reach + 1);
         let len = rng.below(9).min(bytes.len() - at);
@@ -110,7 +108,6 @@ fn changed(seed: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// SplitMix64.
 struct Rng(u64);
 
 impl Rng {
@@ -129,7 +126,6 @@ fn seeds_that_were_changed_keep_the_promises_of_their_target() {
     let seeds = seeds::all();
     for (name, target) in TARGETS {
         let seeds: Vec<_> = seeds.iter().filter(|seed| seed.target == name).collect();
-        // About as many as there is time for.
         let inputs = match name {
             "store" => 60,
             "ops" => 60,

@@ -1,11 +1,8 @@
-//! Recomputes checksums after bytes were changed, so that the protected bytes are reached.
+//! Recomputes checksums after changes, so that the protected bytes are reached. Written from format.md and lenient: it
+//! follows every length within the bytes, and skips everything else. Resealing an intact file changes nothing.
 //!
-//! Written from format.md and lenient: it follows every length that stays within the bytes, and skips everything
-//! else. Resealing an intact file changes nothing (a test shows this for every golden file), so the two readings of
-//! the format, here and in the decoders, agree on the places of the checksums.
-//!
-//! A checksum may be repeated in what refers to it (a filter's in its table, a table's in the manifest, an
-//! edit's hash in the logs). [`Mended`] carries such changes on to the referrers.
+//! A filter's checksum is repeated in its table, a table's in the manifest, an edit's hash in the logs: [`Mended`]
+//! carries changes on.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -17,12 +14,10 @@ use crate::filter::header::{HEADER_BYTES as FILTER_HEADER_BYTES, MAGIC};
 use crate::table::{FILTER_OFFSET, FOOTER_BYTES};
 use crate::wal::record::{FRAGMENT_HEADER_BYTES, extent, page_left};
 
-/// Checksums that were replaced: old and new bytes.
 #[derive(Debug, Default)]
 pub(super) struct Mended(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Mended {
-    /// Writes `new` into `place` and keeps the replaced bytes.
     fn put(&mut self, place: &mut [u8], new: &[u8]) {
         if place != new {
             self.0.push((place.to_vec(), new.to_vec()));
@@ -30,7 +25,6 @@ impl Mended {
         }
     }
 
-    /// Replaces every mended checksum that is repeated in `bytes`.
     pub(super) fn carry_into(&self, bytes: &mut [u8]) {
         for (old, new) in self.0.iter().filter(|(old, _)| old.iter().any(|&byte| byte != 0)) {
             let mut at = 0;
@@ -62,19 +56,16 @@ fn id_at(bytes: &[u8], at: usize) -> FileId {
     id
 }
 
-/// The id that the header of a file states, if there is room for a header.
 pub(super) fn file_id(file: &[u8]) -> Option<FileId> {
     (file.len() >= HEADER_BYTES).then(|| id_at(file, 32))
 }
 
-/// The header of a file.
 pub(super) fn header(file: &mut [u8]) {
     let Some(id) = file_id(file) else { return };
     let sum = checksum32(&id, 0, &[&file[..60]]);
     file[60..64].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// `CURRENT`.
 pub(super) fn current(file: &mut [u8]) {
     header(file);
     let Some(id) = file_id(file).filter(|_| file.len() >= 96) else { return };
@@ -82,7 +73,6 @@ pub(super) fn current(file: &mut [u8]) {
     file[92..96].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The index of a backup.
 pub(super) fn backup_index(file: &mut [u8]) {
     header(file);
     let Some(id) = file_id(file).filter(|_| file.len() >= 92) else { return };
@@ -91,8 +81,7 @@ pub(super) fn backup_index(file: &mut [u8]) {
     file[end..].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The fragments of a log or manifest, from front to back. After one that cannot be followed, continues with
-/// the next page.
+/// After an invalid length, continues with the next page.
 pub(super) fn framed(file: &mut [u8]) {
     header(file);
     let Some(id) = file_id(file) else { return };
@@ -109,7 +98,6 @@ pub(super) fn framed(file: &mut [u8]) {
     }
 }
 
-/// A manifest: the running hash of its edits, as far as each is one fragment, and its fragments.
 pub(super) fn manifest(file: &mut [u8], mended: &mut Mended) {
     let mut at = HEADER_BYTES;
     let mut previous = None;
@@ -137,7 +125,6 @@ pub(super) fn manifest(file: &mut [u8], mended: &mut Mended) {
     framed(file);
 }
 
-/// A block that would lie at `offset` of the file `owner`.
 pub(super) fn block(sealed: &mut [u8], owner: &FileId, offset: u64) {
     if sealed.len() < ENVELOPE_BYTES {
         return;
@@ -146,12 +133,10 @@ pub(super) fn block(sealed: &mut [u8], owner: &FileId, offset: u64) {
     sealed[12..20].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// A filter block.
 pub(super) fn filter_block(block: &mut [u8], mended: &mut Mended) {
     reseal(block, |place, sum| mended.put(place, sum));
 }
 
-/// A file that holds one filter.
 pub(super) fn filter_file(file: &mut [u8], mended: &mut Mended) {
     header(file);
     if let Some(block) = file.get_mut(FILTER_OFFSET as usize..) {
@@ -159,7 +144,7 @@ pub(super) fn filter_file(file: &mut [u8], mended: &mut Mended) {
     }
 }
 
-/// A table: its filter blocks, which end at the next block that is not zero, its other blocks, its footer.
+/// Filter blocks end at the next nonzero block.
 pub(super) fn table(file: &mut [u8], mended: &mut Mended) {
     header(file);
     let Some(owner) = file_id(file) else { return };

@@ -1,12 +1,9 @@
-//! The first inputs of a fuzzer, made from the golden files and the vectors of format-vectors.md.
-//!
-//! Each golden file is used in every mode that its target has for it.
+//! The first inputs of a fuzzer: golden files and vectors, in every mode.
 
 use super::store;
 use crate::file_header::{FileHeader, FileKind};
 use crate::testing::Vector;
 
-/// A seed of a target.
 #[derive(Debug)]
 pub(super) struct Seed {
     pub(super) target: &'static str,
@@ -14,7 +11,6 @@ pub(super) struct Seed {
     pub(super) bytes: Vec<u8>,
 }
 
-/// All seeds, the same every time.
 pub(super) fn all() -> Vec<Seed> {
     let mut seeds = Seeds(Vec::new());
     seeds.filters();
@@ -34,7 +30,6 @@ fn vector(name: &str) -> Vec<u8> {
     found.next().unwrap_or_else(|| panic!("no vector {name}")).bytes
 }
 
-/// The files of the golden store of one kind, the shortest first.
 fn golden(kind: FileKind) -> Vec<Vec<u8>> {
     let of_kind = |file: &Vec<u8>| FileHeader::decode_kind(file, kind).is_ok();
     let mut found: Vec<_> = store::golden().into_values().filter(of_kind).collect();
@@ -174,7 +169,7 @@ impl Seeds {
 
     fn tables(&mut self) {
         let mut files = golden(FileKind::Table);
-        // The longest file would make all inputs made from it slow.
+        // The longest file would make all its inputs slow.
         files.truncate(2);
         files.extend(["table", "table-hash-index", "table-spans", "table-spans-only"].map(vector));
         for (name, file) in files.iter().enumerate() {

@@ -4,21 +4,19 @@
 //!
 //! The first byte chooses:
 //!
-//! 0. *files*: the rest are files: a byte for the kind of name, one for its number, the length, the bytes.
-//! 1. *files, resealed*: the same with every checksum recomputed, and carried on to its copies: filter to
-//!    table, table to manifest, edit to log.
-//! 2. *golden, damaged*: the golden store of format version 1, with at most four bytes of one file changed,
-//!    or one file cut, or removed.
+//! 0. *files*: a byte for the kind of name, one for its number, the length, the bytes.
+//! 1. *files, resealed*: with every checksum recomputed, also in its copies.
+//! 2. *golden, damaged*: the golden store of version 1, with at most four bytes of one file changed, or one file cut or
+//!    removed.
 //! 3. *golden, resealed*: the golden store with several changes and recomputed checksums.
 //!
 //! # Invariants
 //!
 //! - Opening, reading, verifying, compacting and drawing end for any files; errors name their subject.
-//! - Reading changes nothing. A store that can be read and is verified can be written, and holds the same
-//!   entries after it is compacted and opened again.
-//! - All ways of reading agree: from both ends, by key, many keys at a time.
-//! - A golden store that is damaged in one place returns for every key its entry or an error, unless the open
-//!   report lists a dropped torn tail.
+//! - Reading changes nothing. A readable, verified store can be written, and has the same entries after compaction and
+//!   reopening.
+//! - A golden store with damage in one place returns for every key its entry or an error, unless the open report lists
+//!   a torn tail.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,15 +35,15 @@ use crate::options::Options;
 
 const DIR: &str = "/db";
 
-/// Steps of one walk: more than any valid store of an input's size needs.
+/// More than any valid store of an input's size needs.
 const STEPS_MAX: usize = 5000;
 
-/// The contents of one keyspace, by the keyspace's name.
+/// By keyspace name.
 type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 type Files = BTreeMap<FileName, Vec<u8>>;
 
-/// Runs an input of the target `store`.
+/// Runs one input.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     match input.below(4) {
@@ -90,7 +88,6 @@ fn files(input: &mut Input<'_>) -> Files {
     files
 }
 
-/// Bytes from which [`run`] makes these files in mode 0 or 1.
 #[cfg(test)]
 pub(super) fn described(files: &Files) -> Vec<u8> {
     let mut out = Vec::new();
@@ -104,7 +101,6 @@ pub(super) fn described(files: &Files) -> Vec<u8> {
     out
 }
 
-/// The golden store of format version 1.
 pub(super) fn golden() -> Files {
     static FILES: OnceLock<Files> = OnceLock::new();
     FILES.get_or_init(read_golden).clone()
@@ -124,7 +120,6 @@ fn read_golden() -> Files {
     files
 }
 
-/// Changes one of the files in one of many ways.
 fn change(files: &mut Files, input: &mut Input<'_>) {
     let index = input.below(files.len());
     let Some((&file, _)) = files.iter().nth(index) else { return };
@@ -134,7 +129,7 @@ fn change(files: &mut Files, input: &mut Input<'_>) {
     let at = at % bytes.len().max(1);
     let near_end = bytes.len().saturating_sub(1 + at % 256);
     match kind {
-        // Towards the end, where footers and last records are.
+        // Where footers and last records are.
         0 | 1 => {
             let at = if kind == 1 { near_end } else { at };
             let xor = input.short();
@@ -194,13 +189,11 @@ fn options(fs: &MemFs) -> Options {
     Options::new().background_threads(0).memory_budget(1 << 20).fs(Arc::new(fs.clone()))
 }
 
-/// Every keyspace of the store that can be opened by its name.
 fn keyspaces(db: &Db) -> Vec<Keyspace> {
     db.keyspaces().iter().filter_map(|name| db.existing_keyspace(name)).collect()
 }
 
-/// The contents of a store, or the first error. The second value is true if everything was read, in order: forged
-/// files can have keys in any order, which `verify` detects and a walk does not check.
+/// Returns whether everything was read, in order: only `verify` detects wrong orders.
 fn contents(db: &Db) -> Result<(Contents, bool)> {
     let (mut contents, mut whole) = (Contents::new(), true);
     for keyspace in keyspaces(db) {
@@ -219,7 +212,6 @@ fn contents(db: &Db) -> Result<(Contents, bool)> {
     Ok((contents, whole))
 }
 
-/// Reads in all other ways, and compares the results if the store is sound.
 fn read_otherwise(db: &Db, contents: &Contents, sound: bool) {
     for keyspace in keyspaces(db) {
         let Some(entries) = contents.get(keyspace.name()) else { continue };
@@ -260,7 +252,7 @@ fn exercise(files: &Files) {
         return;
     };
     let Some(before) = read else {
-        // The store is damaged: nothing is promised, except that every call ends.
+        // Every call only has to end.
         let _ = contents(&db).map(|(found, _)| read_otherwise(&db, &found, false));
         let _ = db.put("k", "v").and_then(|()| db.flush()).and_then(|()| db.compact());
         let _ = (db.verify(), db.stats());
@@ -280,7 +272,6 @@ fn exercise(files: &Files) {
     assert!(contents(&db).expect("a sound store can be read").0 == expected, "compaction changes no answer");
 }
 
-/// The contents of a store that can be read and in which `verify` finds no damage.
 fn read_only(fs: &MemFs) -> Option<Contents> {
     let at_rest = options(fs).verify(DIR);
     if let Ok(report) = &at_rest {
@@ -317,7 +308,6 @@ fn golden_contents() -> &'static Contents {
     CONTENTS.get_or_init(|| read_only(&disk(&golden())).expect("the golden store is sound"))
 }
 
-/// The golden store with damage in one place, for which no checksum was recomputed.
 fn damaged(input: &mut Input<'_>) {
     let mut files = golden();
     let names: Vec<FileName> = files.keys().copied().collect();
@@ -337,7 +327,7 @@ fn damaged(input: &mut Input<'_>) {
         let open = if read_only { options(&fs).read_only().open(DIR) } else { options(&fs).open(DIR) };
         let Ok(db) = open.inspect_err(assert_names_a_file) else { continue };
         let report = db.open_report();
-        // Without CURRENT and without anything that only a store in use has, there is a new store.
+        // Without CURRENT and files of a store in use, there is a new store.
         if report.dropped.is_empty() && !report.created {
             assert_same_or_error(&db);
         }
@@ -372,8 +362,6 @@ fn assert_same_or_error(db: &Db) {
     }
 }
 
-/// A small store with a little of everything, the same every time: its parts are written one by one, without
-/// the engine and its random ids.
 #[cfg(test)]
 pub(super) fn small() -> Files {
     use crate::batch;
@@ -430,7 +418,6 @@ pub(super) fn small() -> Files {
         }
         let mut meta = table.finish().unwrap();
         if file == 4 {
-            // A separate filter file replaces the filter in the table.
             let mut filter = FilterBuilder::new(Kind::Ribbon, 12.0, 5, 6, [file as u8; 16]).unwrap();
             (0..20u64).for_each(|index| filter.add_key(format!("key{:02}", index * (6 - file)).as_bytes()));
             let block = filter.finish().unwrap();

@@ -2,19 +2,17 @@
 //!
 //! # Strategy
 //!
-//! The first byte chooses: 0 *raw*, the rest is a table; 1 *resealed*, the same with every checksum
-//! recomputed and the filter's repeated in the properties; 2 *built*, the rest describes the entries and
-//! options of a table. A few bytes of a built table are changed; a further choice decides whether it is
-//! resealed.
+//! The first byte chooses: 0 *raw*; 1 *resealed*, with every checksum recomputed and the filter's repeated in the
+//! properties; 2 *built*, the rest describes entries and options of a table, of which a few bytes are changed and
+//! perhaps resealed.
 //!
 //! # Invariants
 //!
-//! - A walk ends, in both directions, and takes no more memory than the file's length explains.
-//! - A table in which `verify` finds no damage is the same from both ends. A lookup of each entry and a
-//!   search for it find it. The entries add up to the properties. The filter never answers "absent" for a key
-//!   of the table.
-//! - A built table has every entry that was added. With at most four bytes changed in one place and nothing
-//!   resealed, every lookup and every step of a walk returns an error or the original answer.
+//! - A walk ends, in both directions, in memory proportional to the file.
+//! - A table that passes `verify` is the same from both ends, and lookups and searches find its entries, which add up
+//!   to the properties. The filter never answers "absent" for a key of the table.
+//! - In a built table with at most four bytes changed in one place and nothing resealed, every lookup and step returns
+//!   an error or the original answer.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -43,13 +41,12 @@ const STORE: [u8; 16] = [1; 16];
 const FILE: [u8; 16] = [2; 16];
 const SEED: u64 = 5;
 
-/// Most entries that are walked and looked up.
 const STEPS_MAX: usize = 20_000;
 const LOOKUPS_MAX: usize = 50;
 
 type Entry = (Vec<u8>, Tag, Bytes);
 
-/// Runs an input of the target `table`.
+/// Runs one input.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mode = input.below(3);
@@ -75,7 +72,6 @@ fn context(file: Vec<u8>, store_id: [u8; 16], hash_seed: u64) -> Arc<TableContex
     Arc::new(TableContext { fs, store_ids, hash_seed, ..TableContext::for_tests() })
 }
 
-/// The table of a store that hashes keys with this seed, and what `verify` finds wrong with it.
 fn open(file: Vec<u8>, hash_seed: u64) -> Result<(Arc<Table>, FilterState, Vec<Error>)> {
     let mut store_id = [0; 16];
     if let Some(found) = file.get(16..32) {
@@ -97,8 +93,6 @@ fn damage(ctx: &Arc<TableContext>, meta: &Arc<TableMeta>) -> Vec<Error> {
     report.damage.into_iter().map(|(error, _)| error).collect()
 }
 
-/// The damage of a table of a store that hashes keys with this seed, found by opening it, verifying it, and
-/// walking it from both ends.
 pub(crate) fn faults(file: Vec<u8>, hash_seed: u64) -> Vec<Error> {
     let (table, _, mut faults) = match open(file, hash_seed) {
         Ok(found) => found,
@@ -137,7 +131,6 @@ fn sample(entries: &[Entry]) -> impl Iterator<Item = &Entry> {
     entries.iter().step_by(1 + entries.len() / LOOKUPS_MAX)
 }
 
-/// A table without damage, with these entries.
 fn check_sound(table: &Arc<Table>, filter: &FilterState, entries: &[Entry]) {
     assert_eq!(table.properties.entries, entries.len() as u64);
     let mut iter = table.iter(true);
@@ -145,7 +138,7 @@ fn check_sound(table: &Arc<Table>, filter: &FilterState, entries: &[Entry]) {
         let found = table.get(user, tag.seqno()).expect("a sound table can be read");
         let (found_tag, found_value) = found.expect("every entry is found");
         let found_value = found_value.read().expect("a sound table can be read");
-        // A hostile table may have a put and a tombstone with one sequence number; the put is found.
+        // A hostile table may have a put and a tombstone with one sequence number.
         assert!(found_tag.seqno() == tag.seqno() && (found_tag != *tag || found_value == *value));
         let newest = entries.iter().find(|entry| entry.0 == *user).expect("it is there").1;
         assert_eq!(table.get(user, SEQNO_MAX).expect("read").map(|found| found.0), Some(newest));
@@ -163,13 +156,11 @@ fn check_sound(table: &Arc<Table>, filter: &FilterState, entries: &[Entry]) {
     }
 }
 
-/// Up to [`STEPS_MAX`] entries, or the error at which the walk ended.
 fn walk(table: &Arc<Table>, forward: bool) -> Result<Vec<Entry>> {
     let (found, error) = steps(table, forward);
     error.map_or(Ok(found), Err)
 }
 
-/// The entries of a walk, and the error at which it ended.
 fn steps(table: &Arc<Table>, forward: bool) -> (Vec<Entry>, Option<Error>) {
     let mut iter = table.iter(forward);
     let mut found = Vec::new();
@@ -225,7 +216,6 @@ fn built(input: &mut Input<'_>) {
     assert_same_or_error(&table, &read_filter(&table, &meta, &ctx), &entries);
 }
 
-/// A table that was damaged in one place and not resealed.
 fn assert_same_or_error(table: &Arc<Table>, filter: &FilterState, entries: &[Entry]) {
     let (found, error) = steps(table, true);
     assert!(entries.starts_with(&found), "a walk of a damaged table has a beginning of its entries");
@@ -257,11 +247,9 @@ fn config(input: &mut Input<'_>) -> TableConfig {
     }
 }
 
-/// Entries in order.
 fn described(input: &mut Input<'_>) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     let numbers = u32::from(input.u16()) % 1000;
-    // Long common prefixes make deep indexes of small blocks.
     let prefix = vec![b'k'; input.u8().into()];
     entries.extend((0..numbers).map(|number| {
         let value = Bytes::from(vec![number as u8; number as usize % 50]);
@@ -276,7 +264,6 @@ fn described(input: &mut Input<'_>) -> Vec<Entry> {
         let seqno = u64::from(input.u16());
         entries.push(match input.below(18) {
             0 => (key, Tag::new(seqno, EntryKind::Delete), Bytes::new()),
-            // The longest are in chunks.
             shift => (key, Tag::new(seqno, EntryKind::Put), input.short().repeat(1 << (shift / 2)).into()),
         });
     }

@@ -10,7 +10,6 @@ fn code_lines(text: &str) -> usize {
     text.lines().filter(|line| !line.trim().is_empty()).count()
 }
 
-/// The types `NAME<…>` that are named, with their arguments.
 fn types(text: &str, name: &str) -> BTreeSet<String> {
     let end = |rest: &str| {
         let mut depth = 0;

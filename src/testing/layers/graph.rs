@@ -1,13 +1,13 @@
-//! Which file uses which: imports, and calls of methods of the engine.
+//! The uses between files: imports, and calls of methods of the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::sources::{Module, Sources, paths, reexports};
 
-/// The modules that each module uses. Folders (`mod.rs`) hold no logic and are left out.
+/// The modules that each module uses. Folders (`mod.rs`) have no logic and are left out.
 pub(super) type Graph = BTreeMap<Module, BTreeSet<Module>>;
 
-/// The module in which a path ends. Re-exported names count for their own modules.
+/// Re-exported names count for their own modules.
 struct Resolver<'s> {
     sources: &'s Sources,
     reexports: BTreeMap<&'s Module, BTreeMap<String, Module>>,
@@ -37,17 +37,14 @@ impl<'s> Resolver<'s> {
     }
 }
 
-/// The text of the blocks `impl Engine`.
 fn engine_blocks(text: &str) -> impl Iterator<Item = &str> {
     text.split("\nimpl Engine {\n").skip(1).map(|rest| rest.split("\n}\n").next().unwrap_or_default())
 }
 
-/// The name that begins here.
 fn name_at(text: &str) -> &str {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
 }
 
-/// The files that define each method of the engine.
 fn engine_methods(sources: &Sources) -> BTreeMap<&str, BTreeSet<&Module>> {
     let mut methods: BTreeMap<&str, BTreeSet<&Module>> = BTreeMap::new();
     for (module, source) in sources {
@@ -62,7 +59,7 @@ fn engine_methods(sources: &Sources) -> BTreeMap<&str, BTreeSet<&Module>> {
     methods
 }
 
-/// The names of methods that a text calls of the engine: `engine.name(`, and `self.name(` in its own blocks.
+/// The engine's methods called in a text: `engine.name(`, and `self.name(` in its own blocks.
 fn engine_calls(text: &str) -> BTreeSet<&str> {
     let after = |text, start: &'static str| {
         let joined: &str = text;
@@ -90,7 +87,6 @@ pub(super) fn graph(sources: &Sources) -> Graph {
     graph
 }
 
-/// The modules that are reached from this one.
 fn reached<'g>(graph: &'g Graph, from: &Module) -> BTreeSet<&'g Module> {
     let mut seen = BTreeSet::new();
     let mut next: Vec<&Module> = graph.get(from).into_iter().flatten().collect();
@@ -102,7 +98,6 @@ fn reached<'g>(graph: &'g Graph, from: &Module) -> BTreeSet<&'g Module> {
     seen
 }
 
-/// The sets of modules of which each uses each other, through others.
 pub(super) fn cycles(graph: &Graph) -> BTreeSet<BTreeSet<&Module>> {
     let reached: BTreeMap<&Module, BTreeSet<&Module>> =
         graph.keys().map(|module| (module, reached(graph, module))).collect();

@@ -1,8 +1,8 @@
 //! Modules import only from lower layers, and without cycles.
 //!
-//! The sources are read as text. A file uses another one if it names a path into it (`crate::`, `super::`), or if it
-//! calls a method of the engine that is defined there. `cargo test -p sievedb --lib layers -- --nocapture` prints the
-//! figures of the structure.
+//! The sources are read as text. A file uses another one if it names a path into it (`crate::`, `super::`), or calls a
+//! method of the engine that is defined there. `cargo test -p sievedb --lib layers -- --nocapture` prints the figures
+//! of the structure.
 
 mod figures;
 mod graph;
@@ -14,8 +14,7 @@ use std::path::{Path, PathBuf};
 use graph::{Graph, cycles, graph};
 use sources::{Module, Sources};
 
-/// The modules of each layer, as in ARCHITECTURE.md. A module may use modules of its own layer and of the layers
-/// before it in this list.
+/// The modules of each layer, as in ARCHITECTURE.md. A module may use its own layer and the layers before it.
 const LAYERS: [&[&str]; 8] = [
     &["counters", "error", "histogram", "limits", "sorting", "sync"],
     &["batch", "key"],
@@ -27,8 +26,7 @@ const LAYERS: [&[&str]; 8] = [
     &["guide"],
 ];
 
-/// The rooms of the engine. A file of a room may use its own room and those before it in this list, and of the rooms in
-/// one line only its own.
+/// The rooms of the engine. A file may use its own room and the rooms on earlier lines.
 const ROOMS: [&[&str]; 12] = [
     &["state"],
     &["latencies"],
@@ -44,7 +42,6 @@ const ROOMS: [&[&str]; 12] = [
     &["check", "transaction"],
 ];
 
-/// The rooms of the inspector, likewise.
 const INSPECTOR: [&[&str]; 11] = [
     &["output"],
     &["file"],
@@ -67,7 +64,7 @@ fn named(module: &Module) -> String {
     module.join("/")
 }
 
-/// Uses of a module that is above, by the place of each module in a list of layers. `None`: in no layer.
+/// Uses of a module in a higher layer. `None`: in no layer.
 fn upward(graph: &Graph, place: impl Fn(&Module) -> Option<(usize, usize)>) -> Vec<String> {
     let uses = graph.iter().flat_map(|(from, all)| all.iter().map(move |to| (from, to)));
     let is_wrong = |(from, to): &(&Module, &Module)| match (place(from), place(to)) {
@@ -77,7 +74,6 @@ fn upward(graph: &Graph, place: impl Fn(&Module) -> Option<(usize, usize)>) -> V
     uses.filter(is_wrong).map(|(from, to)| format!("{} uses {}", named(from), named(to))).collect()
 }
 
-/// Where a name is in a list of layers.
 fn place_in(layers: &[&[&str]], name: &str) -> Option<(usize, usize)> {
     let find = |(at, layer): (usize, &&[&str])| {
         layer.iter().position(|&other| other == name).map(|within| (at, within))
@@ -96,7 +92,7 @@ fn no_module_uses_a_higher_layer() {
     assert_eq!(used, known, "a layer names a module that does not exist");
 }
 
-/// Checks that the files of each room in this module use their own room and those before it.
+/// Checks that the files of each room use only their own and earlier rooms.
 fn check_rooms(of: &str, rooms: &[&[&str]], files_min: usize) {
     let inside = |module: &Module| module[0] == of;
     let graph: Graph = graph(&sources::read(&src()))
@@ -140,7 +136,6 @@ fn no_folder_holds_more_than_a_dozen_files_flat() {
     assert_eq!(large, []);
 }
 
-/// Sources of modules, by their paths.
 fn of(files: &[(&str, &str)]) -> Sources {
     let source = |&(path, text): &(&str, &str)| {
         let mut module: Module = path.split('/').map(str::to_owned).collect();

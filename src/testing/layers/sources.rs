@@ -3,10 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// A module of the crate: the names from its root on.
 pub(super) type Module = Vec<String>;
 
-/// The text of each module that exists outside of tests.
 pub(super) type Sources = BTreeMap<Module, Source>;
 
 pub(super) struct Source {
@@ -15,7 +13,6 @@ pub(super) struct Source {
     pub(super) is_folder: bool,
 }
 
-/// The source without comments and without items that exist only in tests.
 pub(super) fn without_tests(source: &str) -> String {
     let mut kept = String::new();
     let mut skipped: Option<usize> = None;
@@ -33,7 +30,6 @@ pub(super) fn without_tests(source: &str) -> String {
     kept
 }
 
-/// The names of the files of their own that a source declares for tests only.
 fn test_modules(source: &str) -> impl Iterator<Item = &str> {
     source.split("#[cfg(test)]\n").skip(1).filter_map(|item| {
         let (before, name) = item.split(';').next()?.split_once("mod ")?;
@@ -41,7 +37,6 @@ fn test_modules(source: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Reads all modules below this folder.
 pub(super) fn read(src: &Path) -> Sources {
     let mut sources = Sources::new();
     let mut tests = BTreeSet::new();
@@ -79,7 +74,7 @@ fn is_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The end of a path that begins in `text`; each name of a list in braces ends a path of its own.
+/// The end of a path that begins in `text`; each name of a list in braces ends its own path.
 fn expand(text: &str, before: &[String], paths: &mut Vec<Module>) -> usize {
     let mut path = before.to_vec();
     let mut at = 0;
@@ -119,7 +114,7 @@ pub(super) fn paths(module: &[String], text: &str) -> Vec<Module> {
     let mut found = Vec::new();
     for start in ["crate::", "super::", "self::"] {
         for (at, _) in text.match_indices(start) {
-            // Not `some_crate::`, not the second of `super::super::`.
+            // Skips `some_crate::`, and the second of `super::super::`.
             if text[..at].ends_with(is_name) || text[..at].ends_with("::") {
                 continue;
             }
@@ -138,7 +133,6 @@ pub(super) fn paths(module: &[String], text: &str) -> Vec<Module> {
     found
 }
 
-/// The path of each name that a folder re-exports.
 pub(super) fn reexports(module: &[String], text: &str) -> BTreeMap<String, Module> {
     let mut names = BTreeMap::new();
     for item in text.split(';') {

@@ -1,14 +1,12 @@
-//! Transactions: their views, and changes by other writers to the entries they read.
+//! Transactions: their views, and other writers' changes to the entries they read.
 
 use super::super::ops::{Ends, Step};
 use super::super::reference::half_open;
 use super::*;
 
-/// The reads of a transaction.
 enum Read {
     Key(Space, Vec<u8>),
-    /// The part of a range that was passed from both ends: up to this key, and from that one on. `None`: the whole
-    /// range.
+    /// The part of a range passed from both ends: up to the first key, and from the second one on. `None`: all.
     Range(Space, ByteBounds, Option<[Option<Vec<u8>>; 2]>),
 }
 
@@ -25,7 +23,6 @@ impl Read {
         self.intervals().iter().any(|read| meet(read, &written))
     }
 
-    /// The reads, as intervals.
     fn intervals(&self) -> Vec<ByteBounds> {
         match self {
             Self::Key(_, key) => vec![(Bound::Included(key.clone()), Bound::Included(key.clone()))],
@@ -39,7 +36,6 @@ impl Read {
     }
 }
 
-/// Whether there can be a key in both.
 fn meet(one: &ByteBounds, other: &ByteBounds) -> bool {
     let ((one, one_end), (other, other_end)) = (half_open(one), half_open(other));
     let is_before = |key: &Vec<u8>, end: &Option<Vec<u8>>| end.as_ref().is_none_or(|end| key < end);
@@ -48,8 +44,7 @@ fn meet(one: &ByteBounds, other: &ByteBounds) -> bool {
 }
 
 impl World {
-    /// Does the steps in a transaction, then the writes of others, and commits. There is a conflict exactly if the
-    /// transaction writes, and others have written entries that it read.
+    /// A conflict exactly if the transaction writes, and others have written entries that it read.
     pub(super) fn transaction(
         &mut self,
         steps: &[Step],
@@ -58,7 +53,6 @@ impl World {
         synced: bool,
     ) -> Result<(), String> {
         let tx = self.db.transaction();
-        // The view of the transaction, and its writes.
         let mut seen: Vec<Option<Arc<Map>>> = (0..SPACES).map(|at| Some(self.space(at)?.1)).collect();
         let (mut reads, mut writes) = (Vec::new(), Vec::<Done>::new());
         for step in steps {
@@ -107,7 +101,7 @@ impl World {
                                 map.retain(|key, _| !holds(bounds, key));
                             }
                         }
-                        // A range without keys is no write.
+                        // A range without keys writes nothing.
                         if !matches!(&write, Done::Range(_, bounds) if !meet(bounds, bounds)) {
                             writes.push(write);
                         }
@@ -136,7 +130,6 @@ impl World {
         Ok(())
     }
 
-    /// Goes some steps into a range from both ends. Returns the last keys of each end; `None` after the last.
     fn walk_in(
         &mut self,
         mut iter: Iter<'_>,

@@ -1,9 +1,8 @@
-//! Checkpoints and backups next to those of RocksDB: time, bytes, system calls, and the latency of a writer meanwhile.
+//! Checkpoints and backups of SieveDB and RocksDB: time, bytes, system calls, and the latency of a writer meanwhile.
 //!
-//! 1. Each store runs in a process of its own (`--child`), which prints its steps as a line of JSON.
-//! 2. The store is filled, and the steps run without a writer: a checkpoint, a backup, a backup after 1 % of the keys
-//!    have changed, and a restore, which is compared with the store.
-//! 3. The checkpoint and the changes with their backup are repeated next to a thread that writes.
+//! Each store runs in its own process (`--child`). The steps run without a writer: a checkpoint, a backup, a backup after 1 % of
+//! the keys have changed, and a restore, which is compared with the store. The checkpoint and the changes with their backup are
+//! repeated next to a writer.
 
 mod page;
 mod stores;
@@ -39,14 +38,13 @@ pub(crate) struct Args {
     child: Option<Name>,
 }
 
-/// One step.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Step {
     pub(crate) name: String,
     pub(crate) seconds: f64,
-    /// What the process did meanwhile; without a writer it is the step alone.
+    /// The process's meanwhile; without a writer, the step's alone.
     pub(crate) io: Io,
-    /// Of the writer, in microseconds: median, 99.9 % and longest; `None` without a writer.
+    /// The writer's in microseconds: median, 99.9 % and longest.
     pub(crate) latency: Option<[f64; 3]>,
 }
 
@@ -55,10 +53,10 @@ const VALUE_BYTES: usize = 100;
 /// Entries in a batch of the writer.
 const BATCH: u32 = 10;
 
-/// The writer's latency is measured for this long without a copy.
+/// Measures the writer's latency without a copy.
 const ALONE: Duration = Duration::from_secs(5);
 
-/// Checkpoints next to the writer, one after the other: one takes too little time for a quantile.
+/// Checkpoints next to the writer: one is too short for a quantile.
 const CHECKPOINTS: u32 = 20;
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -87,7 +85,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     page::write(args.keys, &results, &args.out)
 }
 
-/// The steps of a store.
 struct Steps<'a> {
     store: &'a dyn Store,
     keys: u32,
@@ -135,7 +132,7 @@ impl<'a> Steps<'a> {
         Ok(self.done)
     }
 
-    /// The keys of one hundredth of the store, next to each other in order of writing, not of keys.
+    /// One hundredth of the keys, adjacent in order of writing, not of keys.
     fn changed(&self) -> std::ops::Range<u32> {
         self.keys / 2..self.keys / 2 + self.keys / 100
     }
@@ -148,7 +145,6 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
-    /// Runs a step while a thread writes as fast as it can.
     fn next_to_writer(&mut self, name: &str, step: impl FnOnce() -> Result<()>) -> Result<()> {
         let (is_over, store, keys) = (AtomicBool::new(false), self.store, self.keys);
         let latencies = std::thread::scope(|scope| {
@@ -166,7 +162,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Writes these keys in batches of a thousand.
+/// Batches of a thousand.
 fn write(store: &dyn Store, numbers: std::ops::Range<u32>, generation: u32) -> Result<()> {
     let end = numbers.end;
     for first in numbers.step_by(1000) {
@@ -175,7 +171,7 @@ fn write(store: &dyn Store, numbers: std::ops::Range<u32>, generation: u32) -> R
     Ok(())
 }
 
-/// Overwrites keys in random order, and returns the nanoseconds that each batch took.
+/// Overwrites keys in random order. Returns the nanoseconds per batch.
 fn write_until(store: &dyn Store, keys: u32, is_over: &AtomicBool) -> Result<Histogram<u64>> {
     let mut latencies = Histogram::new(3)?;
     for round in 0_u32.. {

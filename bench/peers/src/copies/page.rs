@@ -1,4 +1,4 @@
-//! The page: a table of steps without a writer, and one of latencies.
+//! The page: steps without a writer, and latencies.
 
 use std::fs;
 use std::path::Path;
@@ -51,7 +51,7 @@ pub(crate) fn write(keys: u32, results: &[(Name, Vec<Step>)], out: &Path) -> Res
     Ok(fs::write(out.join("copies.md"), text)?)
 }
 
-/// The steps of all stores, those of a name together.
+/// The steps of all stores, grouped by name.
 fn in_turn(results: &[(Name, Vec<Step>)]) -> impl Iterator<Item = (Name, &Step)> {
     let steps = results.iter().map(|(_, steps)| steps.len()).max().unwrap_or(0);
     (0..steps)

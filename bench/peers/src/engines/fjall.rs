@@ -1,6 +1,5 @@
-//! fjall. Its metadata blocks are partitioned from level 3 on by default, and on every level in a variant.
-//!
-//! The database is opened with optimistic transactions; all other calls use the plain database inside.
+//! fjall. Metadata blocks are partitioned from level 3 on by default, in a variant on every level. The database is opened with
+//! optimistic transactions; other calls use the plain database inside.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,9 +17,7 @@ const HASHED: u8 = 1;
 const PARTITIONED: u8 = 2;
 
 pub(crate) type Fjall = Variant<PLAIN>;
-/// With a hash index in each data block.
 pub(crate) type FjallHashed = Variant<HASHED>;
-/// With partitioned filters and indexes on every level.
 pub(crate) type FjallPartitioned = Variant<PARTITIONED>;
 
 pub(crate) struct Variant<const KIND: u8> {

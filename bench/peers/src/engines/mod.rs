@@ -1,5 +1,3 @@
-//! The engines, one file each.
-
 pub(crate) mod fjall;
 pub(crate) mod nothing;
 pub(crate) mod redb;
@@ -56,7 +54,6 @@ mod tests {
         }
     }
 
-    /// Scans of a store that was written, closed and reopened, before and after a compaction.
     fn use_it<E: Engine>(dir: &Path) -> Result<[Seen; 3]> {
         let mut engine = E::open(dir, &settings(Writes::Only))?;
         let shared = Arc::new(engine);
@@ -89,7 +86,6 @@ mod tests {
         Ok(())
     }
 
-    /// The growth of the sum of three counters that several clients increment.
     fn add_together<E: Engine>(dir: &Path) -> Result<u64> {
         let engine = Arc::new(E::open(dir, &settings(Writes::Some))?);
         engine.run_clients(vec![change(engine.clone())])?;

@@ -1,4 +1,4 @@
-//! An engine that does nothing, to measure the cost of the loop.
+//! An engine without work, to measure the cost of the loop.
 
 use std::hint::black_box;
 use std::path::Path;

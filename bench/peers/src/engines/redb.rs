@@ -1,4 +1,4 @@
-//! redb: a B-tree, for context. A commit without durability reaches the file with the next durable commit.
+//! redb: a B-tree, for context. A commit without durability becomes durable with the next durable one.
 
 use std::path::Path;
 
@@ -12,7 +12,6 @@ const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("default")
 type Reader = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 pub(crate) struct Redb {
-    /// Opened once if the workload only reads.
     reader: Option<Reader>,
     db: Database,
 }
@@ -65,7 +64,6 @@ impl Engine for Redb {
         };
         let redb = Self { reader, db };
         if redb.reader.is_none() {
-            // Creates the table, so that it can be read.
             redb.commit(true, |_| Ok(()))?;
         }
         Ok(redb)
@@ -106,7 +104,7 @@ impl Engine for Redb {
         })
     }
 
-    /// redb has one writer at a time, so there are no conflicts.
+    /// One writer at a time: no conflicts.
     async fn add(&self, keys: &[Vec<u8>], how: Adding) -> Result<u64> {
         self.commit(how.synced, |table| {
             let mut values = Vec::with_capacity(keys.len());

@@ -1,5 +1,5 @@
-//! RocksDB, from the source bundled with its crate. By default indexes and filters are on the heap, outside
-//! the cache and without a limit. In the variants they are in the cache, whole or partitioned.
+//! RocksDB. By default indexes and filters are on the heap without a limit; in the variants they are in the cache, whole or
+//! partitioned.
 
 use std::path::Path;
 
@@ -18,11 +18,9 @@ const CACHED: u8 = 2;
 const PARTITIONED: u8 = 3;
 
 pub(crate) type Rocks = Variant<HEAP>;
-/// With a hash index in each data block.
 pub(crate) type RocksHashed = Variant<HASHED>;
-/// With indexes and filters in the cache, one block per table.
 pub(crate) type RocksCached = Variant<CACHED>;
-/// With indexes and filters in the cache, in partitions of 4 KiB; their top levels are pinned.
+/// In partitions of 4 KiB, with pinned top levels.
 pub(crate) type RocksPartitioned = Variant<PARTITIONED>;
 
 const FAMILY: &str = "default";
@@ -34,7 +32,7 @@ pub(crate) struct Variant<const KIND: u8> {
     synced: WriteOptions,
 }
 
-/// The smallest cache for which the clock cache, which has fewer locks, is faster.
+/// From this size on the clock cache, with fewer locks, is faster.
 const CLOCK_CACHE_BYTES: u64 = 32 << 20;
 
 fn table_options(kind: u8, cache_bytes: u64) -> BlockBasedOptions {
@@ -80,7 +78,7 @@ impl<const KIND: u8> Engine for Variant<KIND> {
         let mut synced = WriteOptions::default();
         synced.set_sync(true);
         Ok(Self {
-            // Opened by descriptor, because the call for many keys takes a column family handle.
+            // The call for many keys takes a column family handle.
             db: DB::open_cf_descriptors(
                 &options,
                 dir,

@@ -8,8 +8,7 @@ use crate::engine::{Adding, Batch, Engine, Seen, Settings, Writes, one_more, wor
 #[derive(Debug)]
 pub(crate) struct SieveDb(Db);
 
-/// One budget covers all memory. A workload that only reads gets the others' cache size. A workload that
-/// writes also gets memory for memtables, which take a quarter of the budget by default.
+/// One budget for all memory: for reads the others' cache size, for writes also memory for memtables.
 fn memory_budget(settings: &Settings) -> u64 {
     settings.cache_bytes
         + match settings.writes {
@@ -28,7 +27,7 @@ impl Engine for SieveDb {
         let mut options =
             Options::new().memory_budget(memory_budget(settings) as usize).default_keyspace(keyspace);
         if let Writes::Only = settings.writes {
-            // One memtable is written while another is flushed, as in RocksDB by default.
+            // One is written while another is flushed, as in RocksDB.
             options = options.memtable_budget(2 * settings.memtable_bytes as usize);
         }
         Ok(Self(options.open(dir)?))

@@ -1,4 +1,4 @@
-//! surrealkv. Clients are tasks of its runtime, so a commit can continue on the calling thread.
+//! surrealkv. Clients are tasks of its runtime: a commit can continue on the calling thread.
 
 use std::future::Future;
 use std::path::Path;
@@ -11,11 +11,9 @@ use crate::Result;
 use crate::engine::{Adding, Batch, Engine, Seen, Settings, Writes, one_more, word};
 use crate::machine;
 
-/// Enough for eight clients, commits, flushes and compactions.
 const WORKERS: usize = 11;
 
 pub(crate) struct SurrealKv {
-    /// Opened once if the workload only reads.
     reader: Option<Transaction>,
     tree: Tree,
     runtime: Runtime,
@@ -110,9 +108,8 @@ impl Engine for SurrealKv {
         Ok(writer.commit().await?)
     }
 
-    /// surrealkv compares only written keys for conflicts, which is enough if every key that was read is
-    /// written. A commit reports the conflict before the other commit is visible, so another task runs before
-    /// the retry.
+    /// surrealkv checks only written keys for conflicts; here every read key is written. A commit reports the conflict before the
+    /// other commit is visible, so another task runs before the retry.
     async fn add(&self, keys: &[Vec<u8>], how: Adding) -> Result<u64> {
         let mut values = Vec::with_capacity(keys.len());
         for conflicts in 0.. {

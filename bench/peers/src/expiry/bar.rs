@@ -1,4 +1,4 @@
-//! One store under the stream: interrupted, checked, and sampled.
+//! One store under the stream: interrupted, checked, sampled.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,25 +11,24 @@ use super::{Outcome, Plan, Sample, disk_bytes};
 use crate::Result;
 use crate::random::{below, mix};
 
-/// Ids in a call.
 const BATCH: u32 = 1000;
 
-/// A process is killed at a random moment of this time after a call, which takes about as long.
+/// A process is killed within this time after a call begins, which takes about as long.
 const KILLED_WITHIN_MICROS: u64 = 2000;
 
 pub(crate) struct Bar<'a, C> {
     plan: &'a Plan,
     dir: &'a Path,
-    /// Makes the command that starts the store's process.
+    /// Starts the store's process.
     command: C,
     host: Host,
     model: Model<'a>,
     outcome: Outcome,
     /// Seconds of calls since the last sample.
     seconds: f64,
-    /// Bytes written by the processes that have ended.
+    /// Bytes written by ended processes.
     written_before: u64,
-    /// Bytes written by this one.
+    /// Bytes written by the current process.
     written: u64,
 }
 
@@ -40,7 +39,7 @@ impl<'a, C: Fn() -> Result<Command>> Bar<'a, C> {
         let model = Model::new(stream, plan.ids);
         let (outcome, seconds, written_before, written) = (Outcome::default(), 0.0, 0, 0);
         let mut bar = Self { plan, dir, command, host, model, outcome, seconds, written_before, written };
-        // The last interruption is an orderly one.
+        // The last interruption is an orderly close.
         let interruptions = plan.kills + 1;
         let mut interruption = 1;
         for first in (0..plan.ids).step_by(BATCH as usize) {
@@ -84,7 +83,6 @@ impl<'a, C: Fn() -> Result<Command>> Bar<'a, C> {
         Ok(())
     }
 
-    /// Closes the store, if it is alive, and opens it.
     fn start_again(&mut self) -> Result<()> {
         self.host.close()?;
         self.written_before += std::mem::take(&mut self.written);

@@ -1,4 +1,4 @@
-//! A store in a process of its own, which can be killed. It reads a line for each call and answers with a line of JSON.
+//! A store in a process that can be killed. Each call is a line; each answer is a line of JSON.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -14,18 +14,17 @@ use super::stream::Stream;
 use crate::Result;
 use crate::machine::{Io, resident_bytes};
 
-/// The answer to a call.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Reply {
     /// A digit for each id: 1 if it is new.
     pub(crate) new: String,
-    /// Time of the call of the store.
+    /// The duration of the store's call.
     pub(crate) seconds: f64,
-    /// Resident memory beyond that before the store was opened.
+    /// Resident memory, less that before the store was opened.
     pub(crate) memory_bytes: u64,
-    /// Bytes that this process has written to files.
+    /// Written to files by this process.
     pub(crate) written_bytes: u64,
-    /// Bytes that compactions owe.
+    /// Compaction debt.
     pub(crate) debt_bytes: u64,
 }
 
@@ -35,13 +34,12 @@ impl Reply {
     }
 }
 
-/// The first line: the store is open.
 #[derive(Debug, Serialize, Deserialize)]
 struct Opened {
     seconds: f64,
 }
 
-/// Serves a store to the parent until the input ends.
+/// Serves a store until the input ends.
 pub(crate) fn serve(
     name: Name,
     dir: &Path,
@@ -79,17 +77,17 @@ fn send(output: &mut impl Write, value: &impl Serialize) -> Result<()> {
     Ok(output.flush()?)
 }
 
-/// The parent's end of the process.
+/// The parent's side.
 pub(crate) struct Host {
     child: Child,
     calls: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    /// Seconds that the opening took.
+    /// Duration of opening.
     pub(crate) opened: f64,
 }
 
 impl Host {
-    /// Starts the process, which opens the store.
+    /// Starts the process.
     pub(crate) fn start(command: &mut Command) -> Result<Self> {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
@@ -105,7 +103,7 @@ impl Host {
         Ok(self.answer()?.ok_or("the store ended")?)
     }
 
-    /// Inserts the ids of these events, and kills the process after a while. Returns its answer, if it had one by then.
+    /// Likewise, and kills the process after a while. Returns its answer, if it had one by then.
     pub(crate) fn insert_and_kill(&mut self, first: u32, end: u32, after: Duration) -> Result<Option<Reply>> {
         self.call(first, end)?;
         std::thread::sleep(after);
@@ -114,7 +112,7 @@ impl Host {
         self.answer()
     }
 
-    /// Closes the store unless the process was killed, and waits until the process has ended.
+    /// Closes the store unless the process was killed, and waits for the process.
     pub(crate) fn close(&mut self) -> Result<()> {
         let was_alive = self.calls.take().is_some();
         match self.child.wait()? {
@@ -129,7 +127,7 @@ impl Host {
         Ok(calls.flush()?)
     }
 
-    /// The next line, if a whole one comes.
+    /// The next line, if it is complete.
     fn answer<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
         let mut line = String::new();
         self.answers.read_line(&mut line)?;

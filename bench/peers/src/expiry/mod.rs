@@ -1,10 +1,8 @@
-//! Ids within a window of time: is this id new in the last 24 hours? Event time is the clock, so a day takes minutes.
+//! Is this id new in the last 24 hours? Event time is the clock, so a day takes minutes.
 //!
-//! 1. `stream` makes ids; one in eight repeats one of the last day and a half. `model` holds the right answers.
-//! 2. A store (`stores`) runs in a process of its own (`host`).
-//! 3. `bar` sends the ids in batches, checks each answer, kills the process and closes it, and takes a sample for each bucket of
-//!    time.
-//! 4. `page` writes the table and the picture of disk and memory over time.
+//! `stream` makes ids, one in eight a repetition from the last day and a half; `model` holds the right answers. For each store
+//! (`stores`) in its own process (`host`), `bar` sends batches, checks the answers, kills or closes the process, and takes a
+//! sample for each bucket of time. `page` writes the results.
 
 mod bar;
 mod host;
@@ -24,13 +22,13 @@ use bar::Bar;
 use stores::Name;
 use stream::{BUCKETS, Stream};
 
-/// Measures windows of ids in stores that forget.
+/// Measures windows of ids in stores that drop expired ids.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Ids in all.
+    /// Number of ids.
     #[arg(long, default_value_t = 30_000_000)]
     ids: u32,
-    /// Times to live that they take.
+    /// Times to live that they cover.
     #[arg(long, default_value_t = 3)]
     windows: u32,
     /// Memory for a store, in KiB [default: 512 MiB for 120 M ids in a window, in proportion; at least 16 MiB].
@@ -56,38 +54,29 @@ pub(crate) struct Args {
     child: Option<Name>,
 }
 
-/// The size of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) ids: u32,
     pub(crate) per_window: u32,
     pub(crate) memory_bytes: u64,
-    /// How often the process of the store is killed.
     pub(crate) kills: u32,
     pub(crate) rocksdb_ttl: u64,
 }
 
-/// A store at the end of a bucket of time.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Sample {
-    /// Ids so far.
     pub(crate) ids: u32,
-    /// Seconds of calls of the store since the sample before.
     pub(crate) seconds: f64,
     pub(crate) disk_bytes: u64,
-    /// Resident memory beyond that before the store was opened.
     pub(crate) memory_bytes: u64,
-    /// Bytes that the process has written to files so far.
     pub(crate) written_bytes: u64,
-    /// Bytes that compactions owe.
     pub(crate) debt_bytes: u64,
 }
 
-/// The samples of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) samples: Vec<Sample>,
-    /// Seconds of the longest opening after an interruption.
+    /// The longest opening after an interruption.
     pub(crate) reopened: f64,
 }
 
@@ -99,7 +88,7 @@ impl Args {
         Plan { ids: self.ids, per_window, memory_bytes, kills: self.kills, rocksdb_ttl: self.rocksdb_ttl }
     }
 
-    /// Starts this program as the process of a store.
+    /// Starts this program as a store's process.
     fn command(&self, name: Name, dir: &Path) -> Result<Command> {
         let Plan { ids, memory_bytes, rocksdb_ttl, .. } = self.plan();
         let mut command = Command::new(std::env::current_exe()?);
@@ -133,7 +122,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     page::write(&plan, &results, &args.out)
 }
 
-/// The files of a directory and those below it; one that disappears meanwhile takes no space.
+/// A file that disappears meanwhile takes no space.
 fn disk_bytes(dir: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(dir)? {

@@ -1,5 +1,5 @@
-//! The right answers: an id is refused for one time to live after it was accepted, and accepted one bucket later. In between
-//! both are right, and the model follows the store.
+//! An id is refused for one time to live after it was accepted, and accepted one bucket later. In between both answers are right,
+//! and the model follows the store.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -9,9 +9,9 @@ use crate::Result;
 
 pub(crate) struct Model<'s> {
     stream: &'s Stream,
-    /// By the first event of an id: one more than the event at which it was last accepted; 0: never.
+    /// By the first event of an id: one more than the event of its last acceptance; 0: none.
     accepted: Vec<u32>,
-    /// Ids that an unanswered call may have accepted again, until they are accepted.
+    /// Ids that an unanswered call may have accepted again.
     uncertain: HashSet<u32>,
 }
 
@@ -20,7 +20,7 @@ impl<'s> Model<'s> {
         Self { stream, accepted: vec![0; ids as usize], uncertain: HashSet::new() }
     }
 
-    /// Checks the answers to these events, which were given together. An error changes nothing.
+    /// Checks the answers to one call. An error changes nothing.
     pub(crate) fn check(&mut self, events: Range<u32>, new: &[bool]) -> Result<()> {
         let (first, mut before) = (events.start, Vec::new());
         for (event, &is_new) in events.zip(new) {
@@ -32,7 +32,7 @@ impl<'s> Model<'s> {
             }
             if is_new {
                 before.push((id, self.accepted[id as usize]));
-                // The batch has the time of its first event.
+                // A batch has the time of its first event.
                 self.accepted[id as usize] = first + 1;
             }
         }
@@ -40,12 +40,11 @@ impl<'s> Model<'s> {
         Ok(())
     }
 
-    /// Checks the answers to a call that is repeated, since the process was killed before it answered: the call was executed
-    /// as a whole or not at all.
+    /// Checks the answers to a repetition of a call without an answer, which was executed as a whole or not at all.
     pub(crate) fn check_repeated(&mut self, events: Range<u32>, new: &[bool]) -> Result<()> {
         let unanswered = self.check(events.clone(), new);
         if unanswered.is_err() && new.iter().all(|is_new| !is_new) {
-            // It was executed: all ids are in the store.
+            // It was executed.
             for event in events.clone() {
                 let id = self.stream.original(event);
                 match self.right(id, events.start) {
@@ -59,7 +58,7 @@ impl<'s> Model<'s> {
         unanswered
     }
 
-    /// Whether this id must be new at the time of an event; `None` if both answers are right.
+    /// Whether this id must be new; `None` if both answers are right.
     fn right(&self, id: u32, event: u32) -> Option<bool> {
         let now = self.stream.time(event);
         match self.accepted[id as usize].checked_sub(1).map(|event| self.stream.time(event)) {

@@ -12,7 +12,6 @@ use crate::{Result, machine};
 
 const FILE: &str = "expiry";
 
-/// Of each store: the colour of its lines.
 const COLOURS: [(Name, &str); 4] = [
     (Name::SievedbTtl, "#1b7837"),
     (Name::SievedbKeyspaces, "#7fbf7b"),
@@ -82,7 +81,6 @@ fn row(plan: &Plan, name: Name, outcome: &Outcome) -> String {
     )
 }
 
-/// Ids per second in each bucket.
 fn rates(samples: &[Sample]) -> Vec<f64> {
     let before = std::iter::once(0).chain(samples.iter().map(|sample| sample.ids));
     let ids =
@@ -100,7 +98,7 @@ const RIGHT: f64 = 20.0;
 const PANEL: f64 = 260.0;
 const TOP: f64 = 70.0;
 
-/// Two panels, one above the other, with a line for each store.
+/// A panel for disk and one for memory, with a line for each store.
 fn picture(plan: &Plan, results: &[(Name, Outcome)]) -> String {
     let height = TOP + 2.0 * (PANEL + 60.0);
     let mut svg = Svg::new(&format!(

@@ -1,31 +1,25 @@
-//! The ids and their times.
-
 use byteorder::{BigEndian, ByteOrder};
 
 use super::Plan;
 use crate::random::{below, mix};
 
-/// The time to live: a day.
 pub(crate) const TTL_MILLIS: u64 = 24 * 3600 * 1000;
 
-/// Parts of it.
 pub(crate) const BUCKETS: u32 = 24;
 
-/// When the first event happens.
 const START_MILLIS: u64 = 1_700_000_000_000 / TTL_MILLIS * TTL_MILLIS;
 
-/// One event in so many repeats an earlier one.
+/// One in so many events repeats an earlier one.
 const REPEATED: u64 = 8;
 
 pub(crate) type Id = [u8; 16];
 
-/// When the bucket of a time ends.
 pub(crate) fn end_of_bucket(time: u64) -> u64 {
     let bucket = TTL_MILLIS / u64::from(BUCKETS);
     (time / bucket + 1) * bucket
 }
 
-/// A time as the beginning of a key: keys are in the order of times.
+/// Big-endian, so that keys are in the order of times.
 pub(crate) fn in_order(time: u64) -> [u8; 8] {
     let mut bytes = [0; 8];
     BigEndian::write_u64(&mut bytes, time);
@@ -41,12 +35,10 @@ impl Stream {
         Self { per_window: plan.per_window }
     }
 
-    /// When an event happens.
     pub(crate) fn time(&self, event: u32) -> u64 {
         START_MILLIS + TTL_MILLIS * u64::from(event) / u64::from(self.per_window)
     }
 
-    /// The first event with the id of this one.
     pub(crate) fn original(&self, event: u32) -> u32 {
         let mut event = event;
         while event > 0 && mix(40, event.into()).is_multiple_of(REPEATED) {

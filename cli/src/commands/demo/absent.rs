@@ -1,13 +1,10 @@
-//! Absent keys that resemble the present ones: for each key one with a character of its last path component
-//! changed, checked against the whole set.
+//! Absent keys: each key with a character of its last path component changed, checked against all keys.
 
 use super::random::Random;
 use super::source::Record;
 
-/// The characters that replace one.
 const CHARACTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 
-/// One absent key for each record. `records` are sorted by key.
 pub(super) fn absent_keys(records: &[Record], random: &mut Random) -> Vec<Vec<u8>> {
     records.iter().map(|record| neighbour(records, &record.key, random)).collect()
 }
@@ -16,7 +13,6 @@ fn exists(records: &[Record], key: &[u8]) -> bool {
     records.binary_search_by(|record| (*record.key).cmp(key)).is_ok()
 }
 
-/// An absent key that resembles this one.
 fn neighbour(records: &[Record], key: &[u8], random: &mut Random) -> Vec<u8> {
     let name = key.iter().rposition(|byte| b"/\\".contains(byte)).map_or(0, |separator| separator + 1);
     let changeable: Vec<usize> = (name..key.len()).filter(|&at| key[at].is_ascii_alphanumeric()).collect();

@@ -1,9 +1,5 @@
-//! A keyspace that the demo has made, and the proof that all of its entries are the demo's.
-//!
-//! The keyspace [`DEMOS`] holds the name of each keyspace that the demo has made, with the [`Contents`] that
-//! the demo has written to it: the number of its entries and a sum over them. Every batch of the demo writes
-//! entries and contents together, so that the two agree whenever the demo is interrupted. A keyspace whose entries
-//! do not add up to its record was changed by another program, and is refused before anything is deleted.
+//! A keyspace of the demo. [`DEMOS`] maps it to its [`Contents`], the number of entries and a sum over them, written with each
+//! batch. A keyspace that differs from its record is refused before anything is deleted.
 
 use sievedb::hash::key_hash;
 use sievedb::{Db, Durability, Keyspace, KeyspaceOptions, WriteBatch};
@@ -11,19 +7,15 @@ use sievedb::{Db, Durability, Keyspace, KeyspaceOptions, WriteBatch};
 use crate::failure::{Failure, Result};
 use crate::store::{DEFAULT_KEYSPACE, DEMOS};
 
-/// Size at which a batch of deletions is written.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// An empty keyspace of the demo.
 pub(super) struct Claim {
     pub(super) keyspace: Keyspace,
-    /// Entries of an earlier demo that were deleted.
     pub(super) deleted: u64,
     own: Keyspace,
     contents: Contents,
 }
 
-/// The contents of a keyspace: the number of its entries, and the sum of their hashes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Contents {
     entries: u64,
@@ -60,12 +52,10 @@ impl Contents {
 }
 
 impl Claim {
-    /// Fails if a keyspace exists and has entries that the demo did not write.
     pub(super) fn check(db: &Db, name: &str) -> Result<()> {
         Self::contents(db, name).map(drop)
     }
 
-    /// The contents of a keyspace, all of which the demo has written.
     fn contents(db: &Db, name: &str) -> Result<Contents> {
         let refused = |what: &str| {
             Failure::Usage(format!(
@@ -90,7 +80,6 @@ impl Claim {
         Ok(contents)
     }
 
-    /// Empties a keyspace of the demo, or creates it, and sets its options.
     pub(super) fn take(db: &Db, name: &str, options: &KeyspaceOptions) -> Result<Self> {
         let contents = Self::contents(db, name)?;
         let own = db.keyspace(DEMOS, KeyspaceOptions::default())?;
@@ -104,19 +93,17 @@ impl Claim {
         Ok(claim)
     }
 
-    /// Adds an entry, whose key is new, to a batch.
+    /// The key must be new.
     pub(super) fn put(&mut self, batch: &mut WriteBatch, key: &[u8], value: &[u8]) {
         batch.put_in(&self.keyspace, key, value);
         self.contents.add(key, value);
     }
 
-    /// Writes a batch of entries, and the record of them.
     pub(super) fn write(&self, db: &Db, mut batch: WriteBatch) -> Result<()> {
         batch.put_in(&self.own, self.keyspace.name(), self.contents.encode());
         Ok(db.write(batch)?)
     }
 
-    /// Deletes every entry, and compacts the tombstones away.
     fn clear(&mut self, db: &Db) -> Result<()> {
         let mut batch = WriteBatch::new();
         for entry in &self.keyspace {
@@ -162,7 +149,6 @@ mod tests {
             Some(value) => keyspace.put(key, value).unwrap(),
             None => keyspace.delete(key).unwrap(),
         };
-        // Another entry, one less, and another value.
         for (key, value) in [("more", Some(&b""[..])), ("key 1", None), ("key 1", Some(b"x"))] {
             let old = keyspace.get(key).unwrap();
             set(key, value);

@@ -1,8 +1,5 @@
-//! The directory of the demo's store.
-//!
-//! The demo removes no file and no directory, and deletes only entries that it has written itself (`claim`). Without
-//! a given path, the directory is in the system's temporary directory, which may be shared by all users. Its name
-//! then contains the name of the user, and it must belong to that user.
+//! The directory of the demo's store. The demo removes no file, and deletes only its own entries (`claim`). The default directory
+//! is in the shared temporary directory, so its name contains the user's number and it must belong to the user.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -13,10 +10,8 @@ use super::claim::Claim;
 use crate::failure::{Failure, Result};
 use crate::store::{self, Opening};
 
-/// Number of directories that are tried, one after the other, if none is given.
 const DIRECTORIES_MAX: u32 = 9;
 
-/// A store with the two keyspaces of the demo, both empty.
 pub(super) struct Home {
     pub(super) dir: PathBuf,
     pub(super) db: Db,
@@ -24,8 +19,6 @@ pub(super) struct Home {
 }
 
 impl Home {
-    /// Opens the store in `dir` with the demo's keyspaces and their options. The caller does its background
-    /// work with [`Db::step`].
     pub(super) fn open(
         dir: &Path,
         opening: Opening,
@@ -38,8 +31,7 @@ impl Home {
         Ok(Self { dir: dir.to_owned(), db, claims })
     }
 
-    /// The same in the system's temporary directory. A store there may be in use, damaged, or another user's: it
-    /// is left as it is, and the next name is tried.
+    /// Skips a store that is in use, damaged or another user's.
     pub(super) fn open_temporary(opening: Opening, keyspaces: [(&str, &KeyspaceOptions); 2]) -> Result<Self> {
         let mut number = 1;
         loop {
@@ -58,20 +50,17 @@ impl Home {
     }
 }
 
-/// The name of a directory for this user.
 #[cfg(unix)]
 fn name(number: u32) -> String {
     let user = rustix::process::geteuid().as_raw();
     if number == 1 { format!("sievedb-demo-{user}") } else { format!("sievedb-demo-{user}-{number}") }
 }
 
-/// The name of a directory. Each user has a temporary directory.
 #[cfg(not(unix))]
 fn name(number: u32) -> String {
     if number == 1 { "sievedb-demo".into() } else { format!("sievedb-demo-{number}") }
 }
 
-/// Refuses a directory of another user, and a link, which may lead to one.
 #[cfg(unix)]
 fn check_owner(dir: &Path) -> Result<()> {
     use std::os::unix::fs::MetadataExt;
@@ -90,7 +79,6 @@ fn check_owner(_dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether the error concerns this directory only, so that another one may work.
 fn concerns_this_directory(error: &Error) -> bool {
     match error {
         Error::Corruption { .. }

@@ -1,7 +1,5 @@
-//! Looks up every key of a keyspace, checks each answer, and counts the data blocks read.
-//!
-//! Everything is read once before anything is timed: tables are open and blocks are cached, as in a store in
-//! use. A data block counts as read whether it came from a file or from the cache.
+//! Looks up every key of a keyspace, checks each answer, and counts the data blocks read. Everything is read once before it is
+//! timed.
 
 use std::time::{Duration, Instant};
 
@@ -11,23 +9,18 @@ use super::source::Record;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 
-/// The lookups, in their order.
 pub(super) struct Lookups<'a> {
     pub(super) records: &'a [Record],
     pub(super) absent: &'a [Vec<u8>],
     pub(super) order: &'a [usize],
 }
 
-/// The cost of a number of lookups.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pass {
     pub(super) lookups: u64,
     pub(super) time: Duration,
-    /// Data blocks read.
     pub(super) blocks: u64,
-    /// The answers of the filters.
     pub(super) filter: FilterCounts,
-    /// The predicted rate of the filters, weighted by the number of probes of each level.
     pub(super) predicted_rate: Option<f64>,
 }
 
@@ -37,21 +30,16 @@ impl Pass {
     }
 }
 
-/// Size and cost of a keyspace.
 #[derive(Debug, Clone)]
 pub(super) struct Measured {
-    /// Levels that hold tables.
     pub(super) levels: usize,
     pub(super) total: LevelStats,
-    /// Memory of the filters, in bytes.
     pub(super) filter_memory_bytes: u64,
     pub(super) present: Pass,
     pub(super) absent: Pass,
-    /// Absent keys answered from memory: every probed filter answered "absent".
     pub(super) from_memory: u64,
 }
 
-/// Measures a keyspace that holds exactly the records.
 pub(super) fn measure(db: &Db, keyspace: &Keyspace, lookups: &Lookups<'_>) -> Result<Measured> {
     read_everything(keyspace, lookups.records)?;
     let present = pass(db, keyspace, lookups.order, |index| {
@@ -77,7 +65,6 @@ fn of<'a>(stats: &'a Stats, keyspace: &Keyspace) -> Result<&'a KeyspaceStats> {
     stats.keyspace(keyspace.name()).ok_or_else(|| Failure::Refused("the demo's keyspace was dropped".into()))
 }
 
-/// Reads all entries, in order, and compares them.
 fn read_everything(keyspace: &Keyspace, records: &[Record]) -> Result<()> {
     let mut entries = keyspace.iter();
     for record in records {
@@ -93,7 +80,6 @@ fn wrong(what: &str) -> Failure {
     Failure::Refused(format!("{what} gave a wrong answer: please report this"))
 }
 
-/// Looks up one key for each number in `order`; `answers_right` does it.
 fn pass(
     db: &Db,
     keyspace: &Keyspace,
@@ -122,7 +108,7 @@ fn pass(
     Ok(Pass { lookups: order.len() as u64, time, blocks, filter, predicted_rate })
 }
 
-/// The answers of the filters between two statistics, and the rate that they predict for these probes.
+/// The answers between two statistics, and the predicted rate.
 fn filters(before: &KeyspaceStats, after: &KeyspaceStats) -> (FilterCounts, Option<f64>) {
     let mut sum = FilterCounts::default();
     let mut expected = 0.0;

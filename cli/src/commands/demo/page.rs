@@ -1,7 +1,5 @@
-//! The page about the store of the demo: a file next to the store, with the name of the store and `.html`.
-//!
-//! The store may be in a directory where anyone can create files. An existing file is replaced only if it is a page
-//! of an earlier demo. A new page is created only under a free name, so links are never followed.
+//! The page about the demo's store, next to it. Other users may create files there, so links are never followed: only an earlier
+//! demo's page is replaced, and a new page needs a free name.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -13,13 +11,10 @@ use sievedb_report::Report;
 use crate::failure::Result;
 use crate::store;
 
-/// A text near the beginning of every page.
 const MARK: &str = ": SieveDB report</title>";
 
-/// Bytes in which the mark must be.
 const MARK_WITHIN: u64 = 8192;
 
-/// Writes the page. If that fails, prints a note with the reason.
 pub(super) fn write(db: &Db) -> Result<Option<PathBuf>> {
     let mut name = db.path().as_os_str().to_owned();
     name.push(".html");
@@ -38,7 +33,6 @@ pub(super) fn write(db: &Db) -> Result<Option<PathBuf>> {
     }
 }
 
-/// Removes the page of an earlier demo.
 fn remove_earlier(path: &Path) -> io::Result<()> {
     match path.symlink_metadata() {
         Ok(metadata) if metadata.is_file() && is_page(path)? => fs::remove_file(path),

@@ -1,6 +1,5 @@
-//! Numbers that look random and are the same in every run: SplitMix64 (Steele, Lea and Flood 2014).
+//! SplitMix64 (Steele, Lea and Flood 2014): the same numbers in every run.
 
-/// A generator; its field is the seed.
 #[derive(Debug, Clone)]
 pub(super) struct Random(pub(super) u64);
 
@@ -13,12 +12,10 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `end`, which is not 0.
     pub(super) fn below(&mut self, end: usize) -> usize {
         ((u128::from(self.next()) * end as u128) >> 64) as usize
     }
 
-    /// The numbers below `len` in random order.
     pub(super) fn order(&mut self, len: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..len).collect();
         for index in (1..len).rev() {

@@ -1,5 +1,4 @@
-//! The report: the reads saved by filters, then details. One screen of 80 columns, plain text; or the same figures as
-//! an object for programs.
+//! The report on one screen of 80 columns, or as an object.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,18 +11,14 @@ use crate::escape::escape;
 use crate::store::DEFAULT_KEYSPACE;
 use crate::units;
 
-/// Width of a line's label, and of each of the two columns of figures.
 const LABEL: usize = 44;
 const COLUMN: usize = 16;
 
-/// The program that shows files, and its file.
 const DUMP: &str = "sievedb-dump";
 const DUMP_FILE: &str = if cfg!(windows) { "sievedb-dump.exe" } else { DUMP };
 
-/// Columns of the longer bar.
 const BAR: u64 = 40;
 
-/// The whole report.
 pub(super) fn report(findings: &Findings) -> String {
     let mut out = String::new();
     result(&mut out, findings);
@@ -34,7 +29,6 @@ pub(super) fn report(findings: &Findings) -> String {
     out
 }
 
-/// The figures of the report.
 pub(super) fn object(findings: &Findings) -> Json {
     let pair = |pair: &Pair| json!({ "with_filters": measured(&pair.with), "without_filters": measured(&pair.without) });
     json!({
@@ -78,12 +72,10 @@ fn measured(found: &Measured) -> Json {
     })
 }
 
-/// Adds a line to the report. Writing to a string cannot fail.
 fn line(out: &mut String, text: &str) {
     let _ = writeln!(out, "{}", text.trim_end());
 }
 
-/// The reads saved by filters: one sentence and two bars.
 fn result(out: &mut String, findings: &Findings) {
     let Pair { with, without } = &findings.loaded;
     let (few, many) = (with.absent.blocks, without.absent.blocks);
@@ -101,7 +93,6 @@ fn result(out: &mut String, findings: &Findings) {
     line(out, "");
 }
 
-/// A bar for `number`, relative to the longest bar for `most`. A bar shorter than a column is drawn as `|`.
 fn bar(number: u64, most: u64) -> String {
     let columns = (number as f64 * BAR as f64 / most.max(1) as f64).round() as usize;
     match columns {
@@ -183,7 +174,6 @@ fn speed(pass: &Pass) -> String {
     units::per_second(pass.lookups, pass.time)
 }
 
-/// How the figures were taken.
 fn conditions(out: &mut String) {
     line(out, "");
     line(out, "Default options, one thread, all blocks cached: a block counts as read from the");
@@ -222,7 +212,6 @@ fn what_next(out: &mut String, findings: &Findings) {
     }
 }
 
-/// The name under which this program was called.
 fn called() -> PathBuf {
     std::env::args_os().next().unwrap_or_else(|| "sievedb".into()).into()
 }
@@ -231,8 +220,7 @@ fn program() -> String {
     quoted(&called().to_string_lossy())
 }
 
-/// The command `sievedb-dump`. `cargo run -- demo` builds `sievedb` only, so the other program is either installed
-/// next to the `called` one, or it has to be built.
+/// `sievedb-dump` next to the `called` program, or a `cargo run`: `cargo run -- demo` builds `sievedb` only.
 fn dump_program(called: &Path, is_installed: bool) -> String {
     match is_installed {
         true => quoted(&called.with_file_name(DUMP).to_string_lossy()),
@@ -240,7 +228,6 @@ fn dump_program(called: &Path, is_installed: bool) -> String {
     }
 }
 
-/// A key as the last argument of a command.
 fn argument(key: &[u8]) -> String {
     let plain = std::str::from_utf8(key).is_ok_and(|key| !key.chars().any(char::is_control));
     match key {
@@ -254,7 +241,6 @@ fn argument(key: &[u8]) -> String {
     }
 }
 
-/// A word quoted for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:=@%,".contains(&byte);
     if !word.is_empty() && word.bytes().all(is_plain) {

@@ -1,5 +1,3 @@
-//! The demo from beginning to end.
-
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -20,18 +18,15 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::store::{self, DEFAULT_KEYSPACE, Opening, Within};
 
-/// Seed of everything random.
 const SEED: u64 = 1;
 
-/// Entries in a batch.
 const BATCH_ENTRIES: usize = 1000;
 
 /// Shows the reads that filters save, on the paths of this machine's files.
 ///
-/// Loads the path of every file under /usr, with its size and time, or the lines of a file. Looks up every
-/// key and as many absent ones, with filters and without, in a store with default options, and reports the
-/// blocks read and the time. The store is kept; a second run deletes the entries of the first and starts again, and
-/// refuses if others are among them.
+/// Loads the paths of all files under /usr, or the lines of a file. Looks up every key and as many absent ones, with and without
+/// filters, and reports the blocks read and the time. The store is kept; a second run replaces its entries, and refuses a store
+/// with others.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The directory of the store [default: sievedb-demo and the number of the user in the system's temporary
@@ -80,7 +75,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let compacted = measure_both()?;
     drop(bare);
     db.drop_keyspace(&bare_name)?;
-    // The list of the demo's keyspaces too, so that no log is needed any more.
     db.flush()?;
     let page = page::write(&db)?;
     db.close()?;
@@ -114,13 +108,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     out.finish()
 }
 
-/// A record with a key that is easy to read: about as long as a short path.
 fn example(records: &[Record]) -> usize {
     (0..records.len()).min_by_key(|&index| records[index].key.len().abs_diff(12)).unwrap_or(0)
 }
 
-/// Loads the records and flushes them; background work is done between the batches. The time is for all of
-/// it.
 fn load(db: &Db, claim: &mut Claim, records: &[Record], order: &[usize]) -> Result<Duration> {
     let mut progress = Progress::of_items("loading", Some(order.len() as u64));
     let mut done = 0;

@@ -1,7 +1,5 @@
-//! Real input: the paths of the files under a directory, or the lines of a file.
-//!
-//! A walk reads directories only, does not follow links, and stops at a number of keys and of bytes, so that the demo
-//! ends soon on any machine. Unreadable directories are counted and reported.
+//! Records: the paths of the files under a directory, or the lines of a file. A walk follows no links and is bounded in keys and
+//! bytes; unreadable directories are counted.
 
 use std::path::{Path, PathBuf};
 
@@ -13,37 +11,28 @@ use crate::lines::Lines;
 use crate::progress::Progress;
 use crate::units;
 
-/// Most keys.
 const KEYS_MAX: usize = 2_000_000;
 
-/// Most bytes of keys and values.
 const BYTES_MAX: usize = 512 << 20;
 
-/// The longest line. One that is too long for a key is left out, and counted.
+/// Lines too long for a key are counted and skipped.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// A key and its value.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Record {
     pub(super) key: Box<[u8]>,
     pub(super) value: Box<[u8]>,
 }
 
-/// The data to load.
 #[derive(Debug, Default)]
 pub(super) struct Source {
-    /// A description of the keys: "file paths under /usr".
     pub(super) what: String,
-    /// In the order of their keys, each key once.
     pub(super) records: Vec<Record>,
-    /// A description of the omitted files.
     pub(super) left_out: Option<String>,
-    /// Bytes of keys and values.
     pub(super) bytes: usize,
 }
 
 impl Source {
-    /// Reads the lines of a file, or walks a directory.
     pub(super) fn read(from: Option<&Path>) -> Result<Self> {
         let from = from.map_or_else(default_directory, Path::to_path_buf);
         let mut source = if from.is_dir() { walk(&from) } else { lines(&from)? };
@@ -59,7 +48,6 @@ impl Source {
         Ok(source)
     }
 
-    /// Whether there is room for another record; if not, notes that the rest is left out.
     fn has_room(&mut self) -> bool {
         if self.records.len() < KEYS_MAX && self.bytes < BYTES_MAX {
             return true;
@@ -82,7 +70,6 @@ impl Record {
     }
 }
 
-/// A directory with many files that most machines have.
 fn default_directory() -> PathBuf {
     let usr = PathBuf::from("/usr");
     match std::env::var_os("ProgramFiles") {
@@ -148,7 +135,6 @@ fn walk(top: &Path) -> Source {
     source
 }
 
-/// Skips a file that was deleted meanwhile, and a path that is too long for a key.
 fn add_file(source: &mut Source, entry: &std::fs::DirEntry) {
     let path = entry.path();
     let key = path.as_os_str().as_encoded_bytes();

@@ -1,53 +1,55 @@
-//! The stages of `uniq`, each in a thread of its own: lines are read, decided, and synced and printed at the same time.
+//! The stages of `uniq`, each in its own thread.
 //!
-//! 1. The *reader* collects lines in lots. It hands a lot on when the decider is free, when the lot is full, or when the
-//!    next line has to be waited for. So lots grow while the decider is busy.
-//! 2. The *decider* finds out which lines of a lot are new, and writes these, in one step that needs no sync.
-//! 3. The *printer* makes lots durable and prints them, in order: as many at once as were decided since the last sync.
-//!    While lines keep coming it syncs once in an interval. If the reader waits for its input and everything is decided,
-//!    it does not wait for more.
+//! 1. The *reader* collects lines in lots. It passes on a lot when the decider is free, the lot is full, or the next line has to
+//!    be waited for. So lots grow while the decider is busy.
+//! 2. The *decider* writes the new lines of a lot, in one step that needs no sync.
+//! 3. The *printer* makes lots durable and prints them, in order: all that were decided since the last sync. While lines keep
+//!    coming it syncs once in an interval; if the reader waits for its input and everything is decided, at once.
 //!
-//! With a limit on lines that may be stored without being printed, a lot has at most that many lines, and the decider
-//! waits until the previous lot is printed.
+//! With a limit on stored but unprinted lines, a lot has at most that many lines, and the decider waits until the previous lot is
+//! printed.
 //!
-//! A stage that fails ends the stages before it; later stages finish the work that they received.
+//! A stage that fails ends the stages before it; later stages finish the work that they received. Its failure is kept in
+//! the [`Stop`] before that, so the last stage can see it.
+//!
+//! A [`Stop`] ends the input: lines that were read are decided and printed. A reader that waits for its input stays there,
+//! so the decider ends without it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 
-/// Lines from which on a lot is handed on as soon as the decider is free.
+/// From this many lines on, a lot is passed on when the decider is free.
 const LINES_MIN: usize = 1000;
 
-/// Bytes of a lot, and of lots that wait to be printed.
+/// Bytes of a lot, and of unprinted lots.
 pub(super) const BYTES_MAX: usize = 16 << 20;
 
 /// Lots between two stages.
 const QUEUE: usize = 2;
 
-/// How long the printer waits for another lot before it looks whether any is to come.
+/// The printer's wait for another lot before it checks whether any is to come.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// The items passed between stages.
 pub(super) trait Size {
     fn lines(&self) -> usize;
     fn bytes(&self) -> usize;
 }
 
-/// How lots are cut, and how often they are synced.
+/// The size of lots and the interval between syncs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
-    /// The most lines of a lot.
     pub(super) lines_max: usize,
-    /// Whether a lot is decided only when the one before is printed.
+    /// Whether a lot is decided only after the previous one is printed.
     pub(super) one_at_a_time: bool,
     pub(super) sync_every: Duration,
 }
 
-/// The work in progress before the printer: the lots, and the reader unless it waits for its input.
+/// The work in progress before the printer: lots, and a reader that is not waiting.
 #[derive(Default)]
 struct Traffic(AtomicUsize);
 
@@ -65,7 +67,70 @@ impl Traffic {
     }
 }
 
-/// How a lot was filled.
+/// A request of another thread to end the input, and the failure of a stage.
+#[derive(Default)]
+pub(super) struct Stop {
+    is_requested: AtomicBool,
+    /// Wakes the decider.
+    wake: Mutex<Option<Box<dyn Fn() + Send>>>,
+    /// The reader has ended.
+    is_read: AtomicBool,
+    failure: Mutex<Option<Failure>>,
+}
+
+impl Stop {
+    pub(super) fn request(&self) {
+        self.is_requested.store(true, Ordering::SeqCst);
+        if let Some(wake) = &*self.wake.lock().unwrap_or_else(PoisonError::into_inner) {
+            wake();
+        }
+    }
+
+    fn is_requested(&self) -> bool {
+        self.is_requested.load(Ordering::SeqCst)
+    }
+
+    fn wake_with(&self, wake: Option<Box<dyn Fn() + Send>>) {
+        *self.wake.lock().unwrap_or_else(PoisonError::into_inner) = wake;
+    }
+
+    pub(super) fn is_read(&self) -> bool {
+        self.is_read.load(Ordering::SeqCst)
+    }
+
+    fn failure(&self) -> MutexGuard<'_, Option<Failure>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the failure with the greatest exit code, and the first of equal ones: a store that failed counts more than a
+    /// line that is not valid.
+    pub(super) fn keep(&self, result: Result<()>) {
+        let mut kept = self.failure();
+        if let Err(failure) = result
+            && kept.as_ref().is_none_or(|kept| kept.code() < failure.code())
+        {
+            *kept = Some(failure);
+        }
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure().is_some()
+    }
+
+    pub(super) fn take_failure(&self) -> Option<Failure> {
+        self.failure().take()
+    }
+}
+
+/// Releases the sender that wakes the decider, also when the reader panics.
+struct Waking<'s>(&'s Stop);
+
+impl Drop for Waking<'_> {
+    fn drop(&mut self) {
+        self.0.wake_with(None);
+    }
+}
+
 pub(super) enum Filled {
     More,
     /// The next line has to be waited for.
@@ -73,42 +138,77 @@ pub(super) enum Filled {
     End,
 }
 
-/// Runs all stages to their ends. `fill` adds a line to a lot, in this thread. `print` gets the lots that were decided.
-pub(super) fn run<L: Size + Default + Send, D: Size + Send>(
+/// Runs all stages. `fill` adds a line to a lot, in this thread. `print` gets the decided lots.
+pub(super) fn run<L: Size + Default + Send + 'static, D: Size + Send>(
     pace: Pace,
+    stop: &Stop,
     fill: impl FnMut(&mut L) -> Result<Filled>,
     mut decide: impl FnMut(L) -> Result<D> + Send,
-    print: impl FnOnce(Groups<'_, D>) -> Result<()> + Send,
+    print: impl FnOnce(&mut Groups<'_, D>) -> Result<()> + Send,
 ) -> Result<()> {
     let traffic = &Traffic::default();
-    let (lots, undecided) = mpsc::sync_channel::<L>(QUEUE);
+    // `None` wakes the decider.
+    let (lots, undecided) = mpsc::sync_channel::<Option<L>>(QUEUE);
     let (hands_on, decided) = mpsc::sync_channel::<D>(QUEUE);
     let (prints, printed) = mpsc::channel::<()>();
-    let groups = Groups { pace, traffic, decided, prints, given: 0, due: Instant::now() };
+    let mut groups = Groups { pace, traffic, decided, prints, given: 0, due: Instant::now() };
+    let wakes = lots.clone();
+    // If the queue is full, the decider is awake.
+    stop.wake_with(Some(Box::new(move || _ = wakes.try_send(None))));
+    let waking = Waking(stop);
     thread::scope(|scope| {
-        let decider = scope.spawn(move || -> Result<()> {
-            for (number, lot) in undecided.into_iter().enumerate() {
+        // Each stage keeps its failure before it closes its channels.
+        let decider = scope.spawn(move || {
+            let lots = std::iter::from_fn(|| next_lot(&undecided, traffic, stop));
+            for (number, lot) in lots.enumerate() {
                 let is_next = number == 0 || !pace.one_at_a_time || printed.recv().is_ok();
-                if !is_next || hands_on.send(decide(lot)?).is_err() {
+                if !is_next {
+                    break;
+                }
+                let decided = match decide(lot) {
+                    Ok(decided) => decided,
+                    Err(failure) => return stop.keep(Err(failure)),
+                };
+                if hands_on.send(decided).is_err() {
                     break;
                 }
                 traffic.leave();
             }
-            Ok(())
         });
-        let printer = scope.spawn(move || print(groups));
-        let read = read_all(pace, traffic, &lots, fill);
-        drop(lots);
-        let [decided, printed] = [decider, printer]
-            .map(|stage| stage.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        printed.and(decided).and(read)
-    })
+        let printer = scope.spawn(move || stop.keep(print(&mut groups)));
+        stop.keep(read_all(pace, stop, traffic, &lots, fill));
+        stop.is_read.store(true, Ordering::SeqCst);
+        drop((lots, waking));
+        for stage in [decider, printer] {
+            stage.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+    });
+    stop.take_failure().map_or(Ok(()), Err)
+}
+
+/// The next lot for the decider; `None` at the end, or after a stop when everything that was read is decided.
+fn next_lot<L>(undecided: &Receiver<Option<L>>, traffic: &Traffic, stop: &Stop) -> Option<L> {
+    loop {
+        let received = match stop.is_requested() {
+            true => undecided.recv_timeout(PATIENCE),
+            false => undecided.recv().map_err(RecvTimeoutError::from),
+        };
+        match received {
+            Ok(Some(lot)) => return Some(lot),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Ok(None) | Err(RecvTimeoutError::Timeout) if stop.is_requested() && traffic.is_idle() => {
+                return None;
+            }
+            Ok(None) | Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
 }
 
 fn read_all<L: Size + Default>(
     pace: Pace,
+    stop: &Stop,
     traffic: &Traffic,
-    lots: &SyncSender<L>,
+    lots: &SyncSender<Option<L>>,
     mut fill: impl FnMut(&mut L) -> Result<Filled>,
 ) -> Result<()> {
     let (mut lot, mut waits) = (L::default(), true);
@@ -118,38 +218,37 @@ fn read_all<L: Size + Default>(
             traffic.enter();
         }
         waits = matches!(filled, Ok(Filled::Waits));
-        let goes_on = matches!(filled, Ok(Filled::More));
+        let is_stopped = stop.is_requested();
+        let goes_on = matches!(filled, Ok(Filled::More)) && !is_stopped;
         let is_full = lot.lines() >= pace.lines_max || lot.bytes() >= BYTES_MAX;
         let may_go = goes_on && !is_full;
         if lot.lines() > 0 && (!may_go || lot.lines().is_multiple_of(LINES_MIN)) {
             traffic.enter();
+            let taken = Some(std::mem::take(&mut lot));
             let sent = match may_go {
-                true => lots.try_send(std::mem::take(&mut lot)),
-                false => {
-                    lots.send(std::mem::take(&mut lot)).map_err(|error| TrySendError::Disconnected(error.0))
-                }
+                true => lots.try_send(taken),
+                false => lots.send(taken).map_err(|error| TrySendError::Disconnected(error.0)),
             };
             match sent {
                 Ok(()) => {}
                 Err(TrySendError::Full(back)) => {
                     traffic.leave();
-                    lot = back;
+                    lot = back.unwrap_or_default();
                 }
-                // A later stage has failed, and returns why.
+                // A later stage has failed and returns the reason.
                 Err(TrySendError::Disconnected(_)) => return Ok(()),
             }
         }
         if waits {
             traffic.leave();
         }
-        if matches!(filled?, Filled::End) {
+        if matches!(filled?, Filled::End) || is_stopped {
             return Ok(());
         }
     }
 }
 
-/// The lots that were decided, in groups that are synced and printed together. A group is printed when the next one is
-/// taken.
+/// The decided lots in groups that are synced and printed together. Taking the next group marks the last one as printed.
 pub(super) struct Groups<'t, D> {
     pace: Pace,
     traffic: &'t Traffic,
@@ -157,7 +256,7 @@ pub(super) struct Groups<'t, D> {
     prints: Sender<()>,
     /// Lots in the last group.
     given: usize,
-    /// When the next sync may begin, unless there is nothing to wait for.
+    /// The earliest time of the next sync if more lots are to come.
     due: Instant,
 }
 
@@ -194,7 +293,6 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::failure::Failure;
 
     #[derive(Default)]
     struct Numbers(Vec<u32>);
@@ -230,7 +328,7 @@ mod tests {
             next += 1;
             Ok(Filled::More)
         };
-        let result = run(pace, fill, decide, |all| {
+        let result = run(pace, &Stop::default(), fill, decide, |all| {
             all.for_each(|group| groups.lock().unwrap().push(group));
             Ok(())
         });
@@ -273,7 +371,7 @@ mod tests {
             Ok(lot)
         };
         let pace = Pace { lines_max: 1 << 20, ..PACE };
-        run(pace, fill, wait, |groups| {
+        run(pace, &Stop::default(), fill, wait, |groups| {
             groups.for_each(drop);
             Ok(())
         })
@@ -296,7 +394,7 @@ mod tests {
             Ok(lot)
         };
         let mut sizes = Vec::new();
-        run(pace, fill, decide, |groups| {
+        run(pace, &Stop::default(), fill, decide, |groups| {
             for group in groups {
                 sizes.extend(group.iter().map(Numbers::lines));
                 under_way.fetch_sub(group.len(), Ordering::SeqCst);
@@ -318,8 +416,57 @@ mod tests {
             lot.0.push(0);
             Ok(Filled::More)
         };
-        let result = run(PACE, endless, Ok, |mut groups| groups.next().map_or(Ok(()), |_| Err(Failure::No)));
+        let end = |groups: &mut Groups<'_, _>| groups.next().map_or(Ok(()), |_| Err(Failure::No));
+        let result = run(PACE, &Stop::default(), endless, Ok, end);
         assert!(matches!(result, Err(Failure::No)));
+    }
+
+    #[test]
+    fn the_failure_of_another_stage_is_kept_before_the_printer_ends() {
+        for is_reader in [true, false] {
+            let (stop, mut has_failed) = (&Stop::default(), false);
+            let fill = |lot: &mut Numbers| {
+                lot.0.push(0);
+                if is_reader { Err(Failure::No) } else { Ok(Filled::More) }
+            };
+            let result = run(
+                PACE,
+                stop,
+                fill,
+                |_: Numbers| Err::<Numbers, _>(Failure::No),
+                |groups| {
+                    groups.for_each(drop);
+                    has_failed = stop.has_failed();
+                    Ok(())
+                },
+            );
+            assert!(matches!(result, Err(Failure::No)) && has_failed, "{is_reader}");
+        }
+    }
+
+    #[test]
+    fn a_store_that_failed_counts_more_than_a_line_that_is_not_valid_or_a_closed_pipe() {
+        let stop = Stop::default();
+        for failure in [Failure::PipeClosed, Failure::Usage("line".into()), Failure::Refused("store".into())]
+        {
+            stop.keep(Err(failure));
+        }
+        for later in [Err(Failure::Refused("later".into())), Err(Failure::PipeClosed), Ok(())] {
+            stop.keep(later);
+        }
+        assert!(matches!(stop.take_failure(), Some(Failure::Refused(what)) if what == "store"));
+    }
+
+    #[test]
+    fn a_reader_that_panics_ends_the_other_stages() {
+        let run = || {
+            let fill = |_: &mut Numbers| -> Result<Filled> { panic!("expected") };
+            run(PACE, &Stop::default(), fill, Ok, |groups| {
+                groups.for_each(drop);
+                Ok(())
+            })
+        };
+        assert!(std::panic::catch_unwind(run).is_err());
     }
 
     #[test]
@@ -336,10 +483,43 @@ mod tests {
         };
         // So rarely that the test would fail if it was waited for.
         let pace = Pace { sync_every: Duration::from_secs(600), ..PACE };
-        run(pace, fill, Ok, |groups| {
+        run(pace, &Stop::default(), fill, Ok, |groups| {
             groups.flatten().for_each(|lot| _ = prints.send(lot.0[0]));
             Ok(())
         })
         .unwrap();
+    }
+
+    #[test]
+    fn a_stopped_input_ends_after_the_lines_that_were_read_also_if_the_reader_waits() {
+        // At 0 the reader never waits. Otherwise it waits after this number, until everything is printed.
+        for waits_at in [0, 1, 2500] {
+            let (stop, ends) = (&Stop::default(), &AtomicBool::new(false));
+            let (mut next, mut numbers) = (0, Vec::new());
+            let fill = |lot: &mut Numbers| {
+                assert!(next < 1 << 24, "it is not stopped");
+                while waits_at > 0 && next == waits_at && !ends.load(Ordering::SeqCst) {
+                    stop.request();
+                    thread::sleep(Duration::from_millis(1));
+                }
+                if waits_at == 0 && next == 7000 {
+                    stop.request();
+                }
+                if ends.load(Ordering::SeqCst) && waits_at > 0 {
+                    return Ok(Filled::End);
+                }
+                lot.0.push(next);
+                next += 1;
+                Ok(if next == waits_at { Filled::Waits } else { Filled::More })
+            };
+            run(PACE, stop, fill, Ok, |groups| {
+                groups.flatten().for_each(|lot| numbers.extend(lot.0));
+                ends.store(true, Ordering::SeqCst);
+                Ok(())
+            })
+            .unwrap();
+            let expected = if waits_at == 0 { 7001 } else { waits_at };
+            assert!(numbers.into_iter().eq(0..expected), "{waits_at}");
+        }
     }
 }

@@ -1,12 +1,10 @@
-//! Reads the writes of the logs past their damage.
+//! Recovers writes from damaged logs.
 //!
-//! Writes before the first loss are certain, and those behind it are doubtful: their order is known, and
-//! something between is gone. A loss does not concern a keyspace whose entries up to its end are in tables.
-//! Damage that took no write (a promise, a close record) is none: the sequence numbers of the batches around
-//! it follow each other.
+//! Writes before the first loss are certain, later ones doubtful. A loss does not affect a keyspace whose tables have all entries
+//! up to its end. Consecutive sequence numbers around damage show that no write was lost.
 //!
-//! A whole manifest says where each log ends. Otherwise a newer log may show that a batch has failed, or may
-//! have ([`reused_seqnos`](super::reused_seqnos)): it does not count, or is doubtful.
+//! A whole manifest states the end of each log. Otherwise a newer log may show failed batches
+//! ([`reused_seqnos`](super::reused_seqnos)).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,7 +24,6 @@ use crate::key::{EntryKind, SeqNo};
 use crate::spans::RangeDelete;
 use crate::wal::Boundary;
 
-/// Reads all logs into `scratch`.
 pub(super) fn read_logs(
     survey: &Survey,
     scratch: &mut Scratch<'_>,
@@ -47,14 +44,13 @@ struct Reader<'a, 'b, 'c> {
     survey: &'a Survey,
     scratch: &'b mut Scratch<'c>,
     report: &'b mut RepairReport,
-    /// The logs that were used, unless the manifest is whole.
+    /// Empty if the manifest is whole.
     used: &'b [UsedLog],
     losses: Losses,
-    /// Where writes may be lost behind the last batch.
+    /// Possible loss after the last batch.
     suspect: Option<Suspect>,
 }
 
-/// A place where writes may be lost.
 struct Suspect {
     file: String,
     offset: u64,
@@ -67,7 +63,6 @@ impl Reader<'_, '_, '_> {
         let stated = self.survey.state.logs.get(&number).and_then(|log| log.end);
         let is_first = self.losses.last.is_none();
         if !is_named && (self.survey.manifest == ManifestCondition::Cut || !is_first) {
-            // Which logs were between is not known: the sequence numbers must tell.
             self.suspect_gone(&name);
         }
         let (file, path) = match self.survey.open_log(number) {
@@ -101,11 +96,10 @@ impl Reader<'_, '_, '_> {
         }
         if let Some(offset) = torn.filter(|_| is_last) {
             let bytes = file.len().map_or(0, |len| len.saturating_sub(offset));
-            let reason = "no whole record".to_owned();
+            let reason = "incomplete record".to_owned();
             self.report.dropped.push(DroppedTail { file: path, offset, bytes, reason });
         }
         match (end.or(stated.map(|stated| stated.last_seqno)), is_last) {
-            // Sequence numbers may have been given out that no batch has.
             (Some(_), _) if self.suspect.is_none() => self.losses.last = self.losses.last.max(end),
             (Some(end), _) if self.losses.last.is_some_and(|last| last >= end) => self.suspect = None,
             (Some(end), _) => {
@@ -118,7 +112,6 @@ impl Reader<'_, '_, '_> {
         Ok(())
     }
 
-    /// Takes a batch.
     fn batch(&mut self, bytes: &[u8], name: &str, newer: &mut NewerLogs<'_>) -> Result<()> {
         let Ok(batch) = BatchReader::open(bytes) else {
             self.suspect(name, 0);
@@ -165,7 +158,7 @@ impl Reader<'_, '_, '_> {
         Ok(())
     }
 
-    /// Takes bucket boundaries. A number below one that no batch has was left out.
+    /// A number below a boundary without a batch was skipped.
     fn boundaries(&mut self, all: Vec<(KeyspaceId, Boundary)>) {
         let first = all.iter().map(|(_, boundary)| boundary.seqno).min();
         let before = all.iter().map(|(_, boundary)| boundary.seqno.saturating_sub(1)).max();
@@ -177,23 +170,19 @@ impl Reader<'_, '_, '_> {
         self.losses.boundaries.extend(all);
     }
 
-    /// Notes that writes may be lost from here on.
     fn suspect(&mut self, name: &str, offset: u64) {
         self.suspect.get_or_insert_with(|| Suspect { file: name.to_owned(), offset, is_log_gone: false });
     }
 
-    /// Notes that this log may be gone, or others before it.
     fn suspect_gone(&mut self, name: &str) {
         self.suspect(name, 0);
         self.suspect.iter_mut().for_each(|suspect| suspect.is_log_gone = true);
     }
 
-    /// Writes up to this sequence number are lost where they were suspected to be.
     fn lose(&mut self, last: Option<SeqNo>) {
         let Some(Suspect { file, offset, is_log_gone }) = self.suspect.take() else { return };
         let flushed = self.survey.all_flushed();
         if last.is_some_and(|last| last <= flushed) {
-            // All of them are in tables.
             return;
         }
         let first = self.losses.last.unwrap_or(0).max(flushed) + 1;

@@ -1,17 +1,14 @@
-//! Merges what is left of a keyspace, key by key, and writes it to the new store.
+//! Merges the surviving entries of a keyspace into the new store.
 //!
-//! Of the entries of a key the newest certain one counts: the one with the largest sequence number. It is
-//! certain unless
+//! The certain entry with the largest sequence number wins. It becomes doubtful if
 //!
 //! - a source that may hold newer entries has lost some around this key, or
-//! - a doubtful entry is newer, or may be.
+//! - a doubtful entry may be newer.
 //!
-//! Then the newest of all goes to the keyspace for doubtful entries, or nothing does if it is a tombstone. A
-//! sequence number that was not replaced by 0 always says which entry is newer. Of certain entries one whose
-//! number was replaced is the oldest; a doubtful one is as old as the newest that went into its table.
+//! Then the newest entry goes to the keyspace for doubtful entries, unless it is a tombstone. A certain entry with sequence
+//! number 0 is the oldest; a doubtful one is as new as the newest entry that went into its table.
 //!
-//! The place of a table in the tree says which entries are newer only if the manifest is whole: a table that
-//! was moved down by a lost edit is still named at the place above.
+//! Table positions order entries only if the manifest is whole.
 
 use std::cmp::Reverse;
 
@@ -32,33 +29,28 @@ use crate::key::EntryKind;
 use crate::limits::KEYSPACE_NAME_BYTES_MAX;
 use crate::manifest::keyspace_options::KeyspaceOptions;
 
-/// Where the entries of one keyspace go.
 pub(super) struct Target<'a> {
     db: &'a Db,
     certain: Option<Keyspace>,
-    /// If its entries expire.
     by_bucket: Option<ByBucket<'a>>,
     pub(super) certain_keys: u64,
     doubtful: Option<Keyspace>,
     doubtful_options: KeyspaceOptions,
     pub(super) doubtful_values: u64,
     pub(super) ranges: DoubtfulRanges,
-    /// Whether a source of a smaller rank has newer entries.
     ranks_hold: bool,
     batch: WriteBatch,
 }
 
-/// What becomes of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Verdict {
-    /// The source whose entry counts.
     source: usize,
     certainty: Certainty,
 }
 
 impl<'a> Target<'a> {
-    /// `certain` is the keyspace for certain entries, `doubtful` the name of the one for doubtful entries,
-    /// which is made when there is one, with these options. `ranks_hold` is whether the manifest is whole.
+    /// `doubtful_options`: for the keyspace of doubtful entries. `ranks_hold`: smaller ranks have newer entries, because the
+    /// manifest is whole.
     pub(super) fn new(
         db: &'a Db,
         (certain, by_bucket): (Option<Keyspace>, Option<ByBucket<'a>>),
@@ -80,7 +72,6 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Merges all sources into the new store.
     pub(super) fn merge(
         &mut self,
         mut sources: Vec<Source<'_>>,
@@ -135,7 +126,7 @@ impl<'a> Target<'a> {
         self.flush(BATCH_BYTES)
     }
 
-    /// Brings the entries of a keyspace whose entries expire to their place. It has these options then.
+    /// Writes the entries of an expiring keyspace, then sets these options.
     pub(super) fn finish(&mut self, keyspace: &Keyspace, options: KeyspaceOptions) -> Result<()> {
         self.by_bucket.take().map_or(Ok(()), |by_bucket| by_bucket.finish(keyspace, options))
     }
@@ -148,7 +139,6 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Which entry of this key counts; `None` if there is none that was not replaced.
 fn judge(sources: &[Source<'_>], user: &[u8], ranks_hold: bool) -> Option<Verdict> {
     let here = |source: &Source<'_>| {
         let head = source.head().filter(|head| head.user == user)?;
@@ -177,16 +167,13 @@ fn judge(sources: &[Source<'_>], user: &[u8], ranks_hold: bool) -> Option<Verdic
     Some(Verdict { source, certainty })
 }
 
-/// Whether a doubtful entry may be newer than a certain one of the same key.
 fn is_newer(doubtful: &Head, certain: &Head) -> bool {
     match (doubtful.tag.seqno(), certain.tag.seqno()) {
-        // It can be as new as the newest that went into its table.
         (0, known) => known == 0 || doubtful.age > known,
         (found, known) => found > known,
     }
 }
 
-/// The name of the keyspace for doubtful entries of a keyspace; another one if it is taken.
 pub(super) fn doubtful_name(keyspace: Option<&str>, taken: &[String]) -> String {
     const DOUBTFUL: &str = "doubtful";
     let mut name = match keyspace {

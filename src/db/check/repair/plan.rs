@@ -1,15 +1,13 @@
-//! Which tables count, in which order, and how certain that is. A pure decision over what was found.
+//! Selects and orders the tables of a repair. Pure.
 //!
-//! - The manifest is whole: the tables that it names count, in the order of the tree. No other does.
-//! - The manifest has lost edits: the tables that it names count, unless a table that is there replaced them
-//!   ([`Origin`]). Any other table may be newer than all of them: its entries are doubtful, and where it is
-//!   damaged so are the older entries.
-//!   If such a table does not say of which keyspace it is, every entry of every keyspace is doubtful.
-//! - There is no manifest: all entries are doubtful.
+//! - Whole manifest: its tables count, in tree order.
+//! - Manifest with lost edits: its tables count, unless an existing table replaced them ([`Origin`]). Any other table may be
+//!   newer: its entries are doubtful, and its damage makes older entries doubtful. If it does not state its keyspace, this
+//!   applies to all keyspaces.
+//! - No manifest: all entries are doubtful.
 //!
-//! A table that another one replaced counts for no key that the other one covers. For other keys its entries
-//! are doubtful: the table that took its place there is lost. So are those of a table that may have been
-//! replaced so long ago that no list has it any more.
+//! A replaced table does not count for keys that its replacement covers. Its other entries are doubtful: their replacement is
+//! lost. So are entries of tables whose replacements may no longer be listed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
@@ -21,71 +19,53 @@ use crate::batch::KeyspaceId;
 use crate::key::{SeqNo, Tag};
 use crate::table::Origin;
 
-/// How certain it is that an entry is part of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Certainty {
     Certain,
     Doubtful,
 }
 
-/// A table that the manifest names, that is in the directory, or both.
 #[derive(Debug, Clone)]
 pub(super) struct FoundTable {
     pub(super) number: u64,
     pub(super) keyspace: Option<KeyspaceId>,
-    /// Level and run, if the manifest names the table.
     pub(super) place: Option<(u8, u64)>,
-    /// Whether the file is there and can be read, at least in part.
     pub(super) is_readable: bool,
     pub(super) origin: Option<Origin>,
-    /// Smallest and largest user key, if they are known.
     pub(super) bounds: Option<(Bytes, Bytes)>,
-    /// Largest sequence number of its entries, if it is known.
     pub(super) seqno_max: Option<SeqNo>,
-    /// Number of its entries, if it is known.
     pub(super) entries: Option<u64>,
-    /// Whether no key has more than one entry.
     pub(super) has_single_entries: bool,
 }
 
-/// A table to read, or one that is lost.
 #[derive(Debug, Clone)]
 pub(super) struct Planned {
     pub(super) table: FoundTable,
     pub(super) certainty: Certainty,
     pub(super) rank: Rank,
-    /// Keys for which a table that is there took its place: there it does not count.
+    /// Key ranges of existing replacements, for which the table does not count.
     pub(super) covered: Vec<KeyRange>,
-    /// Whether all of its keys are among those.
     pub(super) is_all_covered: bool,
 }
 
-/// User keys between two bounds.
 pub(super) type KeyRange = (Bound<Bytes>, Bound<Bytes>);
 
-/// The order in which a lookup asks: the smaller, the newer are the entries of a key.
+/// A smaller rank has newer entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// A table that the manifest does not name.
     Stray,
-    /// The logs.
     Log,
-    /// A run, counted over all trees.
     Run(u32),
 }
 
-/// What counts.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// By keyspace; `None` for tables that do not say.
+    /// By keyspace, `None` if unknown.
     pub(super) keyspaces: BTreeMap<Option<KeyspaceId>, Vec<Planned>>,
-    /// Tables that do not count, and why.
     pub(super) left_out: Vec<(u64, &'static str)>,
-    /// The largest sequence number that went into a table that counts.
     pub(super) newest: SeqNo,
 }
 
-/// Decides over tables. `is_dropped` tells whether a keyspace was dropped.
 pub(super) fn plan(
     manifest: ManifestCondition,
     tables: Vec<FoundTable>,
@@ -121,15 +101,13 @@ pub(super) fn plan(
     plan
 }
 
-/// The tables that others replaced, as those that are there say. With a whole manifest there are none: its
-/// tables are in use, all of them.
 #[derive(Default)]
 struct Replaced {
-    /// By number, the keys for which another table took its place.
+    /// Keys that replacements cover, by table number.
     covered: HashMap<u64, Vec<KeyRange>>,
-    /// Those that were replaced by tables that have been replaced too.
+    /// Tables whose replacements were replaced.
     earlier: HashSet<u64>,
-    /// By keyspace: tables of smaller numbers may be among those, and no longer listed.
+    /// Tables with smaller numbers may have been replaced without being listed.
     unlisted_below: HashMap<KeyspaceId, u64>,
 }
 
@@ -143,7 +121,6 @@ impl Replaced {
                 replaced.covered.entry(number).or_default().push(keys.clone());
             }
             replaced.earlier.extend(&origin.earlier);
-            // What a table of the tree replaced, the manifest does not name any more.
             if let (None, Some(number)) = (table.place, origin.unlisted_below()) {
                 let below = replaced.unlisted_below.entry(origin.keyspace).or_default();
                 *below = number.max(*below);
@@ -152,7 +129,6 @@ impl Replaced {
         replaced
     }
 
-    /// Whether the table may have been replaced by one that is gone.
     fn may_include(&self, table: &FoundTable) -> bool {
         let below = table.keyspace.and_then(|id| self.unlisted_below.get(&id));
         self.earlier.contains(&table.number) || below.is_some_and(|&below| table.number < below)
@@ -160,7 +136,6 @@ impl Replaced {
 }
 
 impl FoundTable {
-    /// The largest sequence number that went into it, if it is known.
     pub(super) fn newest(&self) -> Option<SeqNo> {
         self.origin.as_ref().map(|origin| origin.newest).or(self.seqno_max)
     }
@@ -183,10 +158,9 @@ fn why_left_out(
     }
     let origin = table.origin.as_ref().filter(|origin| !origin.replaced.is_empty())?;
     let is_there = |number: &u64| named.contains(number) && present.contains(number);
-    origin.replaced.iter().all(is_there).then_some("the tables that it was made of are there")
+    origin.replaced.iter().all(is_there).then_some("the tables that it replaced exist")
 }
 
-/// The ranks of the runs of each tree, in the order of a lookup.
 fn ranks(tables: &[FoundTable]) -> HashMap<(Option<KeyspaceId>, u8, u64), Rank> {
     let places = tables.iter().filter_map(|table| {
         let (level, run) = table.place?;
@@ -199,9 +173,8 @@ fn ranks(tables: &[FoundTable]) -> HashMap<(Option<KeyspaceId>, u8, u64), Rank> 
     runs.into_iter().enumerate().map(rank).collect()
 }
 
-/// Whether these ranges, together, hold all keys between the bounds.
 fn covers(ranges: &[KeyRange], (smallest, largest): &(Bytes, Bytes)) -> bool {
-    // The first key that no range so far holds: this one, or the one after it.
+    // This key, or the next one.
     let mut next = Bound::Included(smallest.clone());
     for _ in 0..=ranges.len() {
         let begins = |from: &Bound<Bytes>| match (from, &next) {
@@ -212,7 +185,6 @@ fn covers(ranges: &[KeyRange], (smallest, largest): &(Bytes, Bytes)) -> bool {
         };
         let ends = ranges.iter().filter(|range| begins(&range.0)).map(|range| match &range.1 {
             Bound::Unbounded => None,
-            // The keys that follow: after this one, or from this one on.
             Bound::Included(to) => Some((to, true)),
             Bound::Excluded(to) => Some((to, false)),
         });
@@ -231,16 +203,14 @@ fn covers(ranges: &[KeyRange], (smallest, largest): &(Bytes, Bytes)) -> bool {
     false
 }
 
-/// An entry at which a source stands.
 #[derive(Debug, Clone)]
 pub(super) struct Head {
     pub(super) user: Bytes,
     pub(super) tag: Tag,
     pub(super) certainty: Certainty,
-    /// Where it stands in time among doubtful entries: its sequence number, or if that was replaced by 0 the
-    /// largest that it can have been.
+    /// Sequence number for comparison with doubtful entries; if zeroed, the largest possible one.
     pub(super) age: SeqNo,
-    /// The number of its table; `u64::MAX` for a log.
+    /// Table number; `u64::MAX` for a log.
     pub(super) number: u64,
 }
 
@@ -284,10 +254,10 @@ mod tests {
         FoundTable { is_readable: false, ..table(number, Some((1, 0))) }
     }
 
-    /// Number of a table, whether it is certain, its rank, whether all of it is covered.
+    /// Number, certainty, rank, full coverage.
     type Counted = (u64, bool, Rank, bool);
 
-    /// The tables that count, and those left out.
+    /// The used and unused tables.
     fn outcome(manifest: ManifestCondition, tables: Vec<FoundTable>) -> (Vec<Counted>, Vec<u64>) {
         let plan = plan(manifest, tables, &|id| id == 7);
         let mut counted: Vec<_> = plan

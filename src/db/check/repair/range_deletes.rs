@@ -1,8 +1,7 @@
-//! The range deletes that are left of a keyspace, and the entries that they hide.
+//! The surviving range deletes of a keyspace.
 //!
-//! A range delete of a table or log that is certain hides the older entries of its keys. One that is doubtful makes them
-//! doubtful. Spans that cannot be read are reported as lost entries; until the repair is done they count as one doubtful
-//! range delete over all of them, with the largest sequence number of the table.
+//! A certain range delete hides older entries; a doubtful one makes them doubtful. Unreadable spans are reported as lost and act
+//! as one doubtful range delete over the table, with its largest sequence number.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -18,10 +17,8 @@ use crate::key::{SeqNo, key_after};
 use crate::limits::SEQNO_MAX;
 use crate::spans::{RangeDelete, Spans, fragment};
 
-/// A range delete of a log.
 pub(super) type Logged = (RangeDelete, Certainty);
 
-/// Range deletes of one table, or of the logs.
 struct Source {
     spans: Spans,
     certainty: Certainty,
@@ -29,7 +26,6 @@ struct Source {
     covered: Vec<KeyRange>,
 }
 
-/// Those of a keyspace.
 #[derive(Default)]
 pub(super) struct RangeDeletes(Vec<Source>);
 
@@ -102,9 +98,8 @@ impl RangeDeletes {
         lost.push(own);
     }
 
-    /// What they leave of an entry: nothing, or an entry that is certain or not.
     pub(super) fn leave(&self, head: &Head, certainty: Certainty) -> Option<Certainty> {
-        // A doubtful entry whose number was replaced can be as new as the newest of its table.
+        // A zeroed number may be as new as the newest of its table.
         let seqno = if certainty == Certainty::Certain { head.tag.seqno() } else { head.age };
         let over = |certainty| self.over(&head.user, certainty).is_some_and(|span| span > seqno);
         match (over(Certainty::Certain), over(Certainty::Doubtful)) {
@@ -114,7 +109,6 @@ impl RangeDeletes {
         }
     }
 
-    /// The newest range delete over a key of those that are so certain.
     fn over(&self, user: &[u8], certainty: Certainty) -> Option<SeqNo> {
         let counts = |source: &&Source| {
             let is_covered = |(from, to): &KeyRange| LostRange::new(from, to).contains(user);

@@ -1,51 +1,50 @@
-//! What a repair reports: what it kept, what is gone, what is doubtful.
+//! The report of a repair.
 
 use std::ops::Bound;
 
 use bytes::Bytes;
 
+use crate::db::handles::stats::expiry_stats::ExpiryStats;
 use crate::db::state::open_report::{DroppedTail, IgnoredFile};
 use crate::error::Error;
 
-/// Most ranges of keys that are listed for a file or a keyspace; a further one is joined with the last.
+/// Most ranges listed per file or keyspace; later ones extend the last.
 const RANGES_MAX: usize = 10_000;
 
-/// What a repair kept, what is gone and what is doubtful.
+/// Result of a repair.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// How much of the manifest could be read.
+    /// Readable part of the manifest.
     pub manifest: ManifestCondition,
-    /// The keyspaces of the new store, those with doubtful entries last.
+    /// Keyspaces of the new store; doubtful ones last.
     pub keyspaces: Vec<RepairedKeyspace>,
-    /// Tables that were read, at least in part.
+    /// Tables read at least in part.
     pub tables: u64,
-    /// Logs that were read, at least in part.
+    /// Logs read at least in part.
     pub logs: u64,
-    /// Entries that tables have lost, by table.
+    /// Entries lost by tables.
     pub lost_entries: Vec<LostEntries>,
-    /// Writes that logs have lost. Any key may have been written there: [`RepairedKeyspace::as_of`] is the last
-    /// sequence number before them that concerns the keyspace.
+    /// Writes of any key lost by logs.
     pub lost_writes: Vec<LostWrites>,
-    /// Keys whose value in the new store would not be certain, in ranges. If they have a value, it is in
-    /// the keyspace [`DoubtfulKeys::into`].
+    /// Ranges of keys without a certain value. Their values are in [`DoubtfulKeys::into`].
     pub doubtful: Vec<DoubtfulKeys>,
-    /// Files that were not used, and why.
+    /// Unused files, with the reason.
     pub left_out: Vec<IgnoredFile>,
-    /// Torn ends of logs. They were never promised to be durable, and are no loss.
+    /// Torn ends of logs, which were not durable; no loss.
     pub dropped: Vec<DroppedTail>,
-    /// What is wrong with `CURRENT`, the manifest, and files that could not be read at all.
+    /// Damage of `CURRENT` and the manifest, and unreadable files.
     pub damage: Vec<Error>,
 }
 
-/// How much of the manifest could be read.
+/// Readable part of the manifest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ManifestCondition {
-    /// All of it.
+    /// Everything.
     #[default]
     Whole,
-    /// Edits are missing: tables that are newer than what is left of it are doubtful.
+    /// Edits are missing: tables newer than the last readable edit are doubtful.
     Cut,
     /// Nothing: every entry is doubtful.
     Lost,
@@ -55,30 +54,32 @@ pub enum ManifestCondition {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairedKeyspace {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Keys that were written to it.
+    /// Keys written to it.
     pub keys: u64,
     /// Whether its entries are doubtful.
     pub is_doubtful: bool,
-    /// No write up to this sequence number has deleted or replaced a value that it has now. It is the last one of
-    /// the store, or that before writes that may be lost. `None` if its entries are doubtful.
+    /// No write up to this sequence number has changed a present value. It precedes any possibly lost write. `None` for doubtful
+    /// entries.
     pub as_of: Option<u64>,
+    /// State of expiry in the new store, if entries expire.
+    pub expiry: Option<ExpiryStats>,
 }
 
-/// Entries that a table has lost.
+/// Entries lost by a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostEntries {
-    /// The name of the file.
+    /// File name.
     pub file: String,
-    /// The keyspace, if it is known.
+    /// The keyspace, if known.
     pub keyspace: Option<String>,
-    /// Keys that may be concerned: no other key of the table has lost an entry.
+    /// Keys that may have lost entries.
     pub ranges: Vec<LostRange>,
-    /// Number of entries that are lost, if the manifest or the table says how many there were.
+    /// Number of lost entries, if known.
     pub entries: Option<u64>,
-    /// Whether the whole file is missing or cannot be read.
+    /// Whether the whole file is unreadable.
     pub whole: bool,
 }
 
@@ -86,42 +87,42 @@ pub struct LostEntries {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostRange {
-    /// Where it begins.
+    /// Start.
     pub from: Bound<Vec<u8>>,
-    /// Where it ends.
+    /// End.
     pub to: Bound<Vec<u8>>,
 }
 
-/// Writes that a log has lost.
+/// Writes lost by a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostWrites {
-    /// The name of the log.
+    /// Name of the log.
     pub file: String,
-    /// Where the damage begins, in bytes.
+    /// Offset of the damage, in bytes.
     pub offset: u64,
-    /// The first and the last sequence number that are lost; the last is `None` if it is not known.
+    /// First and last lost sequence number, if known.
     pub seqnos: (u64, Option<u64>),
 }
 
-/// Keys whose value is not certain.
+/// Keys without a certain value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DoubtfulKeys {
-    /// The keyspace that they belong to; `None` if the table did not say.
+    /// Their keyspace in the old store, if known.
     pub keyspace: Option<String>,
-    /// The keyspace of the new store that has their values.
+    /// The keyspace of the new store with their values.
     pub into: String,
-    /// The first of them.
+    /// First key.
     pub first: Vec<u8>,
-    /// The last of them. No certain key lies between.
+    /// Last key. No certain key is between.
     pub last: Vec<u8>,
-    /// How many they are.
+    /// Number of keys.
     pub keys: u64,
 }
 
 impl RepairReport {
-    /// Whether nothing is lost and nothing is doubtful: the new store holds what the old one held.
+    /// Whether nothing is lost or doubtful.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.manifest == ManifestCondition::Whole
@@ -130,20 +131,20 @@ impl RepairReport {
             && self.doubtful.is_empty()
     }
 
-    /// Whether a key of a keyspace may have lost an entry of a table.
+    /// Whether a table may have lost an entry of a key.
     #[must_use]
     pub fn may_have_lost(&self, keyspace: &str, key: &[u8]) -> bool {
         let of = |lost: &&LostEntries| lost.keyspace.as_deref().is_none_or(|name| name == keyspace);
         self.lost_entries.iter().filter(of).flat_map(|lost| &lost.ranges).any(|range| range.contains(key))
     }
 
-    /// Keys of all keyspaces that are certain.
+    /// Certain keys of all keyspaces.
     #[must_use]
     pub fn certain_keys(&self) -> u64 {
         self.keyspaces.iter().filter(|keyspace| !keyspace.is_doubtful).map(|keyspace| keyspace.keys).sum()
     }
 
-    /// Keys whose value is not certain.
+    /// Keys without a certain value.
     #[must_use]
     pub fn doubtful_keys(&self) -> u64 {
         self.doubtful.iter().map(|range| range.keys).sum()
@@ -156,7 +157,7 @@ impl LostRange {
         Self { from: bound(from), to: bound(to) }
     }
 
-    /// Whether the key lies in the range.
+    /// Whether the range contains `key`.
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         use std::ops::RangeBounds;
@@ -176,12 +177,10 @@ impl LostEntries {
     }
 }
 
-/// Joins the doubtful keys of a keyspace into ranges.
 pub(super) struct DoubtfulRanges {
     pub(super) keyspace: Option<String>,
     pub(super) into: String,
     ranges: Vec<DoubtfulKeys>,
-    /// Whether no certain key came after the last one.
     goes_on: bool,
 }
 
@@ -190,7 +189,6 @@ impl DoubtfulRanges {
         Self { keyspace, into, ranges: Vec::new(), goes_on: false }
     }
 
-    /// Takes the next key in ascending order.
     pub(super) fn add(&mut self, key: &[u8], is_doubtful: bool) {
         if !is_doubtful {
             self.goes_on = false;

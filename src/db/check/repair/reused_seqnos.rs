@@ -1,15 +1,12 @@
-//! Which batches of a log have failed: a newer log gave their sequence numbers again.
+//! Finds failed batches by sequence numbers that a newer log reuses.
 //!
-//! A write that failed may be in its log as a whole. Then a newer log goes on with its number, and the manifest
-//! says where the older one was cut (`resume`). If that edit is lost, the newer log itself tells. It counts if
-//! it was used: it holds a promise, or is closed. Of an older log, the batches from its first number on
+//! A failed write may be in its log although the next log reuses its number, and the edit with the older log's end (`resume`) may
+//! be lost. Then a newer used log (with a promise or close record) is the evidence. Older batches from its first number on
 //!
-//! - are copied, as long as both logs have the same batches (an opening does that): those that the newer log
-//!   repeats are taken from it, and the others are doubtful;
-//! - have failed, from the first number on at which the logs have different ones. The batches before it may be
-//!   the same because a write that failed was tried again.
+//! - are copies while both logs agree: the newer log has the repeated ones, the others are doubtful;
+//! - have failed from the first difference on. Earlier ones may be retries of a failed write.
 //!
-//! A close record says how far the numbers of the store went: batches of older logs behind that have failed.
+//! Older batches above the number in a close record have failed.
 
 use super::survey::Survey;
 use crate::batch::BatchReader;
@@ -17,25 +14,21 @@ use crate::hash::key_hash;
 use crate::inspect::{LogItem, read_log};
 use crate::key::SeqNo;
 
-/// What a log that was used says of the batches of older ones.
 #[derive(Debug)]
 pub(super) struct UsedLog {
     number: u64,
-    /// The first number and the hash of each batch, up to the last number of the older logs: no more than what
-    /// both have.
+    /// First number and hash of each batch that older logs may also have.
     batches: Vec<(SeqNo, u64)>,
-    /// The last number that its close record states.
     closed: Option<SeqNo>,
 }
 
 impl UsedLog {
-    /// All of them. Damage is told by whoever reads their writes.
     pub(super) fn all(survey: &Survey) -> Vec<Self> {
         let mut last = 0;
         survey.logs.iter().filter_map(|&(number, _)| Self::read(survey, number, &mut last)).collect()
     }
 
-    /// Reads a log, if it was used. `last` is the last number of the logs so far.
+    /// `last`: last number of the logs so far.
     fn read(survey: &Survey, number: u64, last: &mut SeqNo) -> Option<Self> {
         let (file, path) = survey.open_log(number).ok()?;
         let mut log = Self { number, batches: Vec::new(), closed: None };
@@ -58,7 +51,6 @@ impl UsedLog {
         was_used.then_some(log)
     }
 
-    /// What it says of a batch of an older log, apart from those before.
     fn judge(&self, first: SeqNo, bytes: &[u8]) -> Standing {
         if self.closed.is_some_and(|last| first > last) {
             return Standing::Failed;
@@ -71,17 +63,15 @@ impl UsedLog {
     }
 }
 
-/// What the newer logs say of a batch. Of two logs, what one says further down counts.
+/// Status by the newer logs; the largest applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
-    /// Nothing.
     Holds,
-    /// It may have been copied, or have failed.
+    /// Copied, or failed.
     InDoubt,
     Failed,
 }
 
-/// The newer logs, beside a log that is read batch by batch.
 pub(super) struct NewerLogs<'a> {
     newer: Vec<&'a UsedLog>,
     has_failed: bool,
@@ -92,7 +82,6 @@ impl<'a> NewerLogs<'a> {
         Self { newer: all.iter().filter(|newer| newer.number > log).collect(), has_failed: false }
     }
 
-    /// What they say of the next batch of the log.
     pub(super) fn judge(&mut self, first: SeqNo, bytes: &[u8]) -> Standing {
         if self.has_failed {
             return Standing::Failed;
@@ -119,7 +108,7 @@ mod tests {
     const DIR: &str = "/db";
     const MARK: EditMark = EditMark { count: 1, hash: 7 };
 
-    /// A log with its number and batches. It has a promise.
+    /// Number and batches of a log with a promise.
     type Log<'a> = (u64, &'a [(SeqNo, &'a str)]);
 
     fn batch(first: SeqNo, key: &str) -> Vec<u8> {
@@ -144,7 +133,7 @@ mod tests {
         log.sync().unwrap();
     }
 
-    /// What the logs in the store say of these batches, which are those of log 5.
+    /// Status of these batches of log 5.
     fn judged_in(fs: MemFs, older: &[(SeqNo, &str)]) -> Vec<Standing> {
         write_log(&fs, (5, older), None);
         let fs: Arc<dyn Fs> = Arc::new(fs);
@@ -161,14 +150,14 @@ mod tests {
         fs
     }
 
-    /// What other logs say of the batches of log 5.
+    /// Status of the batches of log 5, given other logs.
     fn judged(others: &[Log<'_>], older: &[(SeqNo, &str)]) -> Vec<Standing> {
         let fs = no_logs();
         others.iter().for_each(|&log| write_log(&fs, log, None));
         judged_in(fs, older)
     }
 
-    /// The same of log 6, which is closed.
+    /// The same, given a closed log 6.
     fn judged_by_closed(batches: &[(SeqNo, &str)], last: SeqNo, older: &[(SeqNo, &str)]) -> Vec<Standing> {
         let fs = no_logs();
         write_log(&fs, (6, batches), Some(last));

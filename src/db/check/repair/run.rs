@@ -1,5 +1,3 @@
-//! The repair as a whole.
-
 use std::path::Path;
 
 use super::logs::read_logs;
@@ -26,25 +24,21 @@ use crate::options::Options;
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct RepairProgress {
-    /// Keyspaces that are done.
+    /// Completed keyspaces.
     pub keyspaces_done: u64,
-    /// Keyspaces that there are.
+    /// Keyspaces in total.
     pub keyspaces: u64,
 }
 
 impl Options {
-    /// Repairs the store in `path`: makes a new store in the directory `into`, which must not exist or be
-    /// empty, with all that can still be read. The damaged store is only read.
+    /// Repairs the store in `path`: writes everything readable to a new store in `into`, which must be empty or missing. The
+    /// damaged store is only read.
     ///
-    /// A keyspace of the new store holds what is certain of the old one: values that no write up to
-    /// [`RepairedKeyspace::as_of`] had deleted or replaced. That is the last sequence number, or the last one
-    /// before writes that are lost. What is doubtful is in a keyspace `doubtful` (`doubtful:NAME` for a keyspace
-    /// other than the default one), and what is lost is in the report. The new store has an id of its own, and
-    /// the keyspaces have their options if these can be read.
+    /// Values that no write up to [`RepairedKeyspace::as_of`] changed are in keyspaces of the old names, doubtful ones in
+    /// `doubtful` (`doubtful:NAME` for a named keyspace). The new store has its own id; keyspaces keep readable options.
     ///
-    /// These options are those of the new store. The repair takes their memory budget, a block for each
-    /// table that overlaps others in its run, and a value. Until it is finished the new store has keyspaces
-    /// whose names begin with `repair-unfinished`.
+    /// `self` are the options of the new store. Needs their memory budget, a block for each overlapping table of a run, and a
+    /// value. Until completion the new store has keyspaces `repair-unfinished…`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -59,18 +53,17 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`Error::NoStore`] if no file of a store is in `path`, [`Error::Locked`] if the store is open for
-    /// writing, [`Error::InvalidArgument`] if `into` is not empty, and those of [`Options::open`] and of
-    /// writing for the new store. Damage is in the report, and no error.
+    /// [`Error::NoStore`] if `path` has no file of a store, [`Error::Locked`] if it is open for writing,
+    /// [`Error::InvalidArgument`] if `into` is not empty, and the errors of writing the new store. Damage is no error.
     pub fn repair(self, path: impl AsRef<Path>, into: impl AsRef<Path>) -> Result<RepairReport> {
         self.repair_with(path, into, |_| ())
     }
 
-    /// Repairs like [`Options::repair`], and calls `progress` after each keyspace.
+    /// [`Options::repair`] with a callback after each keyspace.
     ///
     /// # Errors
     ///
-    /// Those of [`Options::repair`].
+    /// See [`Options::repair`].
     pub fn repair_with(
         self,
         path: impl AsRef<Path>,
@@ -134,23 +127,25 @@ fn repair(
     report.keyspaces.extend(doubtful);
     scratch.finish()?;
     db.flush()?;
+    let stats = db.stats();
+    for keyspace in &mut report.keyspaces {
+        keyspace.expiry = stats.keyspace(&keyspace.name).and_then(|stats| stats.expiry.clone());
+    }
     db.close()?;
     Ok(report)
 }
 
-/// A keyspace that is repaired.
 struct Repaired<'a> {
     survey: &'a Survey,
     losses: &'a Losses,
     db: &'a Db,
     id: Option<KeyspaceId>,
-    /// Whether there is no sign of tables that are newer than all that is known, and are gone or of any
-    /// keyspace.
+    /// No sign of lost newer tables, or of tables of an unknown keyspace.
     can_be_certain: bool,
 }
 
 impl Repaired<'_> {
-    /// Writes it to the new store. Returns the keyspace of its doubtful entries, if there are some.
+    /// Returns the keyspace of doubtful entries, if any.
     fn run(
         &self,
         tables: Vec<Planned>,
@@ -172,7 +167,7 @@ impl Repaired<'_> {
         let certain = certain.filter(|_| can_be_certain);
         let buckets = id.map(|id| survey.buckets(id, &losses.boundaries)).filter(|_| made.is_some());
         let by_bucket = buckets.map(|buckets| scratch.by_bucket(buckets)).transpose()?;
-        // Doubtful entries do not expire before somebody has looked at them.
+        // Doubtful entries must not expire unseen.
         let doubtful_options = without_expiry(&options);
         let is_whole = survey.manifest == ManifestCondition::Whole;
         let mut target = Target::new(db, (certain, by_bucket), ranges, doubtful_options, is_whole);
@@ -194,28 +189,27 @@ impl Repaired<'_> {
         let (keys, values) = (target.certain_keys, target.doubtful_values);
         report.doubtful.extend(target.ranges.finish());
         let as_of = id.map(|id| survey.as_of(id, losses));
-        report.keyspaces.extend(named.map(|name| RepairedKeyspace { name, keys, is_doubtful: false, as_of }));
+        let certain = |name| RepairedKeyspace { name, keys, is_doubtful: false, as_of, expiry: None };
+        report.keyspaces.extend(named.map(certain));
         if values == 0 {
             return Ok(None);
         }
         taken.push(into.clone());
-        Ok(Some(RepairedKeyspace { name: into, keys: values, is_doubtful: true, as_of: None }))
+        Ok(Some(RepairedKeyspace { name: into, keys: values, is_doubtful: true, as_of: None, expiry: None }))
     }
 }
 
-/// The options of a keyspace until it has its entries: if they expire, by the time of a caller, which is not set.
+/// An expiring keyspace gets a caller's clock that is never set.
 fn without_time(options: &KeyspaceOptions) -> KeyspaceOptions {
     let time_source = if options.ttl.is_some() { TimeSource::Caller } else { options.time_source };
     options.clone().time_source(time_source)
 }
 
-/// The same options of a keyspace whose entries do not expire.
 fn without_expiry(options: &KeyspaceOptions) -> KeyspaceOptions {
     let KeyspaceOptions { ttl, ttl_buckets, refresh, time_source, .. } = KeyspaceOptions::default();
     KeyspaceOptions { ttl, ttl_buckets, refresh, time_source, ..options.clone() }
 }
 
-/// The options of a keyspace, or those of a new one if they cannot be read.
 fn options_of(survey: &Survey, id: Option<KeyspaceId>) -> KeyspaceOptions {
     let keyspace = id.and_then(|id| survey.state.keyspaces.get(&id));
     let options = keyspace.and_then(|keyspace| KeyspaceOptions::decode(&keyspace.options).ok());

@@ -1,8 +1,6 @@
-//! What a merge of survivors reads: chains of tables, and the writes of the logs, each in the order of keys.
+//! Sorted inputs of the merge: chains of disjoint tables, and the writes of the logs.
 //!
-//! A chain is some tables of one run, or others that do not overlap; one of them is open at a time. Where
-//! bytes of a table were passed over, the chain remembers the keys that they can concern as a [`Gap`], until
-//! the merge is behind them.
+//! A chain opens one table at a time. Its unreadable bytes are a [`Gap`] of keys until the merge has passed them.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -20,15 +18,12 @@ use crate::inspect::TableStream;
 use crate::key::SeqNo;
 use crate::sorting::sort_by;
 
-/// Keys between which a table may have lost entries.
 #[derive(Debug)]
 struct Gap {
     range: LostRange,
-    /// Largest sequence number of the table's entries, if it is known.
     seqno_max: Option<SeqNo>,
 }
 
-/// A sorted source of entries.
 pub(super) enum Source<'a> {
     Tables(Box<Chain<'a>>),
     Log(Box<LoggedWrites>),
@@ -49,12 +44,11 @@ impl Source<'_> {
         }
     }
 
-    /// Whether another table took the place of the entry at which the source stands.
     pub(super) fn is_covered(&self) -> bool {
         matches!(self, Self::Tables(chain) if chain.is_covered())
     }
 
-    /// The value of the entry; `None` if it is lost.
+    /// `None` if the value is lost.
     pub(super) fn value(&self) -> Result<Option<Bytes>> {
         match self {
             Self::Tables(chain) => Ok(chain.stream().and_then(TableStream::value)),
@@ -62,7 +56,7 @@ impl Source<'_> {
         }
     }
 
-    /// Moves behind all entries of this user key. Returns what a table that ends here has lost.
+    /// Skips all entries of `user`. Reports the losses of a table that ends here.
     pub(super) fn pass(&mut self, user: &[u8], lost: &mut Vec<LostEntries>) -> Result<()> {
         match self {
             Self::Tables(chain) => chain.pass(user, lost),
@@ -70,7 +64,6 @@ impl Source<'_> {
         }
     }
 
-    /// Whether an entry of this key with this sequence number may have been lost that is newer.
     pub(super) fn may_hide(&self, user: &[u8], seqno: SeqNo) -> bool {
         match self {
             Self::Tables(chain) => chain.may_hide(user, seqno),
@@ -78,7 +71,6 @@ impl Source<'_> {
         }
     }
 
-    /// Notes that the value of the entry is lost.
     pub(super) fn lose_value(&mut self) {
         if let Self::Tables(chain) = self {
             chain.lose_value();
@@ -86,29 +78,24 @@ impl Source<'_> {
     }
 }
 
-/// Tables that do not overlap, one after the other.
 pub(super) struct Chain<'a> {
     survey: &'a Survey,
     keyspace: Option<String>,
     rank: Rank,
-    /// Those that were not opened yet.
     rest: VecDeque<Planned>,
     current: Option<Current>,
     head: Option<Head>,
     gaps: VecDeque<Gap>,
 }
 
-/// The table that is read.
 struct Current {
     planned: Planned,
     stream: TableStream,
     lost: LostEntries,
-    /// Values that are lost.
     values: u64,
 }
 
 impl<'a> Chain<'a> {
-    /// A chain at its first entry. `tables` are in the order of their keys.
     pub(super) fn new(
         survey: &'a Survey,
         keyspace: Option<String>,
@@ -160,7 +147,6 @@ impl<'a> Chain<'a> {
         Ok(())
     }
 
-    /// Moves to the next entry, of this table or the next one.
     fn advance(&mut self, lost: &mut Vec<LostEntries>) -> Result<()> {
         loop {
             if self.current.is_none() {
@@ -188,8 +174,7 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// Moves to the next entry of the table; `false` at its end. A table that was read to the end of its
-    /// entries has lost none, whatever else of it is damaged.
+    /// `false` at the end of the table. If all entries were read, other damage has lost none.
     fn step(&mut self) -> bool {
         let Some(current) = &mut self.current else { return false };
         let before = self.head.take().map(|head| head.user);
@@ -202,7 +187,7 @@ impl<'a> Chain<'a> {
             let first = || bounds.map_or(Bound::Unbounded, |bounds| Bound::Included(bounds.0.clone()));
             let from = before.map_or_else(first, Bound::Excluded);
             let to = match &key {
-                // A newer entry of the key may have been lost, unless it has no other.
+                // Unless each key has one entry, a newer one may be lost.
                 Some(key) if table.has_single_entries => Bound::Excluded(Bytes::copy_from_slice(key.user)),
                 Some(key) => Bound::Included(Bytes::copy_from_slice(key.user)),
                 None => bounds.map_or(Bound::Unbounded, |bounds| Bound::Included(bounds.1.clone())),
@@ -222,7 +207,6 @@ impl<'a> Chain<'a> {
         true
     }
 
-    /// Opens a table, or notes that all of it is lost.
     fn open(&mut self, planned: Planned, lost: &mut Vec<LostEntries>) -> Result<()> {
         let table = &planned.table;
         let mut own = LostEntries {
@@ -257,7 +241,6 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// Divides tables into chains: those of one rank that do not overlap follow each other.
 pub(super) fn chains(mut tables: Vec<Planned>) -> Vec<Vec<Planned>> {
     sort_by(&mut tables, |a, b| {
         let smallest = |planned: &Planned| planned.table.bounds.as_ref().map(|bounds| bounds.0.clone());

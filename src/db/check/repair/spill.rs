@@ -1,6 +1,5 @@
-//! The newest write to each key in the logs, sorted. The logs may be larger than memory, so the new store
-//! does it: while it is repaired it has two more keyspaces for each keyspace with writes in the logs, one for
-//! what is known of a write and one for its value. They are dropped in the end.
+//! The newest write of the logs to each key, sorted in two temporary keyspaces of the new store (tags and values), because the
+//! logs may exceed memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,24 +21,20 @@ use crate::key::{EntryKind, SeqNo, Tag};
 use crate::manifest::keyspace_options::KeyspaceOptions;
 use crate::spans::RangeDelete;
 
-/// Bytes that are written to the new store at a time.
 pub(super) const BATCH_BYTES: usize = 64 << 10;
 
-/// Names of these keyspaces begin so. A store that has one is not completely repaired.
+/// Prefix of temporary keyspaces, which mark an incomplete repair.
 const UNFINISHED: &str = "repair-unfinished";
 
-/// The writes of the logs, by keyspace.
 pub(super) struct Scratch<'a> {
     db: &'a Db,
     keyspaces: BTreeMap<KeyspaceId, [Keyspace; 2]>,
-    /// The range deletes of each keyspace; they stay in memory.
     range_deletes: BTreeMap<KeyspaceId, Vec<Logged>>,
-    /// Begins the names of the keyspaces: the old store may have some that begin like ours.
+    /// No keyspace of the old store has this prefix.
     prefix: String,
 }
 
 impl<'a> Scratch<'a> {
-    /// `taken` are the names of keyspaces that the new store will get.
     pub(super) fn new(db: &'a Db, taken: &[String]) -> Self {
         let mut prefix = UNFINISHED.to_owned();
         while taken.iter().any(|name| name.starts_with(&prefix)) {
@@ -48,7 +43,6 @@ impl<'a> Scratch<'a> {
         Self { db, keyspaces: BTreeMap::new(), range_deletes: BTreeMap::new(), prefix }
     }
 
-    /// Takes a range delete.
     pub(super) fn add_range(&mut self, id: KeyspaceId, range_delete: RangeDelete, certainty: Certainty) {
         self.range_deletes.entry(id).or_default().push((range_delete, certainty));
     }
@@ -57,9 +51,8 @@ impl<'a> Scratch<'a> {
         self.range_deletes.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// Takes a write; `value` is `None` for a delete. Of two writes to a key the one with the larger sequence
-    /// number stays, of equal ones that of the newer log, which comes later: a number is given again if its
-    /// write has failed. A write that was copied into a newer log stays certain.
+    /// The larger sequence number wins; among equal ones the later call, for a newer log that reuses a number. Copied writes stay
+    /// certain.
     pub(super) fn add(
         &mut self,
         id: KeyspaceId,
@@ -99,12 +92,10 @@ impl<'a> Scratch<'a> {
         Ok(made)
     }
 
-    /// The keyspaces that have writes.
     pub(super) fn ids(&self) -> impl Iterator<Item = KeyspaceId> + '_ {
         self.keyspaces.keys().copied()
     }
 
-    /// The writes to a keyspace, at the first one; `None` if there are none.
     pub(super) fn writes(&self, id: KeyspaceId) -> Result<Option<LoggedWrites>> {
         let Some([writes, values]) = self.keyspaces.get(&id) else { return Ok(None) };
         let mut found = LoggedWrites { writes: writes.iter(), values: values.clone(), head: None };
@@ -112,14 +103,12 @@ impl<'a> Scratch<'a> {
         Ok(Some(found))
     }
 
-    /// Where the certain entries of a keyspace go until all are known, by the buckets of the old store.
     pub(super) fn by_bucket(&self, buckets: Buckets) -> Result<ByBucket<'a>> {
         let prefix = format!("{}-bucket", self.prefix);
         let numbers = self.db.keyspace(&prefix, KeyspaceOptions::new())?;
         Ok(ByBucket { db: self.db, prefix, numbers, buckets, keyspaces: BTreeMap::new() })
     }
 
-    /// Drops the keyspaces.
     pub(super) fn finish(self) -> Result<()> {
         let names: Vec<String> =
             self.keyspaces.values().flatten().map(|keyspace| keyspace.name().to_owned()).collect();
@@ -127,24 +116,20 @@ impl<'a> Scratch<'a> {
     }
 }
 
-/// Entries of a keyspace whose entries expire, by their buckets: the new store gets them bucket by bucket, with the
-/// boundaries between them, because their sequence numbers are others.
+/// Entries of an expiring keyspace, written to the new store by bucket, with new boundaries.
 pub(super) struct ByBucket<'a> {
     db: &'a Db,
     prefix: String,
-    /// Takes the sequence numbers of boundaries.
     numbers: Keyspace,
     buckets: Buckets,
     keyspaces: BTreeMap<usize, Keyspace>,
 }
 
 impl ByBucket<'_> {
-    /// Whether an entry with this number has expired for every reader.
     pub(super) fn is_hidden(&self, seqno: SeqNo) -> bool {
         seqno < self.buckets.horizon()
     }
 
-    /// Takes an entry.
     pub(super) fn put(
         &mut self,
         batch: &mut WriteBatch,
@@ -161,8 +146,7 @@ impl ByBucket<'_> {
         Ok(())
     }
 
-    /// Writes the entries to their keyspace, which then has these options. Until then it has the time of a caller who has
-    /// set none, so that no other boundary is written.
+    /// Writes the entries, then sets `options`. Until then the keyspace has an unset caller's clock and writes no other boundary.
     pub(super) fn finish(self, keyspace: &Keyspace, options: KeyspaceOptions) -> Result<()> {
         let (engine, tree) = (self.db.engine(), &keyspace.tree);
         for bucket in 0..=self.buckets.open() {
@@ -189,7 +173,6 @@ impl ByBucket<'_> {
     }
 }
 
-/// The writes to a keyspace in the order of its keys.
 pub(super) struct LoggedWrites {
     writes: Iter<'static>,
     values: Keyspace,
@@ -201,7 +184,6 @@ impl LoggedWrites {
         self.head.as_ref()
     }
 
-    /// The value of the write.
     pub(super) fn value(&self) -> Result<Option<Bytes>> {
         let Some(head) = &self.head else { return Ok(None) };
         Ok(self.values.get(&head.user)?.map(|value| Bytes::copy_from_slice(&value)))

@@ -1,9 +1,7 @@
-//! What is there: the manifest as far as it can be read, the tables that it names or that are in the
-//! directory, the logs. Reads only.
+//! Finds the readable manifest, tables and logs. Read-only.
 //!
-//! The manifest counts as whole if it can be read to its end, every promise in a log is about an edit that it
-//! has, and no table is missing that another one replaced. Without a `CURRENT` the newest manifest that can be
-//! read to its end counts, else the newest of which a keyspace can be read.
+//! A manifest is whole if it is readable to its end, has every promised edit and lacks no replaced table. Without `CURRENT`, the
+//! newest manifest readable to its end counts, else the newest with a readable keyspace.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -31,28 +29,23 @@ use crate::wal::EditMark;
 
 const HEADER_LEN: u64 = HEADER_BYTES as u64;
 
-/// What is left of a store.
 pub(super) struct Survey {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     pub(super) store_id: Option<FileId>,
     pub(super) manifest: ManifestCondition,
     pub(super) state: ManifestState,
-    /// The tables that it names, by number.
     pub(super) metas: HashMap<u64, Arc<TableMeta>>,
-    /// If edits behind damage are part of the state: up to which sequence number all entries of a keyspace were
-    /// in tables before the damage.
+    /// If edits follow the damage.
     flushed_before_damage: Option<BTreeMap<KeyspaceId, SeqNo>>,
-    /// The names of keyspaces, as tables say that the manifest does not name.
     told: BTreeMap<KeyspaceId, String>,
-    /// The logs in the order of their numbers, and whether the manifest names each.
+    /// Log numbers, and whether the manifest names them.
     pub(super) logs: Vec<(u64, bool)>,
     pub(super) damage: Vec<Error>,
     pub(super) left_out: Vec<IgnoredFile>,
 }
 
 impl Survey {
-    /// Looks at the store in `dir`. The plan says which of its tables count.
     pub(super) fn of(fs: &Arc<dyn Fs>, dir: &std::path::Path) -> Result<(Self, Plan)> {
         let listing = list(&**fs, dir)?;
         let mut survey = Self {
@@ -74,8 +67,7 @@ impl Survey {
             return Err(Error::NoStore { dir: dir.to_path_buf(), why: "it holds no file of a store" });
         }
         if survey.state.keyspaces.is_empty() {
-            // Nothing states which ids the files of a copy bear. Most tables are those of the store that was copied, and the
-            // newest log is its own.
+            // The valid ids of a copy are unknown: most tables have the original's, the newest log has its own.
             let of_kind = |is_kind: fn(&FileName) -> bool| {
                 listing.ours.iter().copied().filter(is_kind).collect::<Vec<_>>()
             };
@@ -93,7 +85,6 @@ impl Survey {
         let damaged = survey.damage.len();
         let mut tables = survey.find_tables(&unnamed);
         if survey.manifest == ManifestCondition::Whole && lacks_replaced(&tables) {
-            // Now it counts what the tables in use replaced.
             survey.manifest = ManifestCondition::Cut;
             survey.damage.truncate(damaged);
             tables = survey.find_tables(&unnamed);
@@ -109,13 +100,11 @@ impl Survey {
         Ok((survey, plan))
     }
 
-    /// The name of a keyspace, from the manifest or from its tables.
     pub(super) fn name(&self, id: KeyspaceId) -> Option<&str> {
         let named = self.state.keyspaces.get(&id).map(|keyspace| &keyspace.name[..]);
         named.or_else(|| self.told.get(&id).map(|name| &name[..]))
     }
 
-    /// The buckets and the horizon of a keyspace, as far as the manifest and these boundaries of logs have them.
     pub(super) fn buckets(&self, id: KeyspaceId, logged: &[(KeyspaceId, Boundary)]) -> Buckets {
         let keyspace = self.state.keyspaces.get(&id);
         let mut buckets = keyspace.map(|keyspace| keyspace.buckets.clone()).unwrap_or_default();
@@ -124,22 +113,18 @@ impl Survey {
         buckets
     }
 
-    /// Entries of a keyspace up to this sequence number are in tables. Without a manifest nobody knows: a flush
-    /// may not have been finished, whatever the tables that it has made say.
+    /// Entries up to here are in tables. 0 without a manifest: tables alone do not prove a completed flush.
     pub(super) fn flushed(&self, id: KeyspaceId) -> SeqNo {
         self.state.keyspaces.get(&id).map_or(0, |keyspace| keyspace.flushed)
     }
 
-    /// Entries of every keyspace up to this sequence number are in tables.
     pub(super) fn all_flushed(&self) -> SeqNo {
         self.state.keyspaces.values().map(|keyspace| keyspace.flushed).min().unwrap_or(0)
     }
 
-    /// The sequence number as of which the values of a keyspace are certain: up to it no log and no flush has lost
-    /// a write.
+    /// Values are certain as of this sequence number: no log or flush up to it has lost a write.
     ///
-    /// Edits that are lost between others may be a flush and a merge that left nothing: no table is missing
-    /// then, and no log.
+    /// Lost edits may be a flush and a merge to nothing: no file is missing.
     pub(super) fn as_of(&self, id: KeyspaceId, losses: &Losses) -> SeqNo {
         if let Some(flushed) = &self.flushed_before_damage {
             return flushed.get(&id).copied().unwrap_or(0);
@@ -148,7 +133,6 @@ impl Survey {
         losses.before_loss(self.flushed(id)).unwrap_or_else(|| losses.last().max(newest()))
     }
 
-    /// Opens a table that can be read, and reads what it says of itself.
     pub(super) fn open_table(&self, number: u64) -> Option<(Arc<dyn ReadFile>, TableFacts)> {
         let path = FileName::Table(number).path(&self.dir);
         let file = self.fs.open(&path).ok()?;
@@ -156,14 +140,12 @@ impl Survey {
         Some((file, facts))
     }
 
-    /// Opens a log.
     pub(super) fn open_log(&self, number: u64) -> Result<(Arc<dyn ReadFile>, PathBuf)> {
         let path = FileName::Log(number).path(&self.dir);
         let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
         Ok((file, path))
     }
 
-    /// Reads the manifest; gives its number.
     fn read_manifest(&mut self, names: &[FileName]) -> Result<Option<u64>> {
         let current = match Current::read(&*self.fs, &self.dir) {
             Ok(current) => current,
@@ -198,7 +180,7 @@ impl Survey {
             }
             let is_whole = found.damage.is_empty();
             if best.as_ref().is_none_or(|best| is_whole && !best.1) {
-                // One that CURRENT does not name, although it names another, is out of date.
+                // If `CURRENT` is intact, any other manifest is outdated.
                 let is_in_force = is_whole && named.is_none_or(|named| named == number);
                 best = Some((number, is_in_force, found));
             }
@@ -222,7 +204,6 @@ impl Survey {
         FileHeader::decode(&bytes).ok()
     }
 
-    /// The store id that most files state.
     fn any_store_id(&self, names: &[FileName]) -> Option<FileId> {
         let mut counts = BTreeMap::<FileId, u64>::new();
         for header in names.iter().filter_map(|name| self.header(*name)) {
@@ -231,12 +212,11 @@ impl Survey {
         counts.into_iter().max_by_key(|count| count.1).map(|count| count.0)
     }
 
-    /// Whether this is the id of the store, or one that its tables, filters and closed logs may bear.
+    /// Including ids inherited by tables, filters and closed logs.
     fn is_own(&self, id: FileId) -> bool {
         Some(id) == self.store_id || self.state.store_ids.contains(&id)
     }
 
-    /// Whether a file may be of this store: its header says so, or is damaged.
     fn is_of_store(&mut self, name: FileName) -> bool {
         let is_other = self.header(name).is_some_and(|header| !self.is_own(header.store_id));
         if is_other {
@@ -262,7 +242,7 @@ impl Survey {
             }
         }
         self.logs.sort_unstable();
-        // They were created for later, and say nothing about the one before.
+        // Created ahead, they prove nothing about the previous log.
         while let Some(&(number, _)) = self.logs.last()
             && self.state.logs.get(&number).is_some_and(|log| log.end.is_none())
             && self.is_empty_log(number)
@@ -272,13 +252,11 @@ impl Survey {
         }
     }
 
-    /// Whether a log has no byte behind its header.
     fn is_empty_log(&self, number: u64) -> bool {
         let len = self.open_log(number).map(|(file, _)| file.len());
         matches!(len, Ok(Ok(0..=HEADER_LEN)))
     }
 
-    /// Whether the manifest has every edit that a log knew to be durable.
     fn keeps_promises(&self, unnamed: &[FileName]) -> Result<bool> {
         let own = self.state.mark;
         let mut kept = true;
@@ -292,7 +270,7 @@ impl Survey {
         for number in self.state.logs.keys().copied().chain(unnamed) {
             let header = self.header(FileName::Log(number));
             if header.is_some_and(|header| Some(header.store_id) != self.store_id) {
-                // Its promises name edits of the store that was copied.
+                // Its promises refer to the store of origin.
                 continue;
             }
             let Ok((file, path)) = self.open_log(number) else { continue };
@@ -309,7 +287,7 @@ impl Survey {
 
     fn find_tables(&mut self, unnamed: &[FileName]) -> Vec<FoundTable> {
         let mut tables = Vec::new();
-        // They can take kilobytes each.
+        // Origins can take kilobytes each.
         let needs_origins = self.manifest != ManifestCondition::Whole;
         let named: Vec<(KeyspaceId, TablePlace)> = self
             .state
@@ -358,7 +336,6 @@ impl Survey {
         tables
     }
 
-    /// What a table says of itself, if anything of it can be read.
     fn facts(&mut self, number: u64) -> Option<TableFacts> {
         let path = FileName::Table(number).path(&self.dir);
         let file = match self.fs.open(&path) {
@@ -382,8 +359,6 @@ impl Survey {
     }
 }
 
-/// Whether a table that the manifest names is missing, and one that it does not name says that it took its
-/// place.
 fn lacks_replaced(tables: &[FoundTable]) -> bool {
     let missing: BTreeSet<u64> = tables
         .iter()

@@ -1,5 +1,4 @@
-//! Stores as a survey finds them: what their tables say of themselves, and what is made of a manifest that
-//! lost its end exactly between two edits.
+//! Surveys: origins of tables, and a manifest that lost its end exactly between two edits.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,13 +19,11 @@ fn options(fs: &MemFs) -> Options {
     Options::new().fs(Arc::new(fs.clone())).background_threads(0).memory_budget(1 << 20)
 }
 
-/// The files with this ending.
 fn files(fs: &MemFs, part: &str) -> BTreeMap<PathBuf, Vec<u8>> {
     let files = fs.files(Path::new(DIR)).into_iter();
     files.filter(|(path, _)| path.to_str().expect("names are text").contains(part)).collect()
 }
 
-/// What each table says of itself, by number.
 fn origins(fs: &MemFs) -> BTreeMap<u64, Origin> {
     let of = |path: PathBuf| {
         let file = fs.open(&path).unwrap();
@@ -71,8 +68,7 @@ fn tables_of_flushes_and_compactions_say_whose_they_are_and_what_they_replaced()
     assert_eq!((origin.replaced, origin.earlier), (vec![four, three], vec![two, one]));
 }
 
-/// A store with a table of the key `old`. The edits that `later` makes are lost. Every edit that is left of the
-/// manifest is intact.
+/// A store with a table of `old`, without the edits of `later`.
 fn with_lost_edits(later: impl FnOnce(&Db)) -> MemFs {
     let fs = MemFs::new();
     let db = options(&fs).open(DIR).unwrap();
@@ -88,7 +84,7 @@ fn with_lost_edits(later: impl FnOnce(&Db)) -> MemFs {
     fs
 }
 
-/// The same with a table of `new`, whose edit is lost.
+/// Also has a table of `new`, whose edit is lost.
 fn with_a_lost_edit() -> MemFs {
     let fs = with_lost_edits(|db| {
         db.put("new", "value").unwrap();
@@ -98,7 +94,7 @@ fn with_a_lost_edit() -> MemFs {
     fs
 }
 
-/// Fills a table with zeros behind its data, so that it does not say of which keyspace it is.
+/// Zeroes all after the data, including the keyspace.
 fn spoil_end(fs: &MemFs, path: &Path) {
     let mut table = files(fs, ".sst").remove(path).unwrap();
     let footer = table.len() - 128;
@@ -143,7 +139,7 @@ fn a_newer_table_that_names_its_keyspace_does_not_vouch_for_one_that_names_none(
     });
     let tables: Vec<PathBuf> = files(&fs, ".sst").into_keys().collect();
     assert_eq!(tables.len(), 3);
-    // The table of the delete. The newest one shows that no table behind it is gone.
+    // The newest table shows that no later one is missing.
     spoil_end(&fs, &tables[1]);
     let (report, db) = repair(&fs);
     assert_eq!(report.manifest, ManifestCondition::Cut, "{report:#?}");
@@ -151,7 +147,7 @@ fn a_newer_table_that_names_its_keyspace_does_not_vouch_for_one_that_names_none(
     assert_eq!(db.get("old").unwrap(), None, "it was deleted");
 }
 
-/// A store of keys 0 to 99. Range deletes hide 10 to 39 in a table and 60 to the end in the log; 20 and 70 were put since.
+/// Keys 0 to 99. Range deletes hide 10 to 39 in a table and 60 on in the log; 20 and 70 were put later.
 fn with_range_deletes(fs: &MemFs) -> Vec<Vec<u8>> {
     let db = options(fs).open(DIR).unwrap();
     let key = |number: u8| vec![number];

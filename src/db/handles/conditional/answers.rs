@@ -1,10 +1,9 @@
-//! What the calls of `conditional` answer.
+//! Answers of conditional calls.
 
 use crate::db::queues::bits::Bits;
 use crate::db::queues::value::Value;
 
-/// Which keys [`Db::insert_new_many`](crate::Db::insert_new_many) has found to be new: a bit for each entry, in
-/// their order.
+/// New keys of [`Db::insert_new_many`](crate::Db::insert_new_many): a bit per entry, in order.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -19,7 +18,7 @@ use crate::db::queues::value::Value;
 pub struct NewKeys(pub(in crate::db) Bits);
 
 impl NewKeys {
-    /// Whether the key of the entry at this place was new.
+    /// Whether the key of this entry was new.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -50,7 +49,7 @@ impl NewKeys {
         self.0.len()
     }
 
-    /// Whether the call had no entries.
+    /// Whether the call was empty.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -63,7 +62,7 @@ impl NewKeys {
         self.0.len() == 0
     }
 
-    /// How many keys were new.
+    /// The number of new keys.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -76,7 +75,7 @@ impl NewKeys {
         self.0.count()
     }
 
-    /// The bits, in the order of the entries.
+    /// The bits in entry order.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -92,7 +91,7 @@ impl NewKeys {
     }
 }
 
-/// The key did not hold what [`Db::compare_and_set`](crate::Db::compare_and_set) expected.
+/// Error of [`Db::compare_and_set`](crate::Db::compare_and_set): the value is not the expected one.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -105,7 +104,7 @@ impl NewKeys {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mismatch {
-    /// What it held; `None`: the key was absent.
+    /// The value found, if any.
     pub found: Option<Value>,
 }
 

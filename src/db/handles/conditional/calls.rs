@@ -1,7 +1,4 @@
-//! The writes of one key that depend on what it holds, of all handles: each decides and writes in one step, whatever
-//! other threads do. Those that insert are in [`inserts`](super::inserts).
-//!
-//! [The guide](crate::guide::conditional) says what they cost and what their answers are worth.
+//! Atomic writes of one key that depend on its value. [The guide](crate::guide::conditional) has costs and guarantees.
 
 use super::answers::Mismatch;
 use crate::db::handles::keyspace::Keyspace;
@@ -14,12 +11,10 @@ use crate::error::Result;
 
 macro_rules! conditional_calls {
     ($($handle:ty),*) => {$(
-        /// Calls that write depending on what is there. The examples are those of a store; a keyspace has the
-        /// same calls.
+        /// Conditional writes. Keyspaces have the same calls.
         impl $handle {
-            /// Sets `key` to `new` if it holds `expected`, and returns what it holds if that is something
-            /// else; buffered. `None` stands for an absent key: as `expected` it requires one, as `new` it
-            /// deletes.
+            /// Sets `key` to `new` if its value is `expected`, and returns the value otherwise; buffered. `None` is an absent
+            /// key.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -34,8 +29,7 @@ macro_rules! conditional_calls {
             ///
             /// # Errors
             ///
-            /// Those of [`put`](Self::put). [`Corruption`](crate::Error::Corruption) or
-            /// [`Io`](crate::Error::Io) if a file needed for the lookup cannot be read: nothing was written.
+            /// See [`get`](Self::get) (nothing was written) and [`put`](Self::put).
             #[doc(alias = "compare_and_swap")]
             pub fn compare_and_set(
                 &self,
@@ -46,8 +40,7 @@ macro_rules! conditional_calls {
                 self.compare_and_set_with(key, expected, new, Durability::Buffered)
             }
 
-            /// Like [`compare_and_set`](Self::compare_and_set). Returns when the answer, whatever it is, is
-            /// as durable as `durability` requires.
+            /// [`compare_and_set`](Self::compare_and_set) with the given durability of the answer.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -61,7 +54,7 @@ macro_rules! conditional_calls {
             ///
             /// # Errors
             ///
-            /// Those of [`compare_and_set`](Self::compare_and_set), and of the sync.
+            /// See [`compare_and_set`](Self::compare_and_set); also an error of the sync.
             pub fn compare_and_set_with(
                 &self,
                 key: impl AsRef<[u8]>,
@@ -72,11 +65,9 @@ macro_rules! conditional_calls {
                 self.writes().compare_and_set(key.as_ref(), expected, new, durability)
             }
 
-            /// Sets `key` to what `change` makes of its value, and returns the new value; buffered. `change`
-            /// gets `None` if the key is absent, and deletes it by returning `None`. It runs in this thread,
-            /// outside of all locks, and again each time that another thread has given the key another value
-            /// meanwhile. So it must end sooner than that happens, and must not write the key itself. If it
-            /// panics, nothing was written.
+            /// Sets `key` to the result of `change`, and returns it; buffered. `change` gets the value, `None` if absent;
+            /// returning `None` deletes. It runs in this thread without a lock, again after each concurrent change of the value.
+            /// It must not write the key itself. If it panics, nothing was written.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -93,10 +84,8 @@ macro_rules! conditional_calls {
             ///
             /// # Errors
             ///
-            /// [`LimitExceeded`](crate::Error::LimitExceeded) if the key got another value during each of
-            /// 10,000 runs of the closure: nothing was written. Those of [`put`](Self::put).
-            /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a file needed for the
-            /// lookup cannot be read: nothing was written.
+            /// [`LimitExceeded`](crate::Error::LimitExceeded) if the value changed during each of 10,000 runs; nothing was
+            /// written. See [`get`](Self::get) (nothing was written) and [`put`](Self::put).
             pub fn update(
                 &self,
                 key: impl AsRef<[u8]>,
@@ -105,8 +94,7 @@ macro_rules! conditional_calls {
                 self.update_with(key, Durability::Buffered, change)
             }
 
-            /// Like [`update`](Self::update). Returns when the answer, whatever it is, is as durable as
-            /// `durability` requires.
+            /// [`update`](Self::update) with the given durability of the answer.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -121,7 +109,7 @@ macro_rules! conditional_calls {
             ///
             /// # Errors
             ///
-            /// Those of [`update`](Self::update), and of the sync.
+            /// See [`update`](Self::update); also an error of the sync.
             pub fn update_with(
                 &self,
                 key: impl AsRef<[u8]>,
@@ -131,8 +119,7 @@ macro_rules! conditional_calls {
                 self.writes().update(key.as_ref(), durability, change)
             }
 
-            /// Sets `key` to `value`, and returns what it held before; buffered. [`put`](Self::put) costs
-            /// less: it looks nothing up.
+            /// Sets `key` to `value`, and returns the previous value; buffered. [`put`](Self::put) does no lookup.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -144,14 +131,12 @@ macro_rules! conditional_calls {
             ///
             /// # Errors
             ///
-            /// Those of [`put`](Self::put). [`Corruption`](crate::Error::Corruption) or
-            /// [`Io`](crate::Error::Io) if a file needed for the lookup cannot be read: nothing was written.
+            /// See [`compare_and_set`](Self::compare_and_set).
             pub fn replace(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Option<Value>> {
                 self.replace_with(key, value, Durability::Buffered)
             }
 
-            /// Like [`replace`](Self::replace). Returns when the answer, whatever it is, is as durable as
-            /// `durability` requires.
+            /// [`replace`](Self::replace) with the given durability of the answer.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -165,7 +150,7 @@ macro_rules! conditional_calls {
             ///
             /// # Errors
             ///
-            /// Those of [`replace`](Self::replace), and of the sync.
+            /// See [`replace`](Self::replace); also an error of the sync.
             pub fn replace_with(
                 &self,
                 key: impl AsRef<[u8]>,
@@ -177,8 +162,8 @@ macro_rules! conditional_calls {
                 Ok(self.writes().write_if(write, durability)?.before)
             }
 
-            /// Deletes `key`, and returns what it held; buffered. If the key is absent, nothing is written.
-            /// [`delete`](Self::delete) looks nothing up, and writes in any case.
+            /// Deletes `key`, and returns its value; buffered. Writes nothing for an absent key. [`delete`](Self::delete) does no
+            /// lookup.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -191,14 +176,12 @@ macro_rules! conditional_calls {
             ///
             /// # Errors
             ///
-            /// Those of [`put`](Self::put). [`Corruption`](crate::Error::Corruption) or
-            /// [`Io`](crate::Error::Io) if a file needed for the lookup cannot be read: nothing was written.
+            /// See [`compare_and_set`](Self::compare_and_set).
             pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
                 self.remove_with(key, Durability::Buffered)
             }
 
-            /// Like [`remove`](Self::remove). Returns when the answer, whatever it is, is as durable as
-            /// `durability` requires.
+            /// [`remove`](Self::remove) with the given durability of the answer.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -214,7 +197,7 @@ macro_rules! conditional_calls {
             ///
             /// # Errors
             ///
-            /// Those of [`remove`](Self::remove), and of the sync.
+            /// See [`remove`](Self::remove); also an error of the sync.
             pub fn remove_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<Option<Value>> {
                 let write = KeyWrite { key: key.as_ref(), value: None, rule: Rule::Present, is_read: true };
                 Ok(self.writes().write_if(write, durability)?.before)

@@ -1,6 +1,4 @@
-//! The writes of keys that are absent, of all handles: each decides and writes in one step, whatever other threads do.
-//!
-//! [The guide](crate::guide::conditional) has their costs and what their answers are worth.
+//! Atomic inserts of absent keys. [The guide](crate::guide::conditional) has costs and guarantees.
 
 use super::answers::NewKeys;
 use crate::WriteBatch;
@@ -15,13 +13,12 @@ use crate::error::Result;
 
 macro_rules! insert_calls {
     ($($handle:ty),*) => {$(
-        /// Calls that insert keys which are absent. The examples are those of a store; a keyspace has the same calls.
+        /// Inserts of absent keys. Keyspaces have the same calls.
         impl $handle {
-            /// Sets `key` to `value` if the key is absent. Returns whether it was; buffered.
+            /// Sets `key` to `value` if the key is absent, and returns whether it was; buffered.
             ///
-            /// Of several threads that insert the same key, one gets `true`. For a new key it costs a probe
-            /// of the filters more than [`put`](Self::put); for a present key it writes nothing and waits for
-            /// no other writer.
+            /// If several threads insert a key, one gets `true`. A new key costs a filter probe more than [`put`](Self::put); for
+            /// a present key nothing is written.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -34,16 +31,14 @@ macro_rules! insert_calls {
             ///
             /// # Errors
             ///
-            /// Those of [`put`](Self::put). [`Corruption`](crate::Error::Corruption) or
-            /// [`Io`](crate::Error::Io) if a file needed for the lookup cannot be read: nothing was written.
+            /// See [`get`](Self::get) (nothing was written) and [`put`](Self::put).
             #[doc(alias = "setnx")]
             #[doc(alias = "put_if_absent")]
             pub fn insert_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
                 self.insert_if_absent_with(key, value, Durability::Buffered)
             }
 
-            /// Like [`insert_if_absent`](Self::insert_if_absent). Returns when the answer, whatever it is, is
-            /// as durable as `durability` requires.
+            /// [`insert_if_absent`](Self::insert_if_absent) with the given durability of the answer.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -57,7 +52,7 @@ macro_rules! insert_calls {
             ///
             /// # Errors
             ///
-            /// Those of [`insert_if_absent`](Self::insert_if_absent), and of the sync.
+            /// See [`insert_if_absent`](Self::insert_if_absent); also an error of the sync.
             pub fn insert_if_absent_with(
                 &self,
                 key: impl AsRef<[u8]>,
@@ -69,8 +64,8 @@ macro_rules! insert_calls {
                 Ok(self.writes().write_if(write, durability)?.is_allowed)
             }
 
-            /// Like [`insert_if_absent_with`](Self::insert_if_absent_with), but returns when the answer is known and
-            /// the entry is visible. The [`Commit`] is complete when the answer, whatever it is, is durable.
+            /// Like [`insert_if_absent_with`](Self::insert_if_absent_with), but returns when the entry is visible. The [`Commit`]
+            /// is complete when the answer is durable.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -85,8 +80,8 @@ macro_rules! insert_calls {
             ///
             /// # Errors
             ///
-            /// Those of [`insert_if_absent`](Self::insert_if_absent); [`Io`](crate::Error::Io) also if the thread that
-            /// runs callbacks cannot be started: nothing was written. The commit reports an error of the sync.
+            /// See [`insert_if_absent`](Self::insert_if_absent); [`Io`](crate::Error::Io) also if the callback thread cannot be
+            /// started; nothing was written. The commit reports an error of the sync.
             pub fn insert_if_absent_pending(
                 &self,
                 key: impl AsRef<[u8]>,
@@ -99,10 +94,8 @@ macro_rules! insert_calls {
                 Ok((single.is_allowed, commit))
             }
 
-            /// Writes those entries whose keys are absent, and returns which these were; buffered. Of several
-            /// entries with the same key the first counts. The keys are looked up together, like those of
-            /// [`multi_contains`](Self::multi_contains); all new entries become visible at one moment, and
-            /// durable together.
+            /// Writes the entries whose keys are absent, and returns which are new; buffered. The first of repeated keys wins.
+            /// New entries become visible at one moment, and durable together.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -116,10 +109,8 @@ macro_rules! insert_calls {
             ///
             /// # Errors
             ///
-            /// Those of [`put`](Self::put); [`LimitExceeded`](crate::Error::LimitExceeded) also if all
-            /// entries together are longer than a batch may be: nothing was written.
-            /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a file needed for a
-            /// lookup cannot be read: nothing was written.
+            /// The errors of [`get`](Self::get) (nothing was written) and [`put`](Self::put);
+            /// [`LimitExceeded`](crate::Error::LimitExceeded) also if all entries exceed the size of a batch.
             pub fn insert_new_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(
                 &self,
                 entries: impl IntoIterator<Item = (K, V)>,
@@ -127,8 +118,7 @@ macro_rules! insert_calls {
                 self.insert_new_many_with(entries, Durability::Buffered)
             }
 
-            /// Like [`insert_new_many`](Self::insert_new_many). Returns when the answer, whatever it is, is
-            /// as durable as `durability` requires.
+            /// [`insert_new_many`](Self::insert_new_many) with the given durability of the answers.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -145,7 +135,7 @@ macro_rules! insert_calls {
             ///
             /// # Errors
             ///
-            /// Those of [`insert_new_many`](Self::insert_new_many), and of the sync.
+            /// See [`insert_new_many`](Self::insert_new_many); also an error of the sync.
             pub fn insert_new_many_with<K: AsRef<[u8]>, V: AsRef<[u8]>>(
                 &self,
                 entries: impl IntoIterator<Item = (K, V)>,
@@ -154,8 +144,8 @@ macro_rules! insert_calls {
                 self.writes().insert_new(entries, durability, None)
             }
 
-            /// Like [`insert_new_many_with`](Self::insert_new_many_with), but returns when the answers are known and
-            /// the new entries are visible. The [`Commit`] is complete when all answers are durable: "seen" too.
+            /// Like [`insert_new_many_with`](Self::insert_new_many_with), but returns when the new entries are visible. The
+            /// [`Commit`] is complete when all answers are durable, also of present keys.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -173,8 +163,8 @@ macro_rules! insert_calls {
             ///
             /// # Errors
             ///
-            /// Those of [`insert_new_many`](Self::insert_new_many); [`Io`](crate::Error::Io) also if the thread that
-            /// runs callbacks cannot be started: nothing was written. The commit reports an error of the sync.
+            /// See [`insert_new_many`](Self::insert_new_many); [`Io`](crate::Error::Io) also if the callback thread cannot be
+            /// started; nothing was written. The commit reports an error of the sync.
             pub fn insert_new_many_pending<K: AsRef<[u8]>, V: AsRef<[u8]>>(
                 &self,
                 entries: impl IntoIterator<Item = (K, V)>,
@@ -183,19 +173,16 @@ macro_rules! insert_calls {
                 self.writes().insert_new_pending(entries, durability)
             }
 
-            /// Writes those entries whose keys are absent, like [`insert_new_many`](Self::insert_new_many), and with
-            /// them the entries that `then` adds to a batch when it gets the answers: an offset, a counter, an index.
-            /// All become visible at one moment, and durable together; buffered. `then` runs also if nothing is new.
+            /// Like [`insert_new_many`](Self::insert_new_many), with more entries in the same batch: `then` gets the answers and
+            /// adds an offset, a counter, an index; buffered. It runs also if nothing is new.
             ///
-            /// The entries of `then` follow the inserts: for a key of both, `then` has the last word. They may be for
-            /// any keyspace of the store ([`put_in`](crate::WriteBatch::put_in)); [`put`](crate::WriteBatch::put)
-            /// writes to the default one.
+            /// The entries of `then` follow the inserts and win for equal keys. They may be for any keyspace of the store
+            /// ([`put_in`](crate::WriteBatch::put_in)); [`put`](crate::WriteBatch::put) writes to the default one.
             ///
-            /// `then` runs in this thread and holds no lock, so it may use the store. If another thread changes an
-            /// answer before the batch is written, nothing of it is written, and `then` runs again with the new
-            /// answers and an empty batch: after a pause that begins with up to 50 µs and doubles, and each tenth time
-            /// with priority over other writers, for a second at most. What `then` reads by itself may change before
-            /// the batch is written. If it returns an error or panics, nothing was written.
+            /// `then` runs in this thread without a lock. If another thread changes an answer before the write, `then` runs again
+            /// with the new answers and an empty batch: after a pause of up to 50 µs, doubling, and each tenth time with priority
+            /// over other writers, for a second at most. Data that `then` reads itself may change meanwhile. If it returns an
+            /// error or panics, nothing was written.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -215,10 +202,9 @@ macro_rules! insert_calls {
             ///
             /// # Errors
             ///
-            /// That of `then`. [`LimitExceeded`](crate::Error::LimitExceeded) if an answer changed during each of
-            /// 10,000 runs of `then`. Those of [`insert_new_many`](Self::insert_new_many), and of
-            /// [`Db::write`](crate::Db::write) for the batch. Nothing was written, except after an
-            /// [`Io`](crate::Error::Io) error of the log, as for [`put`](Self::put).
+            /// The error of `then`. [`LimitExceeded`](crate::Error::LimitExceeded) if an answer changed during each of 10,000
+            /// runs. The errors of [`insert_new_many`](Self::insert_new_many) and [`Db::write`](crate::Db::write). Nothing was
+            /// written, except after an [`Io`](crate::Error::Io) error of the log, as for [`put`](Self::put).
             pub fn insert_new_many_then<K: AsRef<[u8]>, V: AsRef<[u8]>>(
                 &self,
                 entries: impl IntoIterator<Item = (K, V)>,
@@ -227,8 +213,8 @@ macro_rules! insert_calls {
                 self.insert_new_many_then_with(entries, Durability::Buffered, then)
             }
 
-            /// Like [`insert_new_many_then`](Self::insert_new_many_then). Returns when the answer, whatever it is, and
-            /// what `then` has added are as durable as `durability` requires.
+            /// [`insert_new_many_then`](Self::insert_new_many_then) with the given durability of the answers and the entries of
+            /// `then`.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -248,7 +234,7 @@ macro_rules! insert_calls {
             ///
             /// # Errors
             ///
-            /// Those of [`insert_new_many_then`](Self::insert_new_many_then), and of the sync.
+            /// See [`insert_new_many_then`](Self::insert_new_many_then); also an error of the sync.
             pub fn insert_new_many_then_with<K: AsRef<[u8]>, V: AsRef<[u8]>>(
                 &self,
                 entries: impl IntoIterator<Item = (K, V)>,

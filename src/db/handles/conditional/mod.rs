@@ -1,4 +1,4 @@
-//! Calls whose writes depend on what the store holds, and their answers.
+//! Calls whose writes depend on the content of the store, and their answers.
 
 pub(in crate::db) mod answers;
 mod calls;

@@ -1,4 +1,4 @@
-//! Taking the first or the last entry: a store as a queue, or as a stack.
+//! Removing the first or last entry: a store as a queue or stack.
 
 use crate::db::handles::iteration::iter::Keys;
 use crate::db::handles::keyspace::Keyspace;
@@ -9,8 +9,7 @@ use crate::error::Result;
 
 type Entry = (Value, Value);
 
-/// Removes the first of these keys that is still there. If others have removed them all meanwhile, begins again;
-/// `None` if there were none.
+/// If others have removed them all, repeats.
 fn pop(
     keys: impl Fn() -> Keys<'static>,
     next: fn(&mut Keys<'static>) -> Option<Result<Value>>,
@@ -34,14 +33,12 @@ fn pop(
 macro_rules! pop_calls {
     ($($handle:ty),*) => {$(
         impl $handle {
-            /// Removes the entry with the smallest key and returns it; `None` if there is none. Buffered.
+            /// Removes and returns the entry with the smallest key, if any; buffered.
             ///
-            /// Of several threads that do this, each gets another entry, and nothing is lost: the entry is removed
-            /// by [`remove`](Self::remove), and returned as it was then. An entry with a smaller key that another
-            /// thread writes during the call may be passed over.
+            /// Concurrent calls get different entries, and none is lost. A smaller key written during the call may be missed.
             ///
-            /// Costs as much as `first` and a `remove`, however many entries were removed before: a call steps over
-            /// about two dozen of their tombstones and jumps over the others.
+            /// Costs as much as `first` and [`remove`](Self::remove), however many entries were removed before: a call steps over
+            /// about two dozen tombstones and jumps over the others.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -55,24 +52,23 @@ macro_rules! pop_calls {
             ///
             /// # Errors
             ///
-            /// Those of [`remove`](Self::remove).
+            /// See [`remove`](Self::remove).
             #[doc(alias = "pop_min")]
             pub fn pop_first(&self) -> Result<Option<(Value, Value)>> {
                 self.pop_first_with(Durability::Buffered)
             }
 
-            /// Like [`pop_first`](Self::pop_first). Returns when the removal is as durable as `durability`
-            /// requires.
+            /// [`pop_first`](Self::pop_first) with the given durability of the removal.
             ///
             /// # Errors
             ///
-            /// Those of [`pop_first`](Self::pop_first), and of the sync.
+            /// See [`pop_first`](Self::pop_first); also an error of the sync.
             pub fn pop_first_with(&self, durability: Durability) -> Result<Option<(Value, Value)>> {
                 pop(|| self.keys(), Keys::next, |key| self.remove_with(key, durability))
             }
 
-            /// Removes the entry with the largest key and returns it, like [`pop_first`](Self::pop_first). An
-            /// entry with a larger key that another thread writes during the call may be passed over.
+            /// Removes and returns the entry with the largest key, like [`pop_first`](Self::pop_first). A larger key written
+            /// meanwhile may be missed.
             ///
             /// ```
             /// # let dir = tempfile::tempdir().unwrap();
@@ -85,17 +81,17 @@ macro_rules! pop_calls {
             ///
             /// # Errors
             ///
-            /// Those of [`pop_first`](Self::pop_first).
+            /// See [`pop_first`](Self::pop_first).
             #[doc(alias = "pop_max")]
             pub fn pop_last(&self) -> Result<Option<(Value, Value)>> {
                 self.pop_last_with(Durability::Buffered)
             }
 
-            /// Like [`pop_last`](Self::pop_last). Returns when the removal is as durable as `durability` requires.
+            /// [`pop_last`](Self::pop_last) with the given durability of the removal.
             ///
             /// # Errors
             ///
-            /// Those of [`pop_last`](Self::pop_last), and of the sync.
+            /// See [`pop_last`](Self::pop_last); also an error of the sync.
             pub fn pop_last_with(&self, durability: Durability) -> Result<Option<(Value, Value)>> {
                 pop(|| self.keys(), Keys::next_back, |key| self.remove_with(key, durability))
             }
@@ -154,7 +150,7 @@ mod tests {
                     scope.spawn(move || {
                         let mut mine = Vec::new();
                         loop {
-                            // Asked before the store is found empty.
+                            // Read before the store is found empty.
                             let is_over = is_written.load(Ordering::Acquire);
                             match pop() {
                                 Some(entry) => mine.push(number(&entry)),

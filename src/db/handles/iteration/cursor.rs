@@ -1,5 +1,3 @@
-//! The cursor that callers move.
-
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -17,20 +15,18 @@ use crate::error::Result;
 use crate::iter::EntryValue;
 use crate::snapshot_read::{self, KeyRange, Movement};
 
-/// A position among the entries of a range, which moves to either side and jumps to any key.
+/// A position among the entries of a range. It moves in both directions and seeks to any key.
 ///
-/// A cursor is before the first entry, at an entry, or after the last one. Every movement says whether it has
-/// arrived at an entry. Beyond an end the cursor stays there, and a step back leads to the last (or first) entry.
-/// A new cursor is nowhere: [`next`](Cursor::next) moves it to the first entry, [`prev`](Cursor::prev) to the
-/// last.
+/// It is before the first entry, at an entry, or after the last one. Movements return whether they arrived at an entry. At an end
+/// the cursor stays; a step back leads to the last (or first) entry. Initially [`next`](Cursor::next) moves to the first entry
+/// and [`prev`](Cursor::prev) to the last.
 ///
-/// It sees the store as of the call that made it, and owns what it reads from: its memtables and tables are kept
-/// until it is dropped. A jump, and a step after one in the other direction, costs a binary search in each
-/// memtable and run; other steps are those of an iterator. Long values are not read before they are asked for.
+/// It sees the store as of its creation and keeps its memtables and tables alive. Seeks and changes of direction are binary
+/// searches in each memtable and run; steps cost as much as an iterator's. Long values are read on demand.
 ///
-/// It is a `Cursor<'static>`. That of a [`Transaction`](crate::Transaction) lives no longer than the transaction.
-/// There it also sees the writes of the transaction before that call; all keys between where a movement begins and
-/// where it arrives count as read, or all up to the end of the range if it arrives at no entry.
+/// In a [`Transaction`](crate::Transaction) it also sees earlier writes of the transaction. All keys from the start to the
+/// destination of a movement count as read; without a destination, all up to the end of the range. Elsewhere it is a
+/// `Cursor<'static>`.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -54,20 +50,16 @@ use crate::snapshot_read::{self, KeyRange, Movement};
 ///
 /// # Errors
 ///
-/// Of every movement: [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a file cannot be
-/// read, [`KeyspaceDropped`](crate::Error::KeyspaceDropped) or [`Closed`](crate::Error::Closed) if that was so
-/// when the cursor was made. A cursor that failed is at no entry, and every later movement fails with the same
-/// error.
+/// Of movements: [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a file cannot be read;
+/// [`KeyspaceDropped`](crate::Error::KeyspaceDropped) or [`Closed`](crate::Error::Closed) if so at its creation. Later movements
+/// return the same error.
 #[doc(alias = "DBRawIterator")]
 #[doc(alias = "raw_iterator")]
 pub struct Cursor<'t> {
     store: snapshot_read::Cursor<Sources>,
-    /// Writes laid over the entries of the store.
     own: Option<Box<MergedCursor>>,
     tree: Arc<Tree>,
-    /// Keeps the store open.
     owner: Arc<Owner>,
-    /// The transaction that notes what is read.
     transaction: PhantomData<&'t ()>,
 }
 
@@ -78,7 +70,7 @@ impl Cursor<'_> {
                 let own = reads.own.as_deref();
                 (own.map(|own| Box::new(MergedCursor::new(own.clone(), &range))), source, at, range)
             }
-            // It has only its error, which also a movement in an empty range gets.
+            // Even for an empty range.
             Err(error) => (None, Box::new(move || Err(error.clone())), 0.into(), KeyRange::all()),
         };
         let store = snapshot_read::Cursor::new(source, at, range);
@@ -107,7 +99,7 @@ impl Cursor<'_> {
     ///
     /// # Errors
     ///
-    /// Those of a [`Cursor`].
+    /// See [`Cursor`].
     #[doc(alias = "seek_to_first")]
     pub fn seek_first(&mut self) -> Result<bool> {
         self.go(Movement::First)
@@ -117,84 +109,83 @@ impl Cursor<'_> {
     ///
     /// # Errors
     ///
-    /// Those of a [`Cursor`].
+    /// See [`Cursor`].
     #[doc(alias = "seek_to_last")]
     pub fn seek_last(&mut self) -> Result<bool> {
         self.go(Movement::Last)
     }
 
-    /// Moves to the first entry at or after `key`: after the last one if there is none.
+    /// Moves to the first entry at or after `key`, or after the last entry.
     ///
     /// # Errors
     ///
-    /// Those of a [`Cursor`].
+    /// See [`Cursor`].
     #[doc(alias = "lower_bound")]
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.go(Movement::Seek(key.as_ref()))
     }
 
-    /// Moves to the last entry at or before `key`: before the first one if there is none.
+    /// Moves to the last entry at or before `key`, or before the first entry.
     ///
     /// # Errors
     ///
-    /// Those of a [`Cursor`].
+    /// See [`Cursor`].
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.go(Movement::SeekForPrev(key.as_ref()))
     }
 
-    /// Moves to the next entry; from nowhere, and from before the first entry, to the first one.
+    /// Moves to the next entry; initially to the first.
     ///
     /// # Errors
     ///
-    /// Those of a [`Cursor`].
+    /// See [`Cursor`].
     #[expect(clippy::should_implement_trait, reason = "a cursor is no iterator: it also moves back")]
     pub fn next(&mut self) -> Result<bool> {
         self.go(Movement::Next)
     }
 
-    /// Moves to the previous entry; from nowhere, and from after the last entry, to the last one.
+    /// Moves to the previous entry; initially to the last.
     ///
     /// # Errors
     ///
-    /// Those of a [`Cursor`].
+    /// See [`Cursor`].
     pub fn prev(&mut self) -> Result<bool> {
         self.go(Movement::Prev)
     }
 
-    /// Whether it is at an entry.
+    /// Whether the cursor is at an entry.
     #[doc(alias = "valid")]
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.place().is_some()
     }
 
-    /// The key of the entry; `None` if it is at none.
+    /// The key of the entry, if any.
     #[must_use]
     pub fn key(&self) -> Option<&[u8]> {
         self.place().map(|(key, _)| &key[..])
     }
 
-    /// The value of the entry; `None` if it is at none. A long value is read by each call.
+    /// The value of the entry, if any. Each call reads a long value again.
     ///
     /// # Errors
     ///
-    /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a long value cannot be read. The
-    /// cursor stays where it is.
+    /// [`Corruption`](crate::Error::Corruption) or [`Io`](crate::Error::Io) if a long value cannot be read. The cursor stays.
     pub fn value(&self) -> Result<Option<Value>> {
         self.place().map(|(_, value)| Value::read(value.clone())).transpose()
     }
 
-    /// Length of the value in bytes; `None` if it is at no entry. Reads nothing.
+    /// Length of the value in bytes, if at an entry. No I/O.
     #[must_use]
     pub fn value_len(&self) -> Option<u64> {
         self.place().map(|(_, value)| value.len())
     }
 
-    /// Key and value of the entry; `None` if it is at none.
+    /// Key and value of the entry, if any.
     ///
     /// # Errors
     ///
-    /// Those of [`Cursor::value`].
+    /// See [`Cursor::value`].
     #[doc(alias = "item")]
     pub fn entry(&self) -> Result<Option<(Value, Value)>> {
         let Some((key, value)) = self.place() else { return Ok(None) };
@@ -227,7 +218,6 @@ mod tests {
 
     type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-    /// Where a cursor over a sorted vector is.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     enum Place {
         New,
@@ -274,7 +264,7 @@ mod tests {
         }
     }
 
-    /// Writes, deletes, flushes and compacts; now and then a key gets many versions, or a long value.
+    /// Now and then a key gets many versions, or a long value.
     fn change(db: &Db, model: &mut Model, random: &mut Random, writes: u64) {
         for _ in 0..writes {
             let key = random.key();
@@ -298,7 +288,7 @@ mod tests {
         }
     }
 
-    /// Moves both alike, and compares where they are.
+    /// Moves both and compares their positions.
     fn move_at_random(
         cursor: &mut Cursor<'_>,
         expected: &mut Expected,
@@ -365,7 +355,7 @@ mod tests {
                 let entries = model.iter().filter(|(key, _)| within(key));
                 let entries = entries.map(|(key, value)| (key.clone(), value.clone())).collect();
                 let mut expected = Expected { entries, place: Place::New };
-                // What is written after the cursor, or its snapshot, was made is not seen.
+                // Later writes are invisible.
                 let (snapshot, mut cursor) = (db.snapshot(), db.cursor(bounds));
                 change(&db, &mut model, &mut random, 20);
                 if random.below(2) == 0 {
@@ -411,7 +401,7 @@ mod tests {
                 1 => tx.keyspace(&db.default_keyspace()).cursor(bounds),
                 _ => batch.over(tx.snapshot()).cursor(bounds),
             };
-            // What is written after it was made is not seen, whoever writes it.
+            // Later writes are invisible, including the transaction's own.
             tx.put(random.key(), "later");
             batch.put(random.key(), "later");
             change(&db, &mut model, &mut random, 20);

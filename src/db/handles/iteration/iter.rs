@@ -1,6 +1,4 @@
-//! Iterators over the entries of a range: with their values, without, or with values that are read later.
-//!
-//! All are one [`Scan`], which reads no long value, and differ in what they make of its entries.
+//! Iterators over the entries of a range: full, keys only, values only, or with lazy values. All wrap a [`Scan`].
 
 use std::fmt;
 use std::io::{self, Write};
@@ -22,28 +20,24 @@ use crate::error::{Error, Result};
 use crate::iter::EntryValue;
 use crate::snapshot_read::{KeyRange, Range, Visible};
 
-/// The visible entries of a range, from both ends; long values are not read.
+/// From both ends, without long values.
 pub(in crate::db) struct Scan<'t> {
     range: Range<Sources>,
     keys: KeyCopies,
-    /// Writes laid over the entries of the store.
     own: Option<Box<Merged>>,
-    /// What is scanned, and its state at the beginning; `None` once the scan is over.
+    /// `None` at the end.
     of: Option<Scanned>,
     latencies: Latencies,
-    /// Whether a step is only that: nothing is laid over the entries, and no latencies are counted.
+    /// Steps have neither `own` writes nor latencies to consider.
     is_plain: bool,
-    /// Keeps the store open.
     owner: Arc<Owner>,
-    /// The transaction that notes what is read.
     transaction: PhantomData<&'t ()>,
 }
 
-/// What an iterator makes of an entry.
 trait Read {
     type Item;
 
-    /// Always gives something, in the form in which it is handed out.
+    /// Always returns `Some`.
     fn read(keys: &mut KeyCopies, entry: Visible<'_, Sources>) -> Option<Result<Self::Item>>;
 }
 
@@ -67,7 +61,6 @@ impl Scan<'_> {
         Ok(Self { own, of: Some(Scanned { tree, view }), is_plain, ..scan })
     }
 
-    /// A scan that yields one error.
     fn failed(owner: &Arc<Owner>, error: Error) -> Self {
         let source = Box::new(move || Err(error.clone()));
         Self::of_range(Range::new(source, 0, KeyRange::all()), owner)
@@ -81,7 +74,6 @@ impl Scan<'_> {
         Self { range, keys, own: None, of: None, latencies, is_plain, owner, transaction: PhantomData }
     }
 
-    /// Ends the scan: it yields nothing more and pins nothing.
     #[cold]
     fn end(&mut self) {
         self.range.end();
@@ -89,7 +81,6 @@ impl Scan<'_> {
         self.of = None;
     }
 
-    /// Counts the hidden entries that the last step has skipped.
     #[inline(always)]
     fn count_skipped(&mut self) {
         let skipped = self.range.take_skipped();
@@ -100,7 +91,6 @@ impl Scan<'_> {
         }
     }
 
-    /// Ends the scan, which has found nothing more, or an error.
     #[cold]
     fn over<T>(&mut self, error: Option<Error>) -> Option<Result<T>> {
         self.count_skipped();
@@ -108,13 +98,11 @@ impl Scan<'_> {
         error.map(Err)
     }
 
-    /// What `R` makes of the next entry. If that fails, the scan is over.
     #[inline(always)]
     fn next<R: Read>(&mut self) -> Option<Result<R::Item>> {
         if self.is_plain { self.step::<R>() } else { self.any_step::<R>(Direction::Up) }
     }
 
-    /// The same from the other end.
     #[inline(always)]
     fn next_back<R: Read>(&mut self) -> Option<Result<R::Item>> {
         if self.is_plain { self.step_back::<R>() } else { self.any_step::<R>(Direction::Down) }
@@ -155,7 +143,6 @@ impl Scan<'_> {
         item
     }
 
-    /// Counts the hidden entries that a step has skipped, and ends the scan if what it found could not be read.
     #[inline(always)]
     fn after<T>(&mut self, item: &Option<Result<T>>) {
         self.count_skipped();
@@ -164,7 +151,6 @@ impl Scan<'_> {
         }
     }
 
-    /// What `R` makes of the next entry of the store or of the writes laid over it.
     #[cold]
     fn next_of_both<R: Read>(&mut self, direction: Direction) -> Option<Result<R::Item>> {
         match self.own.as_mut()?.step(&mut self.range, direction) {
@@ -178,12 +164,10 @@ impl Scan<'_> {
         }
     }
 
-    /// Whether there is no entry. Reads no value.
     pub(in crate::db) fn is_empty(&mut self) -> Result<bool> {
         self.next::<Nothing>().transpose().map(|entry| entry.is_none())
     }
 
-    /// Counts the entries. Reads no value.
     pub(in crate::db) fn count(mut self) -> Result<u64> {
         let mut count = 0;
         while self.next::<Nothing>().transpose()?.is_some() {
@@ -199,7 +183,6 @@ impl fmt::Debug for Scan<'_> {
     }
 }
 
-/// An entry with its value.
 enum Both {}
 
 impl Read for Both {
@@ -215,7 +198,6 @@ impl Read for Both {
     }
 }
 
-/// The key alone.
 enum Key {}
 
 impl Read for Key {
@@ -227,7 +209,6 @@ impl Read for Key {
     }
 }
 
-/// The value alone.
 enum ValueOnly {}
 
 impl Read for ValueOnly {
@@ -239,7 +220,6 @@ impl Read for ValueOnly {
     }
 }
 
-/// An entry whose value is not read.
 enum Unread {}
 
 impl Read for Unread {
@@ -251,7 +231,6 @@ impl Read for Unread {
     }
 }
 
-/// That there is one.
 enum Nothing {}
 
 impl Read for Nothing {
@@ -263,12 +242,10 @@ impl Read for Nothing {
     }
 }
 
-/// An iterator over the entries of a range in the order of their keys, usable from both ends.
+/// An iterator over the entries of a range in key order, usable from both ends.
 ///
-/// It sees the store as of the call that made it, and owns what it reads from: it is an `Iter<'static>`. That of a
-/// [`Transaction`](crate::Transaction) lives no longer than the transaction, because what it has passed is checked
-/// when that is committed. Each item is a `Result`. After an error the iterator returns `None`, though the range
-/// may have further entries.
+/// It sees the store as of its creation. In a [`Transaction`](crate::Transaction) it cannot outlive the transaction; elsewhere it
+/// is an `Iter<'static>`. After an error it returns `None`.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -290,7 +267,7 @@ impl<'t> Iter<'t> {
         Self(scan)
     }
 
-    /// The keys alone. Long values are not read.
+    /// Iterates over keys. Long values are not read.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -304,7 +281,7 @@ impl<'t> Iter<'t> {
         Keys(self.0)
     }
 
-    /// The values alone, in the order of their keys.
+    /// Iterates over values, in key order.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -318,8 +295,7 @@ impl<'t> Iter<'t> {
         Values(self.0)
     }
 
-    /// The entries with values that are read only if they are asked for. Saves the reading of long values,
-    /// which lie in blocks of their own (those over 32 KiB); for shorter ones it makes no difference.
+    /// Reads values on demand. This only matters for values over 32 KiB, which have blocks of their own.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -358,24 +334,23 @@ macro_rules! iterate {
 
 iterate!(Iter, (Value, Value), Both);
 
-/// An iterator over the keys of a range, like [`Iter`]; made by [`Iter::keys`]. Long values are not read.
+/// An iterator over keys; see [`Iter::keys`].
 #[derive(Debug)]
 pub struct Keys<'t>(Scan<'t>);
 
 iterate!(Keys, Value, Key);
 
-/// An iterator over the values of a range in the order of their keys, like [`Iter`]; made by [`Iter::values`].
+/// An iterator over values; see [`Iter::values`].
 #[derive(Debug)]
 pub struct Values<'t>(Scan<'t>);
 
 iterate!(Values, Value, ValueOnly);
 
-/// An iterator over the entries of a range, like [`Iter`], that reads no long value; made by [`Iter::lazy`].
+/// An iterator with values read on demand; see [`Iter::lazy`].
 #[derive(Debug)]
 pub struct LazyIter<'t>(Scan<'t>);
 
 impl LazyIter<'_> {
-    /// What keeps the files of a long value.
     fn pins(&self) -> Option<(Arc<View>, Arc<Owner>)> {
         self.0.of.as_ref().map(|of| (Arc::clone(&of.view), Arc::clone(&self.0.owner)))
     }
@@ -399,8 +374,7 @@ impl DoubleEndedIterator for LazyIter<'_> {
 
 impl FusedIterator for LazyIter<'_> {}
 
-/// A value that is read when it is asked for; made by [`LazyIter`]. A long one keeps the store open, and its
-/// memtables and tables as the iterator saw them.
+/// A value read on demand; see [`LazyIter`]. A long one keeps the store open, with the memtables and tables of its iterator.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -414,7 +388,6 @@ impl FusedIterator for LazyIter<'_> {}
 #[derive(Clone)]
 pub struct LazyValue {
     value: EntryValue,
-    /// For a value that is not in memory.
     _pins: Option<(Arc<View>, Arc<Owner>)>,
 }
 
@@ -427,19 +400,19 @@ impl LazyValue {
         Self { value, _pins }
     }
 
-    /// Length in bytes. Reads nothing.
+    /// Length in bytes. No I/O.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.value.len()
     }
 
-    /// Whether it has no bytes. Reads nothing.
+    /// Whether the value is empty. No I/O.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Reads the value. O(length) if it is long.
+    /// Reads the value: O(length) if it is long.
     ///
     /// # Errors
     ///
@@ -448,7 +421,7 @@ impl LazyValue {
         Value::read(self.value.clone())
     }
 
-    /// Writes the value to `out`, chunk by chunk: a long value is never in memory as a whole.
+    /// Writes the value to `out` in chunks, so that a long one is never in memory as a whole.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -463,7 +436,7 @@ impl LazyValue {
     ///
     /// # Errors
     ///
-    /// That of `out`; or that of [`LazyValue::read`], converted. What came before it is written.
+    /// The errors of `out`, and of [`LazyValue::read`] converted. Earlier chunks were written.
     pub fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
         let chunks = match &self.value {
             EntryValue::Inline(bytes) => return out.write_all(bytes),
@@ -472,7 +445,7 @@ impl LazyValue {
         let mut written = Ok(());
         let read = chunks.read_chunks(&mut |chunk| {
             written = out.write_all(chunk);
-            // Only ends the reading: the caller gets `written`.
+            // Ends the reading: the caller gets `written`.
             if written.is_ok() { Ok(()) } else { Err(Error::Cancelled) }
         });
         written.and_then(|()| Ok(read?))
@@ -496,7 +469,7 @@ mod tests {
 
     const LONG: usize = 300_000;
 
-    /// A store whose long values are in a table.
+    /// A store with long values in a table.
     fn sample() -> Db {
         let options = Options::new().fs(Arc::new(MemFs::new())).background_threads(0);
         let db = options.open("/db").unwrap();

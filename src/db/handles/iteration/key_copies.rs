@@ -1,33 +1,25 @@
-//! Copies of the keys that a scan passes. Short ones take no allocation; others share chunks.
+//! Copies of scanned keys. Short ones need no allocation; others share chunks.
 //!
-//! A chunk is as large as all before it, up to [`CHUNK_BYTES`], so that a short scan takes little. A key that is
-//! kept keeps its chunk alive, as a value keeps its block. A key of more than [`SHARED_BYTES_MAX`] has an
-//! allocation of its own, unless there is room left.
+//! A chunk is as large as all earlier ones together, at most [`CHUNK_BYTES`]; a retained key keeps it alive. A key of more than
+//! [`SHARED_BYTES_MAX`] that does not fit gets its own allocation.
 
 use bytes::BytesMut;
 
 use crate::db::queues::value::Value;
 
-/// Bytes of the largest chunks.
 const CHUNK_BYTES: usize = 1 << 10;
 
-/// Bytes of the first chunk.
 const FIRST_CHUNK_BYTES: usize = 64;
 
-/// The largest key that shares a chunk with others.
 const SHARED_BYTES_MAX: usize = CHUNK_BYTES / 8;
 
-/// Where a scan puts the keys that it yields.
 #[derive(Default)]
 pub(super) struct KeyCopies {
-    /// The rest of the last chunk.
     room: BytesMut,
-    /// The bytes of all chunks.
     chunks: usize,
 }
 
 impl KeyCopies {
-    /// A copy of a key.
     #[inline]
     pub(in crate::db) fn copy(&mut self, key: &[u8]) -> Value {
         Value::short(key).unwrap_or_else(|| self.copy_long(key))

@@ -1,16 +1,15 @@
-//! Latencies of calls and background jobs, as part of the statistics.
+//! Latency statistics.
 
 use crate::db::engine::Engine;
 use crate::db::latencies::Call;
 use crate::histogram::CallLatency;
 
-/// Latencies by kind of call and background job since the store was opened, of all keyspaces together; see
-/// [`Options::latency_histograms`](crate::Options::latency_histograms).
+/// Latencies since opening, over all keyspaces; see [`Options::latency_histograms`](crate::Options::latency_histograms).
 ///
-/// A call is counted once, however many keys it has. Of gets, calls for several keys, buffered writes, scan steps and
-/// commit groups one in 64 is timed; of the others all.
+/// A call counts once, for any number of keys. Gets, multi-key calls, buffered writes, scan steps and commit groups are timed
+/// once in 64 times, others always.
 ///
-/// The buckets have the bounds of the crate `hdrhistogram` with one significant digit, in nanoseconds:
+/// Buckets have the bounds of the crate `hdrhistogram` with one significant digit, in nanoseconds:
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -33,25 +32,25 @@ pub struct LatencyStats {
     pub get: CallLatency,
     /// Lookups of several keys: `multi_get`, `multi_contains`.
     pub multi: CallLatency,
-    /// Buffered writes that depend on the present value: `insert_if_absent`, `insert_new_many`, `compare_and_set`, `update`,
-    /// `replace`, `remove`. Also commits of transactions, up to the moment when they are visible.
+    /// Buffered `insert_if_absent`, `insert_new_many`, `compare_and_set`, `update`, `replace`, `remove`, and commits of
+    /// transactions until visible.
     pub conditional_write: CallLatency,
-    /// Other buffered writes: `put`, `delete`, `write`. Also `write_pending`, which waits for no sync.
+    /// Other buffered writes, and `write_pending`.
     pub write: CallLatency,
-    /// Writes of both kinds with [`Durability::Synced`](crate::Durability::Synced), including their wait for the sync.
+    /// Writes with [`Durability::Synced`](crate::Durability::Synced), including the sync.
     pub synced_write: CallLatency,
-    /// Steps of iterators, and movements of cursors. The first step includes the search for the first entry.
+    /// Steps of iterators and movements of cursors, including the initial search.
     pub scan_step: CallLatency,
-    /// Groups of batches: appended to the log, inserted into memtables and made visible.
+    /// Commit groups: log append, memtable inserts and publication.
     pub commit_group: CallLatency,
-    /// Flush jobs. A job may flush several small memtables.
+    /// Flush jobs, each of one or more memtables.
     pub flush: CallLatency,
     /// Compactions that rewrote tables.
     pub compaction: CallLatency,
 }
 
 impl LatencyStats {
-    /// Each kind, with the name of its field.
+    /// Each kind with the name of its field.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -112,7 +111,7 @@ mod tests {
         latencies.by_name().map(|(name, latency)| (name, latency.count))
     }
 
-    /// The kinds that a call adds to, with how much.
+    /// The kinds that a call adds to, with counts.
     fn added<T>(db: &Db, call: impl FnOnce() -> T) -> Vec<(&'static str, u64)> {
         let before = counts(db);
         call();

@@ -1,4 +1,4 @@
-//! Statistics of an open store, and their text.
+//! Statistics of an open store.
 
 pub(in crate::db) mod expiry_stats;
 pub(in crate::db) mod latency_stats;

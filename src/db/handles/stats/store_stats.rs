@@ -17,62 +17,57 @@ use crate::manifest::edit::LEVELS;
 use crate::memory::MemoryStats;
 use crate::version::{FilterState, TableHandle};
 
-/// Statistics of one level of a keyspace, or their sum over levels: [`KeyspaceStats::total`].
+/// Statistics of a level, or their sum ([`KeyspaceStats::total`]).
 #[derive(Debug, Clone, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LevelStats {
     /// Sorted runs; at most one below level 0.
     pub runs: u64,
-    /// Tables in the runs.
+    /// Tables.
     pub tables: u64,
-    /// Length of the table files, in bytes.
+    /// Size of the table files, in bytes.
     pub bytes: u64,
-    /// Entries, tombstones and older versions included.
+    /// Entries, with tombstones and older versions.
     pub entries: u64,
-    /// Tombstones among the entries.
+    /// Tombstones.
     pub tombstones: u64,
-    /// Sum over the tables of distinct user keys.
+    /// Distinct user keys of each table, summed.
     pub keys: u64,
-    /// Lengths of user keys and values of all entries, in bytes.
+    /// Size of the user keys and values of all entries, in bytes.
     pub data_bytes: u64,
-    /// Lengths of the filter blocks, in bytes.
+    /// Size of the filter blocks, in bytes.
     pub filter_bytes: u64,
-    /// Keys of the tables that have a filter block.
+    /// Keys of the tables with a filter block.
     pub filter_keys: u64,
-    /// Tables that are open: their metadata and the roots of their indexes are in memory.
+    /// Open tables.
     pub open_tables: u64,
-    /// Tables whose filter was read and cannot be used. A filter is read when its table is first opened, and stays in
-    /// memory when the table is closed.
+    /// Tables with an unusable filter.
     pub unusable_filters: u64,
-    /// Filters that could not be built and answer "maybe" for every key. There should be none.
-    /// If a defect of this library caused one, the `tracing` event has what is needed to reproduce it.
+    /// Filters that could not be built; expected to be 0. A `tracing` event has the data to reproduce a defect of this library.
     pub unbuilt_filters: u64,
-    /// Tables that a compaction could not read: compactions skip them until the store is opened again.
+    /// Unreadable tables, which compactions skip until the next opening.
     pub set_aside_tables: u64,
-    /// Filters that were read and are not in memory, because the memory budget has no room for it.
+    /// Filters not in memory for lack of room.
     pub unloaded_filters: u64,
-    /// Unloaded filters that are probed page by page, from the cache or from disk. For the others there is no
-    /// room even for header and page checksums.
+    /// Unloaded filters probed page by page, from cache or disk.
     pub paged_filters: u64,
-    /// Column groups of the filters that were read. A Bloom filter counts as one.
+    /// Column groups of the filters read; a Bloom filter counts as one.
     pub filter_column_groups: u64,
-    /// Column groups in memory. If there is no room for all, those are left out that answer the fewest
-    /// lookups for their size.
+    /// Column groups in memory.
     pub loaded_filter_column_groups: u64,
-    /// Memory of the filters in bytes, without cached pages.
+    /// Memory of the filters without cached pages, in bytes.
     pub filter_memory_bytes: u64,
-    /// Results of the filter probes since the store was opened, including tables that no longer exist.
+    /// Filter probes since opening, including removed tables.
     pub filter: FilterCounts,
-    /// False positives that the filters predict for the absent keys they were probed for; compare with
-    /// [`FilterCounts::false_positives`].
+    /// Predicted false positives for the probed absent keys; compare with [`FilterCounts::false_positives`].
     pub expected_false_positives: f64,
-    /// Predicted false-positive rate of the filters that were read, weighted by keys; `None` if there are none.
+    /// Predicted false-positive rate, weighted by keys, with filters.
     pub predicted_rate: Option<f64>,
 }
 
 impl LevelStats {
-    /// Filter bits per key; `None` if there are no filters.
+    /// Filter bits per key, with filters.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -94,28 +89,26 @@ impl LevelStats {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct KeyspaceStats {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Entries in memtables.
     pub memtable_entries: u64,
     /// Memory of the memtables, in bytes.
     pub memtable_bytes: u64,
-    /// Memtables waiting to be flushed.
+    /// Memtables waiting for a flush.
     pub immutable_memtables: u64,
-    /// Bytes that compactions have to write until every level has its size. If entries expire: until every closed bucket
-    /// of time is one run, the last one not counted.
+    /// Bytes that compactions have to write until every level has its size, or every closed bucket but the last is one run.
     pub owed_bytes: u64,
-    /// Hidden entries that scans have skipped since the store was opened: tombstones, and what newer entries
-    /// hide.
+    /// Tombstones and overwritten entries skipped by scans since opening.
     pub skipped_entries: u64,
-    /// Its buckets of time; `None` if its entries do not expire.
+    /// Expiry statistics, if entries expire.
     pub expiry: Option<ExpiryStats>,
-    /// Its levels, 0 to 6.
+    /// Levels 0 to 6.
     pub levels: Vec<LevelStats>,
 }
 
 impl KeyspaceStats {
-    /// The sum over all levels, runs included. The predicted rate is the mean over all filter keys.
+    /// The sum over all levels, rates weighted by keys.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -143,54 +136,51 @@ impl KeyspaceStats {
     }
 }
 
-/// Statistics of a store; see [`Db::stats`]. Counts start when the store is opened.
-///
-/// It is printed as a few lines for people. With the feature `serde` it is `serde::Serialize`, under the names
-/// of its fields.
-///
+/// Statistics of a store; see [`Db::stats`]. Counts start at the opening. `Display` prints a summary. Implements
+/// `serde::Serialize` with the feature `serde`, under its field names.
 #[derive(Debug, Clone)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stats {
-    /// Its keyspaces, in order of creation.
+    /// Keyspaces, in order of creation.
     pub keyspaces: Vec<KeyspaceStats>,
-    /// Batches written. Not counted are those without entries, and conditional writes that wrote nothing.
+    /// Non-empty batches written, without conditional writes without effect.
     pub batches: u64,
     /// Entries in the batches.
     pub entries: u64,
-    /// Groups of batches that were appended to the log with one write.
+    /// Groups of batches, each with one log write.
     pub commit_groups: u64,
-    /// Times a log was synced.
+    /// Log syncs.
     pub log_syncs: u64,
-    /// Length of the logs still needed, in bytes.
+    /// Size of the logs still needed, in bytes.
     pub log_bytes: u64,
     /// Memtables flushed.
     pub flushes: u64,
-    /// Length of the tables written by flushes, in bytes.
+    /// Size of the tables written by flushes, in bytes.
     pub flushed_bytes: u64,
     /// Compactions that rewrote tables.
     pub compactions: u64,
-    /// Length of the tables written by compactions, in bytes.
+    /// Size of the tables written by compactions, in bytes.
     pub compacted_bytes: u64,
-    /// Compactions that only moved tables to the next level.
+    /// Compactions that only moved tables.
     pub trivial_moves: u64,
-    /// Filters built for existing tables: after damage, or by [`Db::refilter`].
+    /// Filters rebuilt after damage, or by [`Db::refilter`].
     pub rebuilt_filters: u64,
-    /// Length of these filters, in bytes.
+    /// Size of these filters, in bytes.
     pub rebuilt_filter_bytes: u64,
-    /// Filters that could not be rebuilt because their table cannot be read.
+    /// Filters not rebuilt: their table is unreadable.
     pub failed_rebuilds: u64,
     /// Bytes appended to logs.
     pub logged_bytes: u64,
-    /// Transactions committed that have written something.
+    /// Committed transactions with writes.
     pub transactions: u64,
-    /// Commits refused with [`Error::Conflict`], each one of [`Db::transact`] included.
+    /// Commits refused with [`Error::Conflict`], also within [`Db::transact`].
     pub conflicts: u64,
-    /// Writers that were slowed down because flushes or compactions were behind.
+    /// Writers delayed because flushes or compactions were behind.
     pub write_delays: u64,
-    /// Total time for which they waited.
+    /// Sum of these delays.
     pub write_delay: Duration,
-    /// Longest time for which one of them waited.
+    /// Longest delay.
     pub longest_write_delay: Duration,
     /// Data blocks read from files.
     pub data_block_reads: u64,
@@ -200,18 +190,17 @@ pub struct Stats {
     pub index_block_reads: u64,
     /// Chunks of long values read from files.
     pub value_chunk_reads: u64,
-    /// Pages of filters not in memory that were read from files.
+    /// Pages of unloaded filters read from files.
     pub filter_page_reads: u64,
-    /// Pages of filters not in memory that were found in the cache.
+    /// Pages of unloaded filters found in the cache.
     pub filter_page_cache_hits: u64,
-    /// Blocks and pages of filters that failed their checksum and were read a second time.
+    /// Rereads of blocks and filter pages after a checksum mismatch.
     pub block_rereads: u64,
-    /// Filters found to be damaged, unknown, of another table, or wrong. Their tables are read without them.
+    /// Filters that are damaged, wrong, or of an unknown version or another table. Their tables are read without a filter.
     pub unusable_filters: u64,
-    /// "Absent" answers that were checked against the data; see
-    /// [`Options::audit_absent`](crate::Options::audit_absent).
+    /// "Absent" answers checked against the data; see [`Options::audit_absent`](crate::Options::audit_absent).
     pub audited: u64,
-    /// Filters that such a check found to be wrong.
+    /// Filters found wrong by these checks.
     pub audit_failures: u64,
     /// Use of the memory budget.
     pub memory: MemoryStats,
@@ -219,36 +208,33 @@ pub struct Stats {
     pub block_cache_bytes: u64,
     /// Size of the filters in memory, in bytes.
     pub filter_memory_bytes: u64,
-    /// Tables of which more or less of the filter was taken into memory, or which were closed, because of the
-    /// memory budget. A table may count several times.
+    /// Filter parts loaded or dropped and tables closed for the memory budget.
     pub residency_changes: u64,
     /// Open table files.
     pub open_files: u64,
-    /// Times that background work failed and was put off, to be tried again.
+    /// Failures of background work.
     pub background_failures: u64,
-    /// The error of background work that is failing now; see [`Db::background_error`].
+    /// The error of currently failing work; see [`Db::background_error`].
     pub background_error: Option<String>,
-    /// Table and filter files that no version of the store needs any more but that iterators still read, or
-    /// that are about to be removed.
+    /// Obsolete files that iterators read or that are about to be removed.
     pub held_files: u64,
-    /// Length of these files, in bytes.
+    /// Size of these files, in bytes.
     pub held_file_bytes: u64,
-    /// Sequence numbers of which there are snapshots: compactions keep what they see.
+    /// Distinct sequence numbers of open snapshots.
     pub snapshots: u64,
-    /// The oldest of them.
+    /// The smallest of them.
     pub oldest_snapshot: Option<SeqNo>,
-    /// How far the clock is beyond the newest boundary of a keyspace whose entries expire, as long as that may be because
-    /// the clock is wrong: see [`OpenReport::clock_leap`](crate::OpenReport::clock_leap).
+    /// Distance between the clock and the newest bucket boundary while the clock may be wrong: see
+    /// [`OpenReport::clock_leap`](crate::OpenReport::clock_leap).
     pub clock_leap: Option<Duration>,
-    /// Latencies of calls and background jobs; `None` unless
-    /// [`Options::latency_histograms`](crate::Options::latency_histograms) is set.
+    /// Latencies, with [`Options::latency_histograms`](crate::Options::latency_histograms).
     pub latencies: Option<LatencyStats>,
-    /// Why writing is disabled, if it is: the error that every writer gets.
+    /// The error that disabled writing, if any.
     pub disabled: Option<String>,
 }
 
 impl Stats {
-    /// The statistics of the keyspace called `name`; `None` if it does not exist.
+    /// The statistics of the keyspace `name`, if it exists.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -277,8 +263,7 @@ impl Stats {
 }
 
 impl Db {
-    /// Statistics of the store: shape, memory, filters, reads and writes. Takes time proportional to the
-    /// number of tables; reads nothing from disk.
+    /// Statistics of the store. O(tables), no I/O.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -374,13 +359,13 @@ fn keyspace_stats(tree: &Arc<Tree>) -> KeyspaceStats {
     }
 }
 
-/// Saturates: the counts that tables state are not verified, and their sum may overflow.
+/// Tables' counts are unverified: saturate.
 fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }
 
 impl LevelStats {
-    /// All fields except the filters' counts and predictions.
+    /// All fields except filter counts and predictions.
     fn add_counts(&mut self, other: &Self) {
         add(&mut self.runs, other.runs);
         add(&mut self.tables, other.tables);

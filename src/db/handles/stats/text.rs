@@ -1,4 +1,4 @@
-//! Statistics as text, for people: a few lines for the store, a table of levels for each keyspace.
+//! Statistics as text.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -7,7 +7,6 @@ use super::latency_stats::LatencyStats;
 use super::store_stats::{KeyspaceStats, LevelStats, Stats};
 use crate::memory::MemoryStats;
 
-/// A number of bytes with a unit.
 struct Bytes(u64);
 
 impl Display for Bytes {
@@ -26,7 +25,6 @@ impl Display for Bytes {
     }
 }
 
-/// A number, or a hyphen.
 struct Optional(Option<f64>, usize);
 
 impl Display for Optional {
@@ -38,9 +36,7 @@ impl Display for Optional {
     }
 }
 
-/// A few lines: what was written and read, the memory, what is wrong if something is, and each keyspace.
-///
-/// For people; what programs need are the fields. The text may change in any version.
+/// A summary in a few lines, which may change in any version.
 impl Display for Stats {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(
@@ -80,7 +76,7 @@ impl Display for Stats {
             writeln!(f, "unusable filters: {}", self.unusable_filters)?;
         }
         if let Some(leap) = self.clock_leap {
-            writeln!(f, "the clock has leapt by {leap:.0?}: expired tables stay until that is confirmed")?;
+            writeln!(f, "the clock has leapt by {leap:.0?}: expired tables stay until this is confirmed")?;
         }
         if let Some(error) = &self.background_error {
             writeln!(f, "background work is failing: {error}")?;
@@ -92,7 +88,6 @@ impl Display for Stats {
     }
 }
 
-/// A line for each kind of call that was made.
 impl Display for LatencyStats {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for (name, latency) in self.by_name().into_iter().filter(|(_, latency)| latency.count > 0) {
@@ -108,7 +103,6 @@ impl Display for LatencyStats {
     }
 }
 
-/// The parts of the budget in use, in one line.
 impl Display for MemoryStats {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(
@@ -130,7 +124,7 @@ impl Display for MemoryStats {
     }
 }
 
-/// A line, and a table of the levels that hold something. For people; the text may change in any version.
+/// A line and a table of the used levels, which may change in any version.
 impl Display for KeyspaceStats {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(
@@ -170,7 +164,7 @@ impl Display for KeyspaceStats {
     }
 }
 
-/// A line, and one if tables wait for a snapshot. For people; the text may change in any version.
+/// A line, and a second one if a snapshot holds expired tables; may change in any version.
 impl Display for ExpiryStats {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let visible = self.buckets.iter().filter(|bucket| !bucket.is_hidden);
@@ -192,10 +186,9 @@ impl Display for ExpiryStats {
     }
 }
 
-/// Runs of level 0 that are worth a line.
 const RUNS_MANY: u64 = 5;
 
-/// A line of the table. The last two columns are false-positive rates in per cent.
+/// The last two columns are false-positive rates in per cent.
 fn line(f: &mut Formatter<'_>, name: &str, level: &LevelStats) -> fmt::Result {
     let percent = |rate: Option<f64>| Optional(rate.map(|rate| rate * 100.0), 4);
     writeln!(

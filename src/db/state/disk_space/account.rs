@@ -1,4 +1,4 @@
-//! The space of an open store by the last look at its disk.
+//! Space of an open store at the last disk check.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -12,46 +12,35 @@ use crate::error::Error;
 use crate::fs::Fs;
 use crate::sync::lock;
 
-/// The length of a file that cannot be read: enough for it to be given up.
+/// Length of an unreadable file: enough to remove it.
 const UNKNOWN: u64 = 1;
 
-/// The disk space of an open store.
 #[derive(Default)]
 pub(in crate::db) struct DiskSpace {
     set_by_caller: Option<u64>,
-    /// Length of `RESERVE`, 0 if there is none.
     file_bytes: AtomicU64,
-    /// `RESERVE` belongs to others: the store has none.
     is_barred: AtomicBool,
-    /// Length of the tables, and of the manifest.
     table_bytes: AtomicU64,
     manifest_bytes: AtomicU64,
-    /// Puts are refused.
     is_short: Flag,
-    /// By the last look at the disk: deletes are taken, the file is to have another length, the longest batch of puts, what
-    /// a compaction may write, and how many bytes have been logged when the next look is due.
     takes_deletes: AtomicBool,
     wants_file: AtomicBool,
     batch_max: AtomicU64,
     room: AtomicU64,
     next_look: AtomicU64,
     found_full: Mutex<FoundFull>,
-    /// One thread makes the file or removes it.
     pub(in crate::db) making: Mutex<()>,
 }
 
-/// The result of an operation that found no space.
 #[derive(Default)]
 struct FoundFull {
-    /// Why puts are refused.
     cause: Option<Error>,
-    /// The most that all files of the store together may take, if the free space is unknown or the file system is wrong.
+    /// Limit of the store's size if the free space is unknown or wrong.
     capacity: Option<u64>,
 }
 
 impl DiskSpace {
-    /// The space of the store in this directory. A file that cannot be read counts as one of [`UNKNOWN`] length; making it
-    /// or removing it reports why.
+    /// An unreadable `RESERVE` counts as [`UNKNOWN`] bytes; creating or removing it reports the reason.
     pub(in crate::db) fn open(
         fs: &dyn Fs,
         dir: &Path,
@@ -77,7 +66,6 @@ impl DiskSpace {
         }
     }
 
-    /// The same, with its bit of the lifecycle.
     pub(in crate::db) fn with_flag(self, is_short: Flag) -> Self {
         Self { is_short, ..self }
     }
@@ -86,18 +74,16 @@ impl DiskSpace {
         self.file_bytes.load(Ordering::Relaxed)
     }
 
-    /// To be called when there is a file of this length.
     pub(in crate::db) fn set_file(&self, bytes: u64) {
         self.file_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// To be called when the file is found to belong to others.
     pub(in crate::db) fn bar(&self) {
         self.is_barred.store(true, Ordering::Relaxed);
         self.set_file(0);
     }
 
-    /// To be called when an edit was appended to the manifest.
+    /// Call after each edit of the manifest.
     pub(in crate::db) fn set_sizes(&self, table_bytes: u64, manifest_bytes: u64) {
         self.table_bytes.store(table_bytes, Ordering::Relaxed);
         self.manifest_bytes.store(manifest_bytes, Ordering::Relaxed);
@@ -111,7 +97,7 @@ impl DiskSpace {
         self.manifest_bytes.load(Ordering::Relaxed)
     }
 
-    /// What this much free space is for the store. `files` is the length of its own files, without `RESERVE`.
+    /// `files`: size of the store's files without `RESERVE`.
     pub(in crate::db) fn space(&self, free: Option<u64>, files: u64) -> Space {
         let file = self.file_bytes();
         let available = match lock(&self.found_full).capacity {
@@ -122,7 +108,6 @@ impl DiskSpace {
         Space { available, file, set_by_caller, is_short: self.is_short() }
     }
 
-    /// How long the file must be to show that there is space, where the file system does not tell what is free.
     pub(in crate::db) fn proof(&self, held: &Held) -> Option<u64> {
         Space { available: None, ..self.space(None, held.files) }.judge(held).wanted
     }
@@ -131,7 +116,6 @@ impl DiskSpace {
         self.set_by_caller.is_some()
     }
 
-    /// Notes what a look at the disk has shown, when so many bytes had been logged.
     pub(in crate::db) fn note(&self, verdict: &Verdict, logged: u64) {
         self.takes_deletes.store(verdict.takes_deletes, Ordering::Relaxed);
         self.wants_file.store(verdict.wanted.is_some(), Ordering::Relaxed);
@@ -140,7 +124,6 @@ impl DiskSpace {
         self.next_look.store(logged.saturating_add(verdict.look_after), Ordering::Relaxed);
     }
 
-    /// Whether the next look is due when so many bytes have been logged.
     #[inline]
     pub(in crate::db) fn is_look_due(&self, logged: u64) -> bool {
         logged >= self.next_look.load(Ordering::Relaxed)
@@ -150,12 +133,10 @@ impl DiskSpace {
         self.wants_file.load(Ordering::Relaxed)
     }
 
-    /// Whether so many bytes of puts may take more space than there was at the last look.
     pub(in crate::db) fn is_much(&self, bytes: usize) -> bool {
         bytes as u64 > self.batch_max.load(Ordering::Relaxed)
     }
 
-    /// The longest output of a compaction.
     pub(in crate::db) fn room(&self) -> u64 {
         self.room.load(Ordering::Relaxed)
     }
@@ -165,7 +146,6 @@ impl DiskSpace {
         self.is_short.is_set()
     }
 
-    /// Whether a batch of so many bytes is taken.
     pub(in crate::db) fn takes(&self, has_put: bool, bytes: usize) -> bool {
         match has_put {
             true => !self.is_short() && !self.is_much(bytes),
@@ -173,34 +153,31 @@ impl DiskSpace {
         }
     }
 
-    /// The error of the full disk, if puts are refused.
     pub(in crate::db) fn cause(&self) -> Option<Error> {
         if self.is_short() { lock(&self.found_full).cause.clone() } else { None }
     }
 
-    /// Refuses puts from now on. `false` if that was so before. `capacity`: what all files of the store together may take in
-    /// any case, if the file system's figure is unknown or wrong.
+    /// `false` if puts were refused already. `capacity`: proven size of all files, if the free space is unknown or wrong.
     pub(in crate::db) fn set_short(&self, cause: &Error, capacity: Option<u64>) -> bool {
         let mut found_full = lock(&self.found_full);
         found_full.cause = Some(cause.clone());
-        // When a compaction fails, its outputs take more for a moment.
+        // A compaction needs temporary space.
         found_full.capacity = found_full.capacity.max(capacity);
         !self.is_short.set(true)
     }
 
-    /// Takes puts again. `false` if that was so before.
+    /// `false` if puts were accepted already.
     pub(in crate::db) fn set_enough(&self) -> bool {
         *lock(&self.found_full) = FoundFull::default();
         self.takes_deletes.store(true, Ordering::Relaxed);
         self.is_short.set(false)
     }
 
-    /// From now on the figure of the file system counts.
+    /// Trusts the file system's free space again.
     pub(in crate::db) fn forget_capacity(&self) {
         lock(&self.found_full).capacity = None;
     }
 
-    /// Whether the file system has been found wrong about what is free, or has not told it when the disk was full.
     pub(in crate::db) fn has_capacity(&self) -> bool {
         lock(&self.found_full).capacity.is_some()
     }

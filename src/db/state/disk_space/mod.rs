@@ -1,26 +1,21 @@
-//! The space that a store keeps on its disk, so that it can free itself when the disk is full.
+//! Disk space reserved to recover from a full disk. `generation/disk_space` checks the disk, and creates and removes the file.
 //!
 //! | file | content |
 //! |---|---|
-//! | `need` | the arithmetic: the need of a store, and the thresholds for puts and deletes |
-//! | `account` | the last look at the disk of an open store |
-//! | `reserve_file` | the file `RESERVE`: finding, writing and removing it |
+//! | `need` | space needs, and thresholds for puts and deletes |
+//! | `account` | last disk check of an open store |
+//! | `reserve_file` | the file `RESERVE` |
 //!
-//! `generation/disk_space` looks at the disk, and makes the file and gives it up.
+//! The space of a store is the free space plus `RESERVE`. Puts are refused below one threshold, deletes below a lower one
+//! ([`need`]), so that flushes, compactions and the next opening have room. The free space is checked after a number of written
+//! bytes, after each flush or compaction, and for each refused put.
 //!
-//! The space of a store is the free space of its disk plus the length of `RESERVE`. Puts are refused below one threshold,
-//! deletes below a lower one ([`need`]), so that flushes, compactions and the next opening always have room. The free space is
-//! read again after a number of bytes of writes, after each flush or compaction, and for each put that is refused.
+//! `RESERVE` keeps the need of an opening, or more, from other programs. If the free space is unknown or a quota is lower, it
+//! keeps all of the space: only a successful write proves that space exists. When an operation finds the disk full, the file is
+//! removed. If this contradicts the reported free space, the store derives its space from the sizes of its files until the file
+//! can be written again. If another error prevents writing, reading or removing the file, the next put decides.
 //!
-//! The file holds a part of that space against other programs: at least what an opening needs. If the free space is unknown
-//! or a quota is lower, the file holds all of it: then a successful write of the file is the only proof that the space
-//! exists. When an operation finds the disk full, the file is removed. If that contradicts the file system's figure, the
-//! store computes its space from the lengths of its own files, until the file can be written again. The background tries that,
-//! and no put is needed for it. If the file cannot be written, read or removed for another reason than space, it proves
-//! nothing, and the next put finds out.
-//!
-//! `RESERVE` begins with the store's id, and the rest has no meaning. The bytes cannot be compressed, and they are synced: a
-//! file system that allocates late, compresses or leaves holes has given the space.
+//! `RESERVE` has the store's id, then incompressible bytes, synced: allocation must not be delayed, compressed or sparse.
 
 pub(in crate::db) mod account;
 pub(in crate::db) mod need;

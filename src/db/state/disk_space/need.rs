@@ -1,64 +1,55 @@
-//! The space that a store needs to free itself, and the writes that it takes with the space that it has. Pure functions.
+//! Space to recover, and the writes that a store accepts. Pure functions.
 //!
 //! | needed for | bytes |
 //! |---|---|
-//! | opening | two manifests; the end of the log that may not be durable, at most [`UNSYNCED_MAX`]; [`SLACK`] for a new log and the heads of files |
-//! | deletes | opening; the memtables twice, in level 0 and merged into level 1; the largest compaction ([`largest_step`](crate::compaction::debt::largest_step)) |
-//! | puts | deletes; [`COST`] memtables that are full of deletes |
+//! | opening | two manifests; the undurable end of the log, at most [`UNSYNCED_MAX`]; [`SLACK`] for a new log and file headers |
+//! | deletes | opening; the memtables twice (level 0 and level 1); the largest compaction ([`largest_step`](crate::compaction::debt::largest_step)) |
+//! | puts | deletes; [`COST`] memtables full of deletes |
 //!
-//! A compaction removes its inputs only when all its outputs are durable, so it needs as much as it reads. A write of `n`
-//! bytes takes `n` bytes in the log, and raises the need for deletes by as much for the undurable end of the log, and twice
-//! for the memtable: [`COST`] times its length together.
+//! A compaction removes inputs only after its outputs are durable: it needs as much as it reads. A write of `n` bytes takes `n`
+//! bytes of log, `n` of undurable log, and 2 `n` for the memtable: [`COST`] × `n`.
 
 use crate::db::state::log::LOG_SYNC_BYTES;
 
-/// A new log, the heads and ends of small tables, `CURRENT`.
+/// A new log, headers and footers of small tables, `CURRENT`.
 const SLACK: u64 = 32 << 10;
 
-/// The background syncs a log before more of it is not durable.
+/// The background syncs a log before more is undurable.
 const UNSYNCED_MAX: u64 = LOG_SYNC_BYTES;
 
-/// By how much a written byte brings a store nearer to a threshold.
+/// Space per written byte.
 pub(in crate::db) const COST: u64 = 4;
 
-/// The longest file where the file system says what is free, and the longest that does not depend on the data.
+/// Largest `RESERVE` with known free space; largest independent of the data.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 const FILE_BYTES_SMALL: u64 = 1 << 20;
 
-/// The shortest, if there is space.
 const FILE_BYTES_MIN: u64 = 256 << 10;
 
-/// Beyond [`FILE_BYTES_SMALL`] the file is this part of the data.
+/// Part of the data, above [`FILE_BYTES_SMALL`].
 const PART_OF_DATA: u64 = 8;
 
-/// With less than this free, a store that is short of space gives the file up before a write finds the disk full.
+/// With less free space, a short store removes `RESERVE` before a write fails.
 const FREE_MIN: u64 = 64 << 10;
 
-/// The free space that the file leaves.
 const LEFT_FREE: u64 = SLACK / 2;
 
-/// Limits of the bytes of writes between two looks at the disk.
 const LOOK_BYTES_MIN: u64 = 4 << 10;
 const LOOK_BYTES_MAX: u64 = 64 << 20;
 
-/// The fewest bytes of writes after which a longer file may be due.
+/// Fewest written bytes after which `RESERVE` may have to grow.
 const GROWS_AFTER_MIN: u64 = 32 << 10;
 
-/// The contents of a store, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::db) struct Held {
-    /// All memtables, in memory. Their tables are no longer.
+    /// An upper bound of their tables.
     pub(in crate::db) memtables: u64,
-    /// The largest size at which a memtable is flushed.
     pub(in crate::db) flush: u64,
-    /// The input of the largest compaction that may be necessary.
     pub(in crate::db) compaction: u64,
     pub(in crate::db) manifest: u64,
-    /// Tables, logs and manifest.
     pub(in crate::db) files: u64,
 }
 
-/// The space that a store needs, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::db) struct Need {
     pub(in crate::db) opening: u64,
@@ -77,34 +68,25 @@ impl Held {
     }
 }
 
-/// The space of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::db) struct Space {
-    /// Free space plus the length of the file; `None` if that is unknown.
+    /// Free space plus `RESERVE`.
     pub(in crate::db) available: Option<u64>,
-    /// The length of the file.
     pub(in crate::db) file: u64,
-    /// The length that the caller wants.
     pub(in crate::db) set_by_caller: Option<u64>,
-    /// Puts are refused now.
     pub(in crate::db) is_short: bool,
 }
 
-/// The result of a look at the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::db) struct Verdict {
     pub(in crate::db) need: Need,
     pub(in crate::db) takes_puts: bool,
     pub(in crate::db) takes_deletes: bool,
-    /// How long the file is to be, if it is to have another length.
+    /// New length of `RESERVE`, if any.
     pub(in crate::db) wanted: Option<u64>,
-    /// The longest batch of puts.
     pub(in crate::db) batch_max: u64,
-    /// The longest output of a compaction.
     pub(in crate::db) room: u64,
-    /// Bytes of writes until the next look at the disk.
     pub(in crate::db) look_after: u64,
-    /// Too little is free beside the file.
     pub(in crate::db) gives_up_file: bool,
 }
 
@@ -112,14 +94,12 @@ impl Space {
     pub(in crate::db) fn judge(&self, held: &Held) -> Verdict {
         let need = held.need();
         let available = self.available.unwrap_or(u64::MAX);
-        // More than puts need, so that a store does not change between both at every look.
         let least = if self.is_short { need.puts.saturating_add(need.puts / 8) } else { need.puts };
         let above = |least: u64| available.saturating_sub(least) / COST;
         let (next, free) = match self.is_short {
             true => (need.deletes, available.saturating_sub(self.file)),
             false => (need.puts, u64::MAX),
         };
-        // A longer file may be due then.
         let may_grow = self.set_by_caller.is_none() && self.file < FILE_BYTES_MAX;
         let grows_after = if may_grow { (self.file / 8).max(GROWS_AFTER_MIN) } else { u64::MAX };
         Verdict {
@@ -137,7 +117,6 @@ impl Space {
         }
     }
 
-    /// How long the file is to be, if it is to have another length.
     fn wanted(&self, held: &Held, need: &Need) -> Option<u64> {
         let longest = match (self.set_by_caller, self.available) {
             (Some(bytes), Some(available)) if available < bytes.saturating_add(need.deletes) => {
@@ -157,7 +136,7 @@ impl Space {
             (Some(_), _) => self.file == longest,
             (None, None) => self.file >= need.puts,
             (None, Some(available)) => {
-                // A file that was made when more was free may not leave enough for a compaction.
+                // A file created with more free space may leave too little.
                 let leaves_room = available.saturating_sub(self.file) >= need.puts - need.opening;
                 let is_short = self.file < longest / 2 || self.file < need.opening.min(longest);
                 !is_short && (leaves_room || self.file <= longest)
@@ -178,7 +157,7 @@ mod tests {
     const KIB: u64 = 1 << 10;
     const MIB: u64 = 1 << 20;
 
-    /// A store of 1 GiB with a memtable of 4 MiB that is half full.
+    /// 1 GiB with a half-full memtable of 4 MiB.
     const HELD: Held = Held {
         memtables: 2 * MIB,
         flush: 4 * MIB,

@@ -1,5 +1,3 @@
-//! The file `RESERVE`.
-
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -10,14 +8,12 @@ use crate::error::{Error, Result};
 use crate::filename::FileName;
 use crate::fs::Fs;
 
-/// How much of it is written at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What is found under the name of the file.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::db) enum Found {
     Nothing,
-    /// The file of this store. 0 bytes: a crash has interrupted its creation.
+    /// 0 bytes after an interrupted creation.
     Ours(u64),
     Others,
 }
@@ -43,7 +39,7 @@ pub(in crate::db) fn find(fs: &dyn Fs, dir: &Path, store_id: FileId) -> Result<F
     }
 }
 
-/// Removes the file, unless it belongs to others. Returns its length.
+/// Unless foreign. Returns its length.
 pub(in crate::db) fn remove_reserve_file(fs: &dyn Fs, dir: &Path, store_id: FileId) -> Result<u64> {
     let Found::Ours(bytes) = find(fs, dir, store_id)? else { return Ok(0) };
     let path = FileName::Reserve.path(dir);
@@ -53,7 +49,6 @@ pub(in crate::db) fn remove_reserve_file(fs: &dyn Fs, dir: &Path, store_id: File
     }
 }
 
-/// Writes a new file of this length, synced.
 pub(in crate::db) fn write_reserve_file(fs: &dyn Fs, dir: &Path, store_id: FileId, bytes: u64) -> Result<()> {
     let path = FileName::Reserve.path(dir);
     let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
@@ -69,7 +64,6 @@ pub(in crate::db) fn write_reserve_file(fs: &dyn Fs, dir: &Path, store_id: FileI
     file.sync().map_err(|error| Error::io("sync", &path, error))
 }
 
-/// Bytes that cannot be compressed (SplitMix64).
 struct Noise(u64);
 
 impl Noise {

@@ -1,9 +1,8 @@
-//! The clock by which entries expire.
+//! The clock of expiry.
 //!
-//! The time of the system may be wrong, and be corrected while the store is open: after a boot it may be years off. So each
-//! reading says for how long the time has gone on evenly, compared with a clock that never jumps. Keyspaces trust a time
-//! that is far from their last boundary once it has gone on evenly for one of their buckets. The time before the opening
-//! counts from the boot of the machine on, where that is known: a wrong time at boot is corrected soon afterwards.
+//! The system time may be wrong, by years after a boot, and corrected later. So a reading also has the time for which the clock
+//! has advanced evenly with a steady clock, since boot if known: keyspaces trust a time far from their last boundary once that
+//! covers one of their buckets.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,28 +11,26 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::error::{Error, Result};
 use crate::sync::lock;
 
-/// The last millisecond of the year 9999. A clock that is beyond it is broken.
+/// The year 9999; a later clock is broken.
 pub(in crate::db) const TIME_MAX: u64 = 253_402_300_799_999;
 
-/// How much the time may gain on the steady clock between two readings, in milliseconds.
+/// Allowed gain on the steady clock between two readings, in milliseconds.
 const GAIN_MAX: u64 = 1000;
 
-/// The clocks of a store.
 pub(in crate::db) struct Clock {
     source: Source,
     even: Mutex<Option<Even>>,
 }
 
-/// A reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::db) struct Now {
     /// Milliseconds since 1970-01-01 UTC.
     pub(in crate::db) time: u64,
-    /// For how many milliseconds the time has gone on evenly.
+    /// Milliseconds of even advance.
     pub(in crate::db) even_for: u64,
 }
 
-/// Since when the time has gone on evenly, and the last reading, both by the steady clock.
+/// By the steady clock.
 #[derive(Debug, Clone, Copy)]
 struct Even {
     since: u64,
@@ -41,12 +38,11 @@ struct Even {
 }
 
 enum Source {
-    /// The opening, and for how many milliseconds the machine had been up then.
     System(Instant, u64),
     Simulated(SimulatedClock),
 }
 
-/// A clock for tests, which moves when it is told to. Clones are the same clock.
+/// A clock for tests that advances on request. Clones share their state.
 #[derive(Debug, Clone, Default)]
 pub struct SimulatedClock(Arc<Simulated>);
 
@@ -57,7 +53,7 @@ struct Simulated {
 }
 
 impl SimulatedClock {
-    /// A clock at this time, in milliseconds since 1970-01-01 UTC.
+    /// A clock at `time`, in milliseconds since 1970-01-01 UTC.
     #[must_use]
     pub fn at(time: u64) -> Self {
         let clock = Self::default();
@@ -65,14 +61,14 @@ impl SimulatedClock {
         clock
     }
 
-    /// Lets time pass.
+    /// Advances time and steady clock.
     pub fn advance(&self, by: Duration) {
         let by = by.as_millis() as u64;
         self.0.steady.fetch_add(by, Ordering::SeqCst);
         self.0.time.fetch_add(by, Ordering::SeqCst);
     }
 
-    /// Sets the time, as somebody sets the clock of the system, or as a boot finds it.
+    /// Sets the time without the steady clock, like an adjustment or a boot.
     pub fn step_to(&self, time: u64) {
         self.0.time.store(time, Ordering::SeqCst);
     }
@@ -91,7 +87,6 @@ impl Clock {
             |clock| Source::Simulated(clock.clone()),
         );
         let clock = Self { source, even: Mutex::new(None) };
-        // A clock that is broken is reported when it is needed.
         let _ = clock.read();
         if let (Source::System(..), Some(even)) = (&clock.source, &mut *lock(&clock.even)) {
             even.since = 0;
@@ -99,8 +94,6 @@ impl Clock {
         clock
     }
 
-    /// Reads the clock of the system.
-    ///
     /// # Errors
     ///
     /// [`Error::Clock`] if it is before 1970 or after 9999.
@@ -131,7 +124,7 @@ impl Clock {
     }
 }
 
-/// For how many milliseconds the machine has been up; 0 if the system does not report it.
+/// In milliseconds; 0 if unknown.
 fn uptime() -> u64 {
     let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
     let seconds: Option<f64> = text.split_whitespace().next().and_then(|word| word.parse().ok());

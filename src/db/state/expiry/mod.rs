@@ -1,4 +1,4 @@
-//! Entries that expire: the clock, and the horizons that snapshots take. Those of readers are in the versions of trees.
+//! The clock, and the horizons of snapshots; versions have other readers' horizons.
 
 pub(in crate::db) mod clock;
 pub(in crate::db) mod horizons;

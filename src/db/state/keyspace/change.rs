@@ -1,4 +1,4 @@
-//! The changes of a tree that become visible with an edit of the manifest.
+//! Changes of trees that become visible with a manifest edit.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,30 +12,22 @@ use crate::manifest::edit::EditItem;
 use crate::version::TableHandle;
 use crate::wal::Boundary;
 
-/// What becomes visible with an edit.
 pub(in crate::db) enum Change {
-    /// Nothing: the edit is about logs or options.
     None,
-    /// Nothing, and no edit may follow: the store is closed.
+    /// No edit may follow.
     End,
-    /// Other tables in these keyspaces, each of which is there once.
     Trees(Vec<TreeChange>),
-    /// Other filters for a table.
     Filters(FilterChange),
-    /// Other options of a keyspace, derived from those that it has when the edit is written.
+    /// Derived from the ones at the time of the edit.
     Options(Arc<Tree>, OptionsChange),
-    /// Higher horizons.
     Horizons(Vec<(Arc<Tree>, SeqNo)>),
-    /// A keyspace is dropped.
     Drop(Arc<Tree>),
 }
 
-/// What changes in the options of a keyspace.
 pub(in crate::db) enum OptionsChange {
     All(KeyspaceOptions),
     /// With another time to live, and the boundary at which it begins.
     Expiry(KeyspaceOptions, Option<Boundary>),
-    /// Only the filter policy. A change of other options at the same moment is kept.
     Filter(FilterPolicy),
 }
 
@@ -48,18 +40,13 @@ impl OptionsChange {
     }
 }
 
-/// What an edit changes in one keyspace.
 pub(in crate::db) struct TreeChange {
     pub(in crate::db) tree: Arc<Tree>,
-    /// Tables that leave their place, with their levels.
     pub(in crate::db) removed: Vec<(usize, Arc<TableHandle>)>,
-    /// Tables with the level and run they are put in.
     pub(in crate::db) added: Vec<(usize, u64, Arc<TableHandle>)>,
-    /// The memtable whose entries are now in tables (or are gone).
     pub(in crate::db) flushed: Option<Arc<LoggedMemtable>>,
 }
 
-/// A new handle of a table, with other filters.
 pub(in crate::db) struct FilterChange {
     pub(in crate::db) tree: Arc<Tree>,
     pub(in crate::db) level: usize,
@@ -68,8 +55,7 @@ pub(in crate::db) struct FilterChange {
 }
 
 impl Change {
-    /// The change without the keyspaces that were dropped before: an error if there is no other. The new tables
-    /// of those that are left out are obsolete.
+    /// New tables of dropped keyspaces become obsolete. Fails if nothing remains.
     pub(in crate::db) fn of_living(self) -> Result<Self> {
         match &self {
             Self::None | Self::End | Self::Trees(_) | Self::Horizons(_) => {}
@@ -89,12 +75,12 @@ impl Change {
         dropped.filter(|_| living.is_empty()).map_or(Ok(Self::Trees(living)), Err)
     }
 
-    /// Makes it visible. Called under the lock of the manifest that has its edit.
+    /// The caller holds the lock of the manifest with the edit.
     pub(in crate::db) fn install(self) {
         match self {
-            // Horizons become visible together with those of snapshots.
+            // Horizons become visible together with snapshots'.
             Self::None | Self::End | Self::Horizons(_) => {}
-            // They have not changed since they were encoded, under the same lock.
+            // Unchanged since they were encoded under this lock.
             Self::Options(tree, change) => {
                 let options = change.apply(&tree.options.load());
                 tree.set_options(options);
@@ -108,8 +94,7 @@ impl Change {
 }
 
 impl TreeChange {
-    /// Checks that no two tables of a run would overlap: the wrong one could be asked for a key, and the store
-    /// would not open again.
+    /// Overlapping tables of a run break lookups.
     pub(in crate::db) fn check_runs(&self) -> Result<()> {
         let removed = self.removed.iter().map(|(_, table)| table.meta.number).collect();
         match self.tree.view().version.overlap_after(&removed, &self.added) {
@@ -118,7 +103,6 @@ impl TreeChange {
         }
     }
 
-    /// Marks the new tables for removal: the change is not installed.
     pub(in crate::db) fn set_added_obsolete(&self) {
         self.new_tables().for_each(|table| table.set_obsolete());
     }

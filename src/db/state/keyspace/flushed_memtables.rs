@@ -1,12 +1,11 @@
-//! Flushed memtables that a running conditional call may still need.
+//! Flushed memtables retained for running conditional calls.
 //!
-//! The commit leader decides a conditional write by the entries that are newer than the lookups of its caller. It reads
-//! no tables. If a memtable with such entries was flushed meanwhile, the caller looks again. From then on it is
-//! registered here with the sequence number at which it began ([`FlushedMemtables::begin`]), and memtables of its
-//! keyspaces with newer entries are kept when they are flushed, so that the leader can decide.
+//! The commit leader decides a conditional write by entries newer than its caller's lookups, without reading tables. If a
+//! memtable with such entries has been flushed, the caller repeats its lookup, now registered with its sequence number
+//! ([`FlushedMemtables::begin`]): flushed memtables with newer entries are retained.
 //!
-//! A memtable is kept as long as such a call runs, and is leased from the memory budget. Memory for tables and filters
-//! comes first: if it is short, the oldest memtables are evicted. A call that needs one of these looks again.
+//! They are leased from the memory budget. Under pressure the oldest are evicted in favour of tables and filters, and calls that
+//! need them repeat their lookups.
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +17,6 @@ use crate::memory::{Lease, Memory};
 use crate::memtable::Memtable;
 use crate::sync::lock;
 
-/// The flushed memtables of all keyspaces.
 pub(in crate::db) struct FlushedMemtables {
     memory: Arc<Memory>,
     state: Mutex<State>,
@@ -27,24 +25,18 @@ pub(in crate::db) struct FlushedMemtables {
 #[derive(Default)]
 struct State {
     running: Vec<RunningCall>,
-    /// In the order in which they were flushed.
     kept: Vec<Flushed>,
 }
 
-/// A keyspace of a call, and the sequence number at which the call began.
 type RunningCall = (KeyspaceId, SeqNo);
 
-/// A flushed memtable.
 struct Flushed {
     keyspace: KeyspaceId,
     memtable: Arc<Memtable>,
-    /// The largest sequence number in the memtables of the keyspace that are not kept.
     forgotten: Arc<AtomicU64>,
-    /// `None`: it is not kept.
     lease: Option<Lease>,
 }
 
-/// While it exists, memtables that its call may need are kept.
 pub(in crate::db) struct Running<'f> {
     flushed: &'f FlushedMemtables,
     call: RunningCall,
@@ -62,7 +54,7 @@ impl FlushedMemtables {
         flushed
     }
 
-    /// To be called before a flushed memtable leaves the view of its keyspace.
+    /// Call before the memtable leaves the view.
     pub(super) fn add(&self, keyspace: KeyspaceId, memtable: &Arc<Memtable>, forgotten: &Arc<AtomicU64>) {
         let (memtable, forgotten) = (Arc::clone(memtable), Arc::clone(forgotten));
         let mut flushed = Flushed { keyspace, memtable, forgotten, lease: None };
@@ -84,22 +76,20 @@ impl FlushedMemtables {
         });
     }
 
-    /// The kept memtables of a keyspace. Evicted ones were counted in `forgotten` before they left this list.
+    /// Evicted ones have updated `forgotten` before leaving this list.
     pub(super) fn of(&self, keyspace: KeyspaceId) -> Vec<Arc<Memtable>> {
         let state = lock(&self.state);
         let kept = state.kept.iter().filter(|flushed| flushed.keyspace == keyspace);
         kept.map(|flushed| Arc::clone(&flushed.memtable)).collect()
     }
 
-    /// Keeps the memtables that a call on this keyspace may need which began at this sequence number.
     pub(super) fn begin(&self, keyspace: KeyspaceId, at: SeqNo) -> Running<'_> {
         let call = (keyspace, at);
         lock(&self.state).running.push(call);
         Running { flushed: self, call }
     }
 
-    /// Changes what is kept. Forgotten memtables are freed after the lock is released. If readers of older
-    /// views still hold them, they count as held memory, outside of the budget.
+    /// Frees memtables after releasing the lock. Memtables held by readers count as held memory outside of the budget.
     fn change(&self, change: impl FnOnce(&mut State) -> Vec<Flushed>) {
         let gone = change(&mut lock(&self.state));
         for Flushed { memtable, .. } in gone {
@@ -114,7 +104,6 @@ impl State {
         self.running.iter().any(|&(keyspace, began)| keyspace == flushed.keyspace && newest > Some(began))
     }
 
-    /// Forgets memtables, the oldest first, as long as memory is short.
     fn evict_while(&mut self, is_short: impl Fn() -> bool) -> Vec<Flushed> {
         let mut gone = Vec::new();
         while !self.kept.is_empty() && is_short() {
@@ -125,7 +114,6 @@ impl State {
         gone
     }
 
-    /// Removes a call, and forgets the memtables that no other call needs.
     fn end(&mut self, call: RunningCall) -> Vec<Flushed> {
         let at = self.running.iter().position(|running| *running == call);
         self.running.swap_remove(at.expect("a running call is registered"));
@@ -171,7 +159,7 @@ mod tests {
             Self { memory, flushed, forgotten: Arc::default() }
         }
 
-        /// Flushes a memtable of keyspace 1 whose newest entry has this number. Returns its size.
+        /// Flushes a memtable of keyspace 1 with this newest number. Returns its size.
         fn flush(&self, seqno: SeqNo) -> u64 {
             let memtable = Arc::new(Memtable::new(1 << 10, 0));
             memtable.insert(b"k", Tag::new(seqno, EntryKind::Put), &[7; 1000]);
@@ -179,7 +167,7 @@ mod tests {
             memtable.size_bytes() as u64
         }
 
-        /// The number of kept memtables, the newest number in those that are not, and the bytes leased and held.
+        /// Retained memtables, newest number among the others, bytes leased and held.
         fn state(&self) -> (usize, SeqNo, u64, u64) {
             let stats = self.memory.stats();
             let kept = self.flushed.of(1).len();
@@ -214,7 +202,7 @@ mod tests {
         let flushes = Flushes::new();
         let call = flushes.flushed.begin(1, 0);
         let mut seqno = 0;
-        // Until there is no room beside each other.
+        // Until they no longer fit together.
         while flushes.state().1 == 0 {
             seqno += 1;
             flushes.flush(seqno);
@@ -224,7 +212,7 @@ mod tests {
         let (kept, forgotten, bytes, _) = flushes.state();
         assert_eq!((kept as u64, forgotten), (seqno - 1, 1), "one was evicted");
         assert!(bytes > BUDGET / 2);
-        // Tables and filters get all that they may have.
+        // Tables and filters take all of their share.
         let filter = flushes.memory.try_lease(LeaseKind::Filters, flushes.memory.room()).unwrap();
         let (fewer, forgotten, bytes, _) = flushes.state();
         assert!(fewer < kept && fewer > 0 && bytes < BUDGET / 8, "{fewer} of {kept}");

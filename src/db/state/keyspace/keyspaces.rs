@@ -1,9 +1,7 @@
-//! All keyspaces of a store, by number and by name.
+//! All keyspaces by number and name.
 //!
-//! Finding, adding and removing one takes O(log n) time. Only calls that are about all of them, like
-//! statistics, verification or a flush of everything, ask for all ([`Keyspaces::all`]). What a write, a flush
-//! or a new log needs to know of all memtables is in [`Memtables`], and which keyspaces have work in
-//! [`Pending`](crate::db::queues::job_queue::Pending).
+//! Changes are O(log n). Only operations on the whole store use [`Keyspaces::all`]. Writes, flushes and new logs use
+//! [`Memtables`]; the search for jobs uses [`Pending`](crate::db::queues::job_queue::Pending).
 
 use std::collections::BTreeMap;
 #[cfg(test)]
@@ -18,32 +16,25 @@ use crate::key::SeqNo;
 use crate::sync::lock;
 use crate::version::OpenTables;
 
-/// The keyspaces, by id.
 pub(in crate::db) type Trees = BTreeMap<KeyspaceId, Arc<Tree>>;
 
-/// The keyspaces of a store.
 pub(in crate::db) struct Keyspaces {
     trees: Mutex<NamedTrees>,
     default: Arc<Tree>,
     pub(in crate::db) memtables: Arc<Memtables>,
     pub(in crate::db) open_tables: Arc<OpenTables>,
-    /// Seed of the key hash: one for the whole store.
     pub(in crate::db) hash_seed: u64,
-    /// Serialises creating and dropping keyspaces; the id that the next one gets.
     pub(in crate::db) next_id: Mutex<KeyspaceId>,
-    /// How often somebody asked for all of them.
     #[cfg(test)]
     scans: std::sync::atomic::AtomicUsize,
 }
 
-/// How many names of dropped keyspaces are kept for errors.
 const DROPPED_NAMES_MAX: usize = 1000;
 
 #[derive(Default)]
 struct NamedTrees {
     by_id: Trees,
     ids: BTreeMap<String, KeyspaceId>,
-    /// The names of the keyspaces that were dropped last since the store was opened.
     dropped: BTreeMap<KeyspaceId, String>,
 }
 
@@ -55,7 +46,6 @@ impl NamedTrees {
 }
 
 impl Keyspaces {
-    /// All keyspaces of a store, among them the default one.
     pub(in crate::db) fn new(
         by_id: Trees,
         memtables: Arc<Memtables>,
@@ -80,25 +70,24 @@ impl Keyspaces {
         lock(&self.trees)
     }
 
-    /// All keyspaces, in order of creation. Takes time in proportion to their number.
+    /// In order of creation. O(keyspaces).
     pub(in crate::db) fn all(&self) -> Vec<Arc<Tree>> {
         #[cfg(test)]
         self.scans.fetch_add(1, Ordering::Relaxed);
         self.lock().by_id.values().cloned().collect()
     }
 
-    /// Number of keyspaces.
     pub(in crate::db) fn len(&self) -> usize {
         self.lock().by_id.len()
     }
 
-    /// The keyspaces with memtables, in order of creation.
+    /// In order of creation.
     pub(in crate::db) fn with_memtables(&self) -> Vec<Arc<Tree>> {
         let ids = self.memtables.keyspaces();
         self.existing(ids)
     }
 
-    /// The keyspaces whose entries expire, in order of creation.
+    /// In order of creation.
     pub(in crate::db) fn expiring(&self) -> Vec<Arc<Tree>> {
         if !self.memtables.any_expire() {
             return Vec::new();
@@ -107,7 +96,7 @@ impl Keyspaces {
         self.existing(ids)
     }
 
-    /// The keyspaces with boundaries that the manifest may lack, in order of creation.
+    /// Their boundaries may be missing in the manifest. In order of creation.
     pub(in crate::db) fn with_unstated_boundaries(&self) -> Vec<Arc<Tree>> {
         if !self.memtables.any_expire() {
             return Vec::new();
@@ -116,31 +105,27 @@ impl Keyspaces {
         self.existing(ids)
     }
 
-    /// The horizons of the keyspaces that have one.
     pub(in crate::db) fn horizons(&self) -> Vec<(KeyspaceId, SeqNo)> {
         let horizons = self.lock();
         let horizons = horizons.by_id.values().map(|tree| (tree.id, tree.horizon()));
         horizons.filter(|(_, horizon)| *horizon > 0).collect()
     }
 
-    /// The keyspaces with open tables or with filters in memory, in order of creation.
+    /// Keyspaces with open tables or loaded filters, in order of creation.
     pub(in crate::db) fn with_open_tables(&self) -> Vec<Arc<Tree>> {
         self.existing(self.open_tables.keyspaces())
     }
 
-    /// The keyspaces with a memtable whose oldest log is this one.
     pub(in crate::db) fn with_log(&self, log: u64) -> Vec<Arc<Tree>> {
         let ids = self.memtables.with_log(log);
         self.existing(ids)
     }
 
-    /// Those of these keyspaces that were not dropped.
     fn existing(&self, ids: impl IntoIterator<Item = KeyspaceId>) -> Vec<Arc<Tree>> {
         let trees = self.lock();
         ids.into_iter().filter_map(|id| trees.by_id.get(&id).cloned()).collect()
     }
 
-    /// The keyspace that `Db`'s own calls work on.
     pub(in crate::db) fn default_tree(&self) -> Arc<Tree> {
         Arc::clone(&self.default)
     }
@@ -154,14 +139,14 @@ impl Keyspaces {
         trees.by_id.get(trees.ids.get(name)?).cloned()
     }
 
-    /// Adds a keyspace. The caller holds `next_id`.
+    /// The caller holds `next_id`.
     pub(in crate::db) fn insert(&self, tree: Arc<Tree>) {
         let mut trees = self.lock();
         trees.ids.insert(tree.name.clone(), tree.id);
         trees.by_id.insert(tree.id, tree);
     }
 
-    /// Removes a keyspace. The caller holds `next_id`.
+    /// The caller holds `next_id`.
     pub(in crate::db) fn remove(&self, tree: &Tree) {
         let mut trees = self.lock();
         trees.ids.remove(&tree.name);
@@ -172,7 +157,7 @@ impl Keyspaces {
         }
     }
 
-    /// The trees of these keyspaces, in this order.
+    /// In this order.
     pub(in crate::db) fn admit(&self, keyspaces: &[KeyspaceId]) -> Result<Vec<Arc<Tree>>> {
         let trees = self.lock();
         let tree = |id| match trees.by_id.get(id) {
@@ -182,13 +167,11 @@ impl Keyspaces {
         keyspaces.iter().map(tree).collect()
     }
 
-    /// The tree with the largest active memtable, if any has one.
     pub(in crate::db) fn largest_filled(&self) -> Option<Arc<Tree>> {
         self.memtables.largest().and_then(|id| self.get(id))
     }
 
-    /// Those of these trees whose memtable is full. If none is, and all memtables together take too much
-    /// memory, the tree with the largest memtable.
+    /// Without full ones, the largest, if all memtables exceed their limit.
     #[inline]
     pub(in crate::db) fn full_among<'t>(
         &self,
@@ -257,7 +240,7 @@ mod tests {
         }
         let held = memory.memtables();
         assert!((50 * 200 * 50..8 << 20).contains(&held), "{held} bytes");
-        // The writer chooses what to flush for room, and what to flush because its log is old.
+        // Choosing memtables to flush for memory and for old logs.
         for n in 0..1000 {
             hot[7].put([n as u8; 4], vec![1; 1000]).unwrap();
         }
@@ -278,7 +261,7 @@ mod tests {
             assert!((0..200u32).all(|key| keyspace.contains(key.to_be_bytes()).unwrap()));
         }
 
-        // The choice of filters when there is no room for them, and the search for unusable ones.
+        // Choosing resident filters, and finding unusable ones.
         let before = scans();
         let taken = memory.lease(LeaseKind::Tables, memory.room() as usize + 10_000);
         engine.files.obsolete.wake_for_unusable(hot[0].tree.id);

@@ -1,4 +1,4 @@
-//! The keyspaces whose work may have changed since the background last looked at them.
+//! Keyspaces whose background work may have changed.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -7,11 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::batch::KeyspaceId;
 use crate::key::SeqNo;
 use crate::sync::lock;
-/// Keyspaces to look at before the next job is chosen. Its lock is held for single operations only.
 pub(in crate::db) struct Marks {
     pub(in crate::db) marked: Mutex<BTreeSet<KeyspaceId>>,
-    /// The number that the oldest snapshot must have, or one above it, for a compaction to become possible
-    /// that snapshots hold back; `SeqNo::MAX` if none is held back.
+    /// Smallest oldest snapshot that permits a protected compaction; `SeqNo::MAX` if there is none.
     pub(in crate::db) awaited: AtomicU64,
 }
 

@@ -1,10 +1,7 @@
-//! The memtables of all keyspaces, in the orders in which the engine chooses among them: by size, and by the
-//! oldest log that they need.
+//! The memtables of all keyspaces, by size and by oldest needed log.
 //!
-//! A keyspace whose entries are all in tables has no memtable and is not in here. Each tree reports its own
-//! changes ([`Tree::replace`](super::tree::Tree::replace),
-//! [`Tree::count_memtables`](super::tree::Tree::count_memtables)). A change and a search take O(log n)
-//! time, where n is the number of memtables, so no write and no flush looks at all keyspaces.
+//! Each tree reports its changes ([`Tree::replace`](super::tree::Tree::replace),
+//! [`Tree::count_memtables`](super::tree::Tree::count_memtables)). Changes and searches are O(log n) in memtables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,20 +11,18 @@ use crate::batch::KeyspaceId;
 use crate::db::state::keyspace::flushed_memtables::FlushedMemtables;
 use crate::db::state::keyspace::marks::Marks;
 use crate::memory::Memory;
+use crate::sorting::set_of;
 use crate::sync::lock;
 
-/// A table takes one of so many parts of the disk at most, by default a memtable too, and that one of so many parts of what is
-/// free; but no less than the least.
+/// Limits of tables and default limits of memtables, as parts of the disk; of memtables also of the free space.
 const PARTS_OF_DISK: u64 = 64;
 const PARTS_OF_FREE: u64 = 16;
 const DISK_PART_MIN: u64 = 64 << 10;
 
-/// The most that a memtable and a table may take because of the disk.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::db) struct DiskParts {
-    /// Size at which a memtable is flushed by default.
     pub(in crate::db) memtable: u64,
-    /// Length of a table. The shape of a tree depends on it, not on what is free.
+    /// Independent of the free space: the shape of a tree depends on it.
     pub(in crate::db) table: u64,
 }
 
@@ -38,7 +33,6 @@ impl Default for DiskParts {
 }
 
 impl DiskParts {
-    /// Those of a disk on which a store of `stored` bytes finds so much free.
     pub(in crate::db) fn of(free: u64, stored: u64) -> Self {
         let table = free.saturating_add(stored) / PARTS_OF_DISK;
         let memtable = table.min(free / PARTS_OF_FREE);
@@ -46,35 +40,26 @@ impl DiskParts {
     }
 }
 
-/// The memtables of a store.
 pub(in crate::db) struct Memtables {
     pub(in crate::db) memory: Arc<Memory>,
-    /// Seed of the key hash: one for the whole store.
     pub(in crate::db) hash_seed: u64,
-    /// Keyspaces whose view or options have changed, for the background.
     pub(in crate::db) marks: Arc<Marks>,
-    /// Flushed ones that conditional calls may still need.
     pub(super) flushed: Arc<FlushedMemtables>,
     pub(in crate::db) disk: DiskParts,
     orders: Mutex<Orders>,
-    /// The keyspaces whose entries expire, and how many.
     expiring: Mutex<BTreeSet<KeyspaceId>>,
     expiring_count: AtomicUsize,
-    /// Those of them with boundaries that the manifest may lack.
     unstated: Mutex<BTreeSet<KeyspaceId>>,
-    /// Of each keyspace, what its largest necessary compaction reads, and the size at which its memtable is flushed.
     steps: Mutex<BTreeMap<KeyspaceId, (u64, u64)>>,
 }
 
 #[derive(Default)]
 struct Orders {
-    /// Active memtables, by the rank of their size.
     by_size: BTreeSet<(u64, KeyspaceId)>,
-    /// How many memtables of a keyspace need this log as their oldest.
     by_log: BTreeMap<(u64, KeyspaceId), usize>,
 }
 
-/// Sizes in steps of an eighth, so that a memtable that grows seldom changes its place. `None`: no memtable.
+/// In steps of an eighth, so that growing memtables seldom move. `None`: no memtable.
 fn rank(bytes: usize) -> Option<u64> {
     let log = u64::from(bytes.checked_ilog2()?);
     let eighths = ((bytes as u128) << 3 >> log) as u64 & 7;
@@ -100,7 +85,6 @@ impl Memtables {
         })
     }
 
-    /// Stores whether the entries of a keyspace expire.
     pub(super) fn set_expiring(&self, id: KeyspaceId, expires: bool) {
         let mut expiring = lock(&self.expiring);
         if expires {
@@ -111,33 +95,27 @@ impl Memtables {
         self.expiring_count.store(expiring.len(), Ordering::Release);
     }
 
-    /// Whether entries of any keyspace expire.
     pub(in crate::db) fn any_expire(&self) -> bool {
         self.expiring_count.load(Ordering::Acquire) > 0
     }
 
-    /// Stores that a keyspace has boundaries that the manifest may lack.
     pub(super) fn set_unstated(&self, id: KeyspaceId) {
         lock(&self.unstated).insert(id);
     }
 
-    /// The keyspaces with such boundaries. They are removed by [`Memtables::forget_unstated`].
+    /// Until [`Memtables::forget_unstated`].
     pub(in crate::db) fn unstated(&self) -> Vec<KeyspaceId> {
         lock(&self.unstated).iter().copied().collect()
     }
 
-    /// Removes keyspaces of which the manifest has all boundaries.
     pub(in crate::db) fn forget_unstated(&self, is_stated: impl Fn(KeyspaceId) -> bool) {
         lock(&self.unstated).retain(|id| !is_stated(*id));
     }
 
-    /// The keyspaces whose entries expire.
     pub(in crate::db) fn expiring(&self) -> Vec<KeyspaceId> {
         lock(&self.expiring).iter().copied().collect()
     }
 
-    /// Stores what the largest necessary compaction of a keyspace reads, and the size at which its memtable is flushed;
-    /// `None`: it was dropped.
     pub(super) fn set_step(&self, id: KeyspaceId, step: Option<(u64, u64)>) {
         let steps = &mut lock(&self.steps);
         match step {
@@ -146,12 +124,10 @@ impl Memtables {
         }
     }
 
-    /// The largest of both among all keyspaces.
     pub(in crate::db) fn largest_step(&self) -> (u64, u64) {
         lock(&self.steps).values().fold((0, 0), |most, step| (most.0.max(step.0), most.1.max(step.1)))
     }
 
-    /// Stores that the active memtable of a keyspace has grown or shrunk; 0 bytes: there is none.
     pub(super) fn resize(&self, id: KeyspaceId, before: usize, after: usize) {
         let (before, after) = (rank(before), rank(after));
         if before == after {
@@ -164,7 +140,6 @@ impl Memtables {
         by_size.extend(after.map(|rank| (rank, id)));
     }
 
-    /// Stores the oldest logs that the memtables of a keyspace need, instead of those stored before.
     pub(super) fn set_logs(&self, id: KeyspaceId, before: &[u64], after: &[u64]) {
         let by_log = &mut lock(&self.orders).by_log;
         for &log in after {
@@ -179,12 +154,12 @@ impl Memtables {
         }
     }
 
-    /// The keyspace with the largest active memtable; of those that differ by less than an eighth, any.
+    /// To within an eighth.
     pub(in crate::db) fn largest(&self) -> Option<KeyspaceId> {
         lock(&self.orders).by_size.last().map(|&(_, id)| id)
     }
 
-    /// The oldest log that the memtables need, with a memtable left out for each of these oldest logs.
+    /// Ignores one memtable for each log in `without`.
     pub(in crate::db) fn oldest_log(&self, without: &[u64]) -> Option<u64> {
         let mut without = without.to_vec();
         let orders = lock(&self.orders);
@@ -198,15 +173,14 @@ impl Memtables {
         orders.by_log.iter().find_map(needs)
     }
 
-    /// The keyspaces with a memtable whose oldest log is this one.
     pub(in crate::db) fn with_log(&self, log: u64) -> Vec<KeyspaceId> {
         let orders = lock(&self.orders);
         orders.by_log.range((log, 0)..=(log, KeyspaceId::MAX)).map(|(&(_, id), _)| id).collect()
     }
 
-    /// The keyspaces with memtables, in order of creation.
+    /// In order of creation.
     pub(in crate::db) fn keyspaces(&self) -> BTreeSet<KeyspaceId> {
-        lock(&self.orders).by_log.keys().map(|&(_, id)| id).collect()
+        set_of(lock(&self.orders).by_log.keys().map(|&(_, id)| id))
     }
 }
 

@@ -1,14 +1,14 @@
-//! Keyspaces: the tree of each, and the orders in which the engine chooses among them.
+//! Keyspaces and their trees.
 //!
 //! | file | state |
 //! |---|---|
-//! | `tree` | one keyspace: its memtables and its version, published together as a view |
-//! | `change` | a change of trees that becomes visible with an edit |
-//! | `memtables`, `marks` | all memtables by size and by log; the keyspaces whose work may have changed |
+//! | `tree` | one keyspace: memtables and version, published as a view |
+//! | `change` | changes that become visible with an edit |
+//! | `memtables`, `marks` | all memtables by size and log; keyspaces with changed work |
 //! | `keyspaces` | all trees by id and name |
-//! | `flushed_memtables` | flushed memtables that a conditional call still needs |
-//! | `expiring`, `tree_expiry` | the buckets of time of a keyspace; the calls of a tree about them |
-//! | `pace` | the rate of the writers of a keyspace |
+//! | `flushed_memtables` | flushed memtables retained for conditional calls |
+//! | `expiring`, `tree_expiry` | time buckets |
+//! | `pace` | write rate under pressure |
 
 pub(in crate::db) mod change;
 mod expiring;

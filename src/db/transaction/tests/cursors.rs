@@ -1,4 +1,4 @@
-//! What a cursor of a transaction reads.
+//! The read set of a transaction's cursor.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, RangeBounds};
@@ -6,7 +6,6 @@ use std::ops::{Bound, RangeBounds};
 use crate::db::transaction::tests::*;
 use crate::merge::vec_iter::Random;
 
-/// Where a cursor is.
 #[derive(Clone)]
 enum Place {
     New,
@@ -110,12 +109,10 @@ fn entries_that_own_deletes_hide_are_not_counted_as_skipped_in_the_store() {
     assert!(cursor.seek_last().unwrap() && cursor.key() == Some(b"00"));
     assert!(!cursor.prev().unwrap() && cursor.seek_first().unwrap() && !cursor.next().unwrap());
     assert_eq!((tx.iter().count(), tx.iter().rev().count(), skipped()), (1, 1, 0));
-    // Those of the store are: a tombstone and what it hides.
     drop(cursor);
     tx.commit().unwrap();
     assert!(db.cursor(..).seek_last().unwrap());
     assert_eq!(skipped(), 198);
     assert!(db.cursor(.."00").seek_last().is_ok_and(|found| !found) && db.iter().rev().count() == 1);
-    // The second scan passes 16 keys, and jumps over those that the first has passed.
     assert_eq!(skipped(), 198 + 32);
 }

@@ -1,4 +1,4 @@
-//! A transaction, and the writes of others before it is committed.
+//! A transaction, and concurrent writes before its commit.
 
 use std::ops::Bound;
 
@@ -7,13 +7,11 @@ use crate::error::Error;
 
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// The reads of a transaction in a keyspace: a key, or all keys within the bounds.
 enum Read {
     Key(usize, Vec<u8>),
     Range(usize, Bounds),
 }
 
-/// A write of a transaction in a keyspace.
 enum Write {
     Key(usize, Vec<u8>, Option<Vec<u8>>),
     DeleteRange(usize, Vec<u8>, Vec<u8>),
@@ -38,7 +36,6 @@ impl Write {
     }
 }
 
-/// Two keys in ascending order.
 fn two_keys(input: &mut Input<'_>) -> Option<(Vec<u8>, Vec<u8>)> {
     let (a, b) = (key(input), key(input));
     let (start, end) = if a < b { (a, b) } else { (b, a) };
@@ -55,8 +52,6 @@ impl Read {
 }
 
 impl World {
-    /// It sees the maps at its start and its own writes. It conflicts exactly if it writes, and others have written or
-    /// deleted an entry that it read.
     pub(super) fn transaction(&mut self, input: &mut Input<'_>) {
         let spaces: [Keyspace; SPACES] = std::array::from_fn(|at| self.space(at));
         let tx = self.db().transaction();
@@ -100,7 +95,7 @@ impl World {
                 }
             }
         }
-        // A range delete of others conflicts with a range that was read if both have an entry, and may if they have none.
+        // A concurrent range delete certainly conflicts with a range that was read if both have an entry.
         let (mut conflicts, mut may_conflict) = (false, false);
         for _ in 0..input.below(3) {
             let at = input.below(SPACES);

@@ -15,10 +15,10 @@ use crate::random::mix;
 pub(crate) type Entries<'a> = &'a mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>;
 
 pub(crate) trait Store: Sync {
-    /// Writes a batch, unsynced.
+    /// Unsynced.
     fn write(&self, entries: Entries<'_>) -> Result<()>;
 
-    /// Flushes, and waits until no compaction is needed.
+    /// Flushes, and completes due compactions.
     fn settle(&self) -> Result<()>;
 
     fn checkpoint(&self, to: &Path) -> Result<()>;
@@ -28,10 +28,10 @@ pub(crate) trait Store: Sync {
     /// Restores the newest backup.
     fn restore(&self, repository: &Path, to: &Path) -> Result<()>;
 
-    /// A number that depends on all entries.
+    /// Depends on all entries.
     fn digest(&self) -> Result<u64>;
 
-    /// The same of a store in this directory.
+    /// The digest of a store in this directory.
     fn digest_of(&self, dir: &Path) -> Result<u64>;
 }
 
@@ -42,7 +42,6 @@ pub(crate) enum Name {
 }
 
 impl Name {
-    /// The stores that this program was built with.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         [Self::Sievedb, Self::Rocksdb]
             .into_iter()
@@ -63,7 +62,7 @@ impl Name {
         }
     }
 
-    /// Calls a function with a new store in this directory.
+    /// Calls a function with a new store.
     pub(crate) fn with<T>(self, dir: &Path, call: impl FnOnce(&dyn Store) -> Result<T>) -> Result<T> {
         match self {
             Self::Sievedb => call(&sievedb::Copied::open(dir)?),
@@ -75,7 +74,7 @@ impl Name {
     }
 }
 
-/// Adds an entry to a digest, which depends on the order.
+/// The digest depends on the order.
 fn digest(sum: u64, key: &[u8], value: &[u8]) -> u64 {
     key.iter()
         .chain(value)

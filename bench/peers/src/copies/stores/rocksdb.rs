@@ -53,12 +53,12 @@ impl Store for Copied {
     }
 
     fn backup(&self, repository: &Path) -> Result<()> {
-        // With its log, as SieveDB's backup has; a flush before would cost the writer more.
+        // Includes its log, as SieveDB's backup does; a flush would cost the writer more.
         Ok(engine(repository)?.create_new_backup(&self.0)?)
     }
 
     fn restore(&self, repository: &Path, to: &Path) -> Result<()> {
-        // Compares the checksums of files while it copies them, as SieveDB does, which also verifies the restored store.
+        // Compares checksums while it copies, as SieveDB does, which also verifies the restored store.
         Ok(engine(repository)?.restore_from_latest_backup(to, to, &RestoreOptions::default())?)
     }
 

@@ -1,5 +1,3 @@
-//! Stores that forget ids, each in its own way.
-
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
 mod sievedb;
@@ -12,16 +10,13 @@ use super::Plan;
 use super::stream::Id;
 use crate::Result;
 
-/// Ids within a window.
 pub(crate) trait Seen {
-    /// Inserts ids at this time. Returns which of them are new.
     fn insert(&mut self, now: u64, ids: &[Id]) -> Result<Vec<bool>>;
 
-    /// The bytes that compactions owe.
     fn debt(&self) -> Result<u64>;
 }
 
-/// A store, and its way to forget.
+/// A store, and its way to drop expired ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Name {
     SievedbTtl,
@@ -31,7 +26,6 @@ pub(crate) enum Name {
 }
 
 impl Name {
-    /// Those that this program was built with.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         let all = [Self::SievedbTtl, Self::SievedbKeyspaces, Self::SievedbDeletes, Self::RocksdbTtl];
         all.into_iter().filter(|name| *name != Self::RocksdbTtl || cfg!(feature = "rocksdb"))

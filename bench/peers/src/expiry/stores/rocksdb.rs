@@ -1,4 +1,4 @@
-//! RocksDB: leveled compaction with a filter that drops expired ids, and `ttl`, by which it compacts old tables.
+//! RocksDB: leveled compaction with a filter that drops expired ids, and `ttl`, which compacts old tables.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,14 +16,11 @@ use crate::expiry::stream::{Id, TTL_MILLIS, in_order};
 
 const FAMILY: &str = "default";
 
-/// Ids with the times at which they were accepted.
 pub(super) struct Ttl {
     db: DB,
-    /// The time for the compaction filter.
     now: Arc<AtomicU64>,
 }
 
-/// Whether the id with this value has expired.
 fn has_expired(value: &[u8], now: u64) -> bool {
     let time = if value.len() == 8 { BigEndian::read_u64(value) } else { 0 };
     time + TTL_MILLIS <= now
@@ -33,7 +30,7 @@ impl Ttl {
     pub(super) fn open(dir: &Path, plan: &Plan) -> Result<Self> {
         let now = Arc::new(AtomicU64::new(0));
         let mut tables = BlockBasedOptions::default();
-        // As much for tables, filters and blocks as SieveDB has, and as much for memtables.
+        // SieveDB's share for tables, filters and blocks; memtables get the same too.
         tables.set_block_cache(&Cache::new_lru_cache((plan.memory_bytes / 8 * 5) as usize));
         tables.set_block_size(4096);
         tables.set_bloom_filter(10.0, false);

@@ -1,4 +1,4 @@
-//! SieveDB: a keyspace with a time to live, and two ways to do without one.
+//! SieveDB: a keyspace with a time to live, and two alternatives without one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,6 @@ fn debt(db: &Db) -> u64 {
     db.stats().keyspaces.iter().map(|keyspace| keyspace.owed_bytes).sum()
 }
 
-/// One keyspace with a time to live.
 pub(super) struct Ttl {
     db: Db,
     ids: Keyspace,
@@ -44,10 +43,9 @@ impl Seen for Ttl {
     }
 }
 
-/// A keyspace for each bucket of time: a lookup asks all of them, and the oldest is dropped.
+/// A keyspace per bucket: a lookup probes all, and the oldest is dropped.
 pub(super) struct Keyspaces {
     db: Db,
-    /// By the end of the bucket.
     by_end: BTreeMap<u64, Keyspace>,
 }
 
@@ -93,14 +91,12 @@ impl Seen for Keyspaces {
     }
 }
 
-/// One keyspace, and an index of the ids by bucket; those of a bucket that is over are deleted one by one.
 pub(super) struct Deletes {
     db: Db,
     ids: Keyspace,
     by_bucket: Keyspace,
 }
 
-/// Ids that are deleted by one batch.
 const DELETED_TOGETHER: usize = 1000;
 
 impl Deletes {
@@ -110,7 +106,6 @@ impl Deletes {
         Ok(Self { ids: ids?, by_bucket: by_bucket?, db })
     }
 
-    /// Deletes the ids of all buckets that ended so long ago.
     fn delete_expired(&self, now: u64) -> Result<()> {
         let last = in_order(now.saturating_sub(TTL_MILLIS));
         let is_over = |key: &[u8]| key[..8] <= last[..];
